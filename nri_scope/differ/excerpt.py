@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nri_scope.events import Container, Event, Pod
-from nri_scope.recorder.subject_queries import (
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import (
     container_of_event,
     containers_by_key,
     containers_touched,
     pod_of_event,
     same_round_near,
 )
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
 
 from . import Differ, History, RoundDiff
 from .recorded import differ_of_some, events_of_some, rounds_of

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.filter_values import known_values
+from nri_scope.recording.filter_values import known_values
 
 from .frame import Frame
 from .store.store import Store

@@ -22,14 +22,7 @@ from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import (
-    PROFILES,
-    ProfileSetUp,
-    RecordedSetUp,
-    Runtime,
-    play,
-    split_setup,
-)
+from nri_scope.runtime import PROFILES, ProfileSetUp, RecordedSetUp, Runtime, play, split_setup
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.cli.recording_process import Record, recording

@@ -9,8 +9,8 @@ from threading import Semaphore
 
 import pytest
 
-from nri_scope.recorder.event_pages import RecordingLook, SessionTables, look
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.event_pages import RecordingLook, SessionTables, look
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.markers import GapMarker, MarkerPlaces, SessionBegan, SessionEnded
 from tests.recording.made import START, at

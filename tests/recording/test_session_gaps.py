@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import KILLED, LEFT_OUT, Gap, Role, Session
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
-from nri_scope.recorder.event_pages import SessionTables
+from nri_scope.recording.event_pages import SessionTables
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_gaps import gaps_between
 from tests.cli.command import NRI_SCOPE

@@ -14,10 +14,10 @@ from textual.app import App
 
 from nri_scope.errors import FilterError, NriScopeError
 from nri_scope.events import Container, Event, Pod
-from nri_scope.recorder.subject_queries import container_of_event, pod_of_event
 from nri_scope.recording import lookup
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import container_of_event, pod_of_event
 
 from ..actions import Keymap
 from ..frame import Frame

@@ -15,9 +15,9 @@ from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.events import MAX_MARKS, Container, Event, Mark
-from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.recording.marks.user_marks import LOST, Marks
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import container_of_event
 
 from ..actions import Keymap
 from ..containers.container_board import ContainerBoard

@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.recorder.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recording.display import duration
+from nri_scope.recording.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recording.reader import Recording
 
 from .outline import NO_POD

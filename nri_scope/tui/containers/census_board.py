@@ -9,9 +9,9 @@ from textual.cache import LRUCache
 
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter
-from nri_scope.recorder.event_scan import subjects_of_matches
-from nri_scope.recorder.subject_queries import keys_named
+from nri_scope.recording.event_scan import subjects_of_matches
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import keys_named
 
 from ..widgets.board import Board
 from .census import Census, census_of

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from nri_scope.filter import Filter
-from nri_scope.recorder.subject_queries import events_of_container
+from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
 from ..text.styled_line import StyledLine, TableGrid

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nri_scope.events import Container, Event, Pod, Status
-from nri_scope.recorder.subject_queries import containers_by_key, owners_of, pods_by_key, state_in
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import containers_by_key, owners_of, pods_by_key, state_in
 
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid

@@ -19,10 +19,10 @@ from nri_scope.errors import NriScopeError
 from nri_scope.events import Container, Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import Change, Spec, changes, spec_of
-from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.recording import lookup, message_parts
 from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import columns, safe
 
 from ..actions import DEFAULT, Keymap, Scope, bindings

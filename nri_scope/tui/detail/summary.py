@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from nri_scope.events import Event, Gap, Role, Session
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recorder.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.display import clock, day, duration, mark_words, runtime, size, subject
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.wire.status import Code
 

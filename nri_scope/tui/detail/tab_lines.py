@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from nri_scope.events import Event
 from nri_scope.nri.plain import MALFORMED, RAW, Plain
-from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.recording import lookup
 from nri_scope.recording.display import mark_words
 from nri_scope.recording.documents import reply_of, request_of
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import container_of_event
 
 from ..store.reader_thread import Stop
 from ..store.rows import Row

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from nri_scope.events import Container, Event, Pod, Role, Session
 from nri_scope.filter import Filter
-from nri_scope.recorder.event_scan import Call, EventScan
+from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import Took
 from nri_scope.recording.timeline import interleaved

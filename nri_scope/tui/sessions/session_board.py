@@ -12,9 +12,9 @@ from textual.binding import BindingType
 
 from nri_scope.events import Gap, Session
 from nri_scope.nri.events import events_in
-from nri_scope.recorder.subject_queries import event_from
 from nri_scope.recording.display import clock, day, duration, many, runtime
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import event_from
 
 from ..actions import Scope, bindings
 from ..plugins.call_counts import CallCounts, SessionCounts, call_counts_of

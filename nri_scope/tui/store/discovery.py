@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from nri_scope.events import Role
-from nri_scope.recorder.event_pages import (
+from nri_scope.recording import display
+from nri_scope.recording.event_pages import (
     Damage,
     Matches,
     NumberRuns,
@@ -25,7 +26,6 @@ from nri_scope.recorder.event_pages import (
     matching,
     walk,
 )
-from nri_scope.recording import display
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe

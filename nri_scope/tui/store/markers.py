@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap, Session
-from nri_scope.recorder.event_pages import RecordingLook, place_of, span_of
+from nri_scope.recording.event_pages import RecordingLook, place_of, span_of
 from nri_scope.recording.reader import Recording
 
 _ENDLESS = (1 << 63) - 1

@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Session
 from nri_scope.filter import Filter
-from nri_scope.recorder import event_search
-from nri_scope.recorder.event_pages import (
+from nri_scope.recording import event_search
+from nri_scope.recording.event_pages import (
     Damage,
     Matches,
     NumberRuns,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nri_scope.filter import Filter
-from nri_scope.recorder.subject_queries import points_between
 from nri_scope.recording.display import clock, duration
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
 from ..containers.census import FOR_EVER, STAGES, Census, EventSpan, Life, Stage, life_words

@@ -13,7 +13,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 
-from nri_scope.recorder.subject_queries import next_event
+from nri_scope.recording.subject_queries import next_event
 
 from ..actions import Scope, bindings
 from ..containers.census_board import CensusBoard

@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import Asked, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
-from nri_scope.differ.blame import (
-    Paper,
-    asked_for,
-    body,
-    head,
-    legend,
-    lines,
-    resolve,
-    view,
-)
+from nri_scope.differ.blame import Paper, asked_for, body, head, legend, lines, resolve, view
 from nri_scope.differ.blame.owned_lines import document
 from nri_scope.oci import Json, Spec, same
 from nri_scope.text.escape import columns, safe

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
 from nri_scope.events import Gap
-from nri_scope.recorder.event_pages import SessionTables, look
+from nri_scope.recording.event_pages import SessionTables, look
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 from nri_scope.report import wording

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.sqlite_errors import sound
-
 from .event_pages import Value
+from .reader import Recording
+from .sqlite_errors import sound
 from .subject_queries import texts
 
 _VALUES_MAX = 500

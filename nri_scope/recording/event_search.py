@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.filter.text_comparison import fold
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import number_of
-from nri_scope.recording.sqlite_errors import sound
 
 from .event_pages import among
+from .reader import Recording
+from .rows import number_of
+from .sqlite_errors import sound
 
 _STEP = 4_000
 _AMONG = 500

@@ -11,16 +11,11 @@ from dataclasses import dataclass
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Pod, Session
 from nri_scope.filter import Filter
-from nri_scope.recording.opening import is_settled
-from nri_scope.recording.reader import MAX_ROWS, Recording
-from nri_scope.recording.rows import (
-    EVENT_COLUMNS,
-    RowError,
-    event_of,
-    number_of,
-    optional_numbers_of,
-)
-from nri_scope.recording.sqlite_errors import sound
+
+from .opening import is_settled
+from .reader import MAX_ROWS, Recording
+from .rows import EVENT_COLUMNS, RowError, event_of, number_of, optional_numbers_of
+from .sqlite_errors import sound
 
 Value = str | int
 _TableRows = list[tuple[object, ...]]

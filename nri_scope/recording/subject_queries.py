@@ -10,8 +10,10 @@ from typing import NamedTuple, TypeVar, cast
 
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.filter import Filter
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import (
+
+from .event_pages import Value, sql_of
+from .reader import Recording
+from .rows import (
     CONTAINER_COLUMNS,
     Row,
     RowError,
@@ -21,10 +23,8 @@ from nri_scope.recording.rows import (
     optional_numbers_of,
     pod_of,
 )
-from nri_scope.recording.schema_check import has_effects
-from nri_scope.recording.sqlite_errors import sound
-
-from .event_pages import Value, sql_of
+from .schema_check import has_effects
+from .sqlite_errors import sound
 
 T = TypeVar("T")
 _OWNERS = 200

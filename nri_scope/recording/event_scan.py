@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row, RowError, ascending
-from nri_scope.recording.sqlite_errors import sound
 
 from .event_pages import Value, sql_of
+from .reader import Recording
+from .rows import Row, RowError, ascending
+from .sqlite_errors import sound
 from .subject_queries import column_of, texts
 
 _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
