@@ -41,6 +41,7 @@ The gutter: who, how that is known (letters, explained below), and what happened
 )
 @click.option("--full", is_flag=True, help="Every line, not only what was changed.")
 @click.option("--changed", is_flag=True, help="Changed lines alone, and what they are part of.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 where a plugin changed it.")
 @redact_option
 @click.option(
     "--format",
@@ -58,6 +59,7 @@ def command(
     path: str | None,
     full: bool,
     changed: bool,
+    exit_code: bool,
     redact: Rules | None,
     output_format: Literal["text", "json", "markdown"],
 ) -> None:
@@ -70,19 +72,22 @@ def command(
     that no plugin changed are only counted. Without --redact values are shown as they are, secrets
     included.
 
-    Exit status: 0 no plugin was seen to change it; 1 some did; 2 it could not be done.
+    Exit status: 0 it was shown; 2 it could not be done. With --exit-code: 0 no plugin was seen to
+    change it; 1 a plugin changed it.
     """
     if full and changed:
         raise UsageError("--full and --changed contradict each other", "leave one of them out")
     if path is not None and (full or changed):
         raise UsageError("--history shows one path", "leave out --full and --changed")
     view: View = "full" if full else "changed" if changed else "usual"
-    context.exit(_perform(file, redact, what, path, view, output_format))
+    by_plugins = _perform(file, redact, what, path, view, output_format)
+    context.exit(int(exit_code and by_plugins))
 
 
 def _perform(
     file: Path, rules: Rules | None, what: str, path: str | None, kind: View, form: str
-) -> int:
+) -> bool:
+    """Show it. Return whether a plugin changed any of what was shown."""
     from nri_scope.differ import blame
     from nri_scope.differ.recorded import blame as history_of
     from nri_scope.events import Container
@@ -114,7 +119,7 @@ def _perform(
             part = None if pasts is None else (pasts, blame.asked_for(history, resolved))
             for line in _text(history, lines, part, kind, paper, markdown=form == "markdown"):
                 output.line(line)
-    return int(_by_plugins(steps))
+    return _by_plugins(steps)
 
 
 def _text(
