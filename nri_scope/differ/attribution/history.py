@@ -97,13 +97,6 @@ class History:
             or path.startswith(f"{step.change.path}/")
         ]
 
-    def replace_newest(self, judged: dict[str, Step]) -> None:
-        """Put steps that were judged in place of the newest at their paths."""
-        for number in range(len(self.steps) - 1, -1, -1):
-            step = judged.pop(self.steps[number].change.path, None)
-            if step is not None:
-                self.steps[number] = step
-
 
 def _key(one: Asked) -> tuple[str, int, str, str]:
     # Values may be lists, which no set can have.
