@@ -10,6 +10,8 @@ from pathlib import Path
 import nri_scope
 
 PACKAGE = Path(nri_scope.__file__).parent
+COPIED = PACKAGE / "cli" / "wrapper_start.py"
+"""It runs where it was copied to, not as a part of the package."""
 ROOMS = sorted(one.name for one in PACKAGE.iterdir() if (one / "__init__.py").exists())
 
 
@@ -34,7 +36,7 @@ def test_each_is_of_its_form() -> None:
             for line, name, relative in imports(path):
                 inside = f"{name}.".startswith(f"nri_scope.{room}.")
                 # Generated code is as its generator writes it.
-                if inside != relative and room != "_gen":
+                if inside != relative and room != "_gen" and path != COPIED:
                     wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {name}")
     assert len(ROOMS) > 15
     assert wrong == []

@@ -31,7 +31,7 @@ def main() -> None:
         with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
             manner = json.load(file)
         sys.path += [path for path in manner["paths"] if path not in sys.path]
-        from .wrapped_plugin import run_wrapped
+        from nri_scope.cli.wrapped_plugin import run_wrapped
 
         run_wrapped(manner, place, program, arguments, given_environment())
     except Exception as error:  # noqa: BLE001 - whatever it is, the node needs its plugin
