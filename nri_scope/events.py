@@ -39,7 +39,7 @@ class Status(StrEnum):
 
 
 def plugin_title(index: str, name: str) -> str:
-    """``NN-name``, or the name alone of what has no index: it is in no chain."""
+    """Return ``NN-name``, or the name alone for a plugin without an index, which is in no chain."""
     return f"{index}-{name}" if index else name
 
 

@@ -110,7 +110,9 @@ class ContainerDetails:
 
     @classmethod
     def from_message(cls, response: v1.ContainerStatusResponse) -> ContainerDetails:
-        """:raises RemoteProtocolError: no status in the answer, or ``info`` is not JSON."""
+        """Return the details in a message. Raises RemoteProtocolError without a status or valid
+        ``info``.
+        """
         status = response.status
         if status is None:
             raise RemoteProtocolError("ContainerStatus was answered without a status")
@@ -136,7 +138,7 @@ _MESSAGE_MAX = 4_000
 
 
 def info_told(response: v1.ContainerStatusResponse) -> str:
-    """The JSON under ``info``, with ``status`` added where the container failed to start."""
+    """Return the JSON under ``info``, with ``status`` added where the container failed to start."""
     text = response.info.get("info", "")
     status = response.status
     if status is None or not _failed_to_start(status):
@@ -167,7 +169,7 @@ def _failed_to_start(status: v1.ContainerStatus) -> bool:
 
 
 def _parse_info(info: Mapping[str, str]) -> dict[str, Json]:
-    """The JSON object that containerd and CRI-O put under the key ``info``."""
+    """Return the JSON object that containerd and CRI-O put under the key ``info``."""
     text = info.get("info")
     if not text:
         return {}

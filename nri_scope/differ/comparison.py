@@ -86,7 +86,9 @@ def compare_recordings(a: Recording, b: Recording) -> Comparison:
 
 
 def pods(recording: Recording) -> dict[str, Pod]:
-    """The pod of each container in a recording, by the container's id. Raises RecordingError."""
+    """Return the pod of each container in a recording, by the container's id. Raises
+    RecordingError.
+    """
     return {one.id: one.pod for one in recording.containers() if one.pod is not None}
 
 
@@ -138,7 +140,7 @@ def _named(found: Mapping[str, History]) -> dict[str, History]:
 
 
 def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | None) -> Pair | None:
-    """None where the outcome is the same."""
+    """Return the pair; None where the outcome is the same."""
     made_a, made_b = Generated.of(a, pod_a), Generated.of(b, pod_b)
     if (a.failure or b.failure) and made_a.text(a.failure) != made_b.text(b.failure):
         return Pair(name, a, b, (), real=False)

@@ -60,14 +60,16 @@ class Generated:
 
     @classmethod
     def of(cls, history: History, pod: Pod | None = None) -> Generated:
-        """For the container of `history`, in `pod`; without one as far as its annotations say."""
+        """Find the values for the container of `history`, in `pod`; without one by
+        its annotations.
+        """
         if pod is not None:
             return cls(history.id, pod.id, pod.uid)
         specs = [history.spec, history.real or {}]
         return cls(history.id, _annotation(specs, _SANDBOX_ID), _annotation(specs, _POD_UID))
 
     def text(self, text: str) -> str:
-        """`text` without what was made up."""
+        """Return `text` without generated values."""
         if len(text) < MIN_ID:
             return text
         text = self._ids.sub(self._name, text)
@@ -77,7 +79,7 @@ class Generated:
         return text
 
     def spec(self, spec: Spec) -> Spec:
-        """`spec` without what was made up, in values and in keys."""
+        """Return `spec` without generated values, in values and in keys."""
         new: Spec = {}
         # In place of recursion: what a runtime told may be nested deeper than Python's stack.
         work: list[tuple[Json, Json]] = [(spec, new)]
@@ -98,7 +100,7 @@ class Generated:
         return new
 
     def original(self, path: str) -> str:
-        """The path in the container's own spec that `path` became by `spec`."""
+        """Return the path in the container's own spec that `path` became by `spec`."""
         for text, name in self._names.items():
             path = path.replace(name, text)
         return path

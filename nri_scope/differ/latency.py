@@ -52,7 +52,7 @@ class TimeIn:
         return deadline_ms(self.deadline_ns)
 
     def record(self) -> dict[str, Plain]:
-        """For programs."""
+        """Return the times for programs."""
         took = self.took
         return {
             "owner": str(self.owner),
@@ -110,7 +110,7 @@ class Latency:
             tally.add(span)
 
     def result(self) -> tuple[TimeIn, ...]:
-        """In call order."""
+        """Return the times in call order."""
         entries: list[TimeIn] = []
         for (after, before, seen), tally in sorted(self._tallies.items(), key=_call_order):
             took = Took.of(tally.times)
@@ -131,13 +131,14 @@ class Latency:
 
 
 def _call_order(item: tuple[tuple[str, str, str], _Tally]) -> tuple[str, str]:
-    """A plugin that was seen comes before the time between it and the next one."""
+    """Sort a plugin that was seen before the time between it and the next one."""
     (after, before, seen), _ = item
     return after or seen, before
 
 
 def latency(recording: Recording) -> tuple[TimeIn, ...]:
-    """Of a whole recording; () where no plugin and no two connections of one chain were seen.
+    """Return the times of a whole recording; () where no plugin and no two connections of one chain
+    were seen.
 
     Raises RecordingError.
     """
@@ -156,7 +157,9 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
 
 
 def _has_chain(sessions: Iterable[Session]) -> bool:
-    """Whether any time in a plugin can have been seen: most recordings have one passive session."""
+    """Return whether any time in a plugin can have been seen: most recordings have one passive
+    session.
+    """
     newest_end: float = 0
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.role == Role.CRI:

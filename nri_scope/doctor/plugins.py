@@ -108,7 +108,7 @@ def check_plugins(
     started_at: float | None = None,
     off: bool = False,
 ) -> list[Check]:
-    """Whether the runtime's own plugins will start.
+    """Check whether the runtime's own plugins will start.
 
     ``started_at`` is when the runtime started, for plugins that came later; ``off`` says that its
     configuration switches NRI off.

@@ -45,7 +45,7 @@ class _Refused(Exception):
 
 
 def program_version(pid: int, proc: Path = Path("/proc")) -> ProgramVersion:
-    """What the program of process ``pid`` answers to ``--version``, if it is safe to ask."""
+    """Return what the program of process ``pid`` answers to ``--version``, if it is safe to ask."""
     try:
         with _opened(proc / str(pid), os.O_DIRECTORY) as process:
             _refuse_foreign_process(process)
@@ -73,7 +73,7 @@ def _opened(path: str | Path, flags: int = 0, within: int | None = None) -> Iter
 
 
 def _trusted() -> tuple[int, ...]:
-    """Users whose programs we may run: root, and ourselves."""
+    """Return the users whose programs may be run: root, and ourselves."""
     return (0, os.geteuid())
 
 

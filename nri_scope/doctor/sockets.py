@@ -109,7 +109,7 @@ def connect(host: Host, path: str) -> Listener:
 
 
 def check_socket(file: SocketFile) -> list[Check]:
-    """The socket's file and folder."""
+    """Check the socket's file and folder."""
     if file.problem:
         return [unknown("socket", f"{file.path}: {file.problem}", "run doctor as root")]
     if not file.exists:
@@ -151,7 +151,7 @@ def _folder(file: SocketFile) -> list[Check]:
 
 
 def _who_enters(mode: int) -> str:
-    """Whom a folder's search bits let in; root needs none."""
+    """Return whom a folder's search bits admit; root needs none."""
     match bool(mode & 0o010), bool(mode & 0o001):
         case True, True:
             return "everybody"
@@ -163,7 +163,7 @@ def _who_enters(mode: int) -> str:
 
 
 def check_listener(path: str, listener: Listener) -> list[Check]:
-    """Who listens."""
+    """Check which process listens."""
     if listener.refused:
         text = f"nobody listens at {path}: it is left over from a runtime that has ended"
         return [fail("listener", text, "start or restart the runtime; it replaces the socket")]

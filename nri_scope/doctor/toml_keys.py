@@ -64,7 +64,7 @@ def overlay(
     *,
     replaces: bool = False,
 ) -> NriConfig:
-    """``config`` after what ``origin`` says in the NRI table at ``path``.
+    """Return ``config`` with the NRI table at ``path`` of ``origin`` laid over it.
 
     What ``table`` does not set stays as it was, unless the table ``replaces`` earlier ones as a
     whole. An empty table changes nothing.
@@ -100,7 +100,8 @@ def misplaced(
     keys: NriKeys,
     telling: Callable[[TablePath], frozenset[str]],
 ) -> list[Misplaced]:
-    """Keys without effect: unknown ones in NRI's table, which is at ``right``, and NRI's elsewhere.
+    """Return keys without effect: unknown ones in NRI's table, which is at ``right``, and NRI's
+    elsewhere.
 
     ``telling`` gives the keys that are NRI's even in the table of the given path.
     """

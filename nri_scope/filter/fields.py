@@ -164,7 +164,7 @@ _NEAR = 0.6
 
 
 def nearest_field(name: str) -> Field | None:
-    """The field that somebody who wrote ``name`` most likely meant; None where none is near."""
+    """Return the field that the user most likely meant by ``name``; None where none is near."""
     spellings = {field.name: field for field in FIELDS}
     for field in FIELDS:
         for spelling in field.also:
@@ -173,7 +173,9 @@ def nearest_field(name: str) -> Field | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Of ``known``, the word most like ``word``, upper or lower case; "" where none is near."""
+    """Return the word of ``known`` most like ``word``, upper or lower case; "" where
+    none is near.
+    """
     by_lower = {each.lower(): each for each in known}
     # Long words take quadratic time; nobody misspells 64 characters.
     found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)

@@ -49,7 +49,7 @@ class _Value(NamedTuple):
 
 
 def parse_tree(text: str) -> Node:
-    """The tree of ``text``; the empty text is the filter that lets every event through.
+    """Return the tree of ``text``; the empty text is the filter that lets every event through.
 
     Raises FilterError.
     """
@@ -87,7 +87,7 @@ class _Parser:
         return self.at >= len(self.text)
 
     def operator(self) -> str:
-        """The operator that stands here, or ""."""
+        """Return the operator at this position, or ""."""
         found = None if self.at_end() else _OPERATOR.match(self.text, self.at)
         if found is None or found[1].upper() not in OPERATORS:
             return ""
@@ -245,7 +245,7 @@ class _Parser:
         return Is(field, text, wild=wild)
 
     def state_change(self, field: Field) -> _Value | None:
-        """An event's name that has parentheses; they would have another meaning."""
+        """Return an event's name with parentheses, which would have another meaning; else None."""
         found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
         if found is None:
             return None
@@ -287,7 +287,7 @@ class _Parser:
         return Matches(field, pattern)
 
     def bare_pattern(self) -> str:
-        """A regular expression without quotes: its own parentheses belong to it."""
+        """Return a regular expression without quotes: its own parentheses belong to it."""
         start = self.at
         at = start
         depth = 0

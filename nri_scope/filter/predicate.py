@@ -25,7 +25,7 @@ _words: Callable[[Event], tuple[str, ...]] = attrgetter(*WORD_COLUMNS)
 
 
 def predicate(node: Node) -> Predicate:
-    """The function that says whether an event passes."""
+    """Return the function that says whether an event passes."""
     match node:
         case And(items):
             all_tests = tuple(predicate(item) for item in items)

@@ -33,7 +33,7 @@ def _regexp(pattern: object, text: object) -> bool | None:
 
 
 def condition(node: Node) -> _Condition:
-    """An SQL expression that is 0 or 1, never NULL, with its parameters in order."""
+    """Return an SQL expression that is 0 or 1, never NULL, with its parameters in order."""
     match node:
         case And(items):
             return _joined([condition(item) for item in items], "AND") if items else ("1", [])

@@ -101,7 +101,7 @@ Node = And | Or | Not | Word | Is | Matches | Between
 
 
 def quote(text: str) -> str:
-    """``text`` as a value that stands for exactly itself, in quotes only where needed."""
+    """Return ``text`` as a value that stands for exactly itself, in quotes only where needed."""
     plain = _PLAIN.fullmatch(text) and text.upper() not in OPERATORS
     return text if plain else _in_quotes(text)
 

@@ -117,7 +117,7 @@ class _WithUpdates(Protocol):
 
 
 def changes_of(method: str, request: Message | None, reply: Message | None, plugin: str) -> Changes:
-    """What this exchange with `plugin` (``NN-name``) says about changes.
+    """Return what this exchange with `plugin` (``NN-name``) says about changes.
 
     A reply's adjustment and updates are that plugin's own, those of *other* containers included; a
     ValidateContainerAdjustment request names the last owner of every field, whoever that is. All
@@ -135,7 +135,7 @@ def changes_of(method: str, request: Message | None, reply: Message | None, plug
 def updates_in(
     method: str, request: Message | None, reply: Message | None
 ) -> Iterable[api.ContainerUpdate]:
-    """The updates of containers that plugins ask for in this exchange, whoever they are.
+    """Return the updates of containers that plugins ask for in this exchange, by any plugin.
 
     Arguments as of `changes_of`.
     """
@@ -147,7 +147,7 @@ def updates_in(
 
 
 def targets_of(method: str, request: Message | None, reply: Message | None) -> set[str]:
-    """The ids of the containers that plugins ask to update or to evict in this exchange.
+    """Return the ids of the containers that plugins ask to update or to evict in this exchange.
 
     Arguments as of `changes_of`.
     """
@@ -157,7 +157,7 @@ def targets_of(method: str, request: Message | None, reply: Message | None) -> s
 
 
 def evictions_in(message: Message | None) -> Iterable[api.ContainerEviction]:
-    """The evictions that a plugin asks for, in a request or a reply of its own."""
+    """Return the evictions that a plugin asks for, in a request or a reply of its own."""
     if isinstance(
         message,
         api.UpdateContainersRequest | api.CreateContainerResponse | api.UpdateContainerResponse,
@@ -197,7 +197,7 @@ def _owners_in(text: str) -> Iterator[str]:
 
 
 def path_of_field(number: int) -> str:
-    """Where in the OCI spec a field of NRI's enum Field is; ``/nri/NUMBER`` for one not known."""
+    """Return the OCI path of a field of NRI's enum Field; ``/nri/NUMBER`` for an unknown one."""
     # A field from the future is shown by its number rather than left out.
     return _BY_NUMBER.get(number) or f"/nri/{number}"
 

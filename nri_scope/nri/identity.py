@@ -40,7 +40,7 @@ def check_name(name: str) -> str:
 
 
 def plugin_id(index: str, name: str) -> str:
-    """``NN-name``, as runtimes write a plugin in logs and owners."""
+    """Return ``NN-name``, as runtimes write a plugin in logs and owners."""
     return f"{index}-{name}"
 
 

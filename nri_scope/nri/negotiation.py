@@ -76,7 +76,7 @@ def negotiate(
 
 
 def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, bool]:
-    """The runtime's NRI version and whether it had to be inferred."""
+    """Return the runtime's NRI version and whether it had to be inferred."""
     said = NriVersion.parse(configure.NRI_version)
     if said is not None:
         return said, False

@@ -30,7 +30,7 @@ _MAX_GROUPS = 20
 
 
 def plain(message: Message) -> dict[str, Plain]:
-    """The fields that are set, in the order of their numbers.
+    """Return the fields that are set, in the order of their numbers.
 
     Enum values by name, or by number where they have none; bytes and unknown fields in
     hexadecimal; numbers as numbers, whatever their size.

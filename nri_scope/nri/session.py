@@ -134,7 +134,7 @@ class Session:
         return following
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         self.state = State.CLOSED
 
     @property

@@ -38,7 +38,7 @@ configuration tells weights and limits."""
 
 
 def resources(message: api.LinuxResources) -> Spec:
-    """``/linux/resources`` of a container, all that the message holds but its RDT class."""
+    """Return ``/linux/resources`` of a container: the whole message except its RDT class."""
     value: Spec = {}
     if message.devices:
         value["devices"] = [device_rule(rule) for rule in message.devices]

@@ -71,5 +71,5 @@ _MANNERS = {
 
 
 def manner_of(runtime_name: str) -> Manner:
-    """The manner of a runtime, by the name that Configure tells."""
+    """Return the rules of a runtime, by the name in its Configure request."""
     return _MANNERS.get(runtime_title(runtime_name), _UNKNOWN)

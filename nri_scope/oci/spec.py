@@ -41,7 +41,9 @@ def entries(parent: Spec, name: str) -> list[Json]:
 
 
 def text_at(name: str) -> Callable[[Json], str | None]:
-    """Gives the text that stands under `name` in a member of an array; None if there is none."""
+    """Return a function for the text under `name` in a member of an array; None if
+    there is none.
+    """
 
     def key_of(item: Json) -> str | None:
         value = item.get(name) if isinstance(item, dict) else None

@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 def walk(spec: Spec) -> Iterator[Line]:
-    """All lines of a spec but for the spec itself, in document order. Takes any JSON."""
+    """Yield all lines of a spec except the spec itself, in document order. Takes any JSON."""
     # Iterators in place of recursion: a hostile spec may be deeper than Python's stack.
     open_ones = [_below("", "", 0, spec)]
     while open_ones:

@@ -100,7 +100,7 @@ class _Life:
         self._stopping = ""
 
     async def run(self) -> int:
-        """The exit status."""
+        """Run the plugin, and return the exit status."""
         sessions = asyncio.create_task(
             keep_connected(
                 self._one_session,

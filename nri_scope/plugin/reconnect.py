@@ -32,14 +32,14 @@ class Backoff:
     _next: float = 0.0
 
     def pause(self, lasted: float) -> float:
-        """How long to wait after a session, or an attempt, of ``lasted`` seconds."""
+        """Return how long to wait after a session, or an attempt, of ``lasted`` seconds."""
         if lasted >= self.healthy or not self._next:
             self._next = self.first
         pause, self._next = self._next, min(self._next * 2, self.longest)
         return pause
 
     def poll(self) -> float:
-        """How long to wait for a runtime that is not there; what failed before is forgotten."""
+        """Return how long to wait for an absent runtime; earlier failures are forgotten."""
         self._next = self.first
         return self.absent
 

@@ -32,13 +32,16 @@ CURRENT: ContextVar[Request | None] = ContextVar("nri_scope_plugin_request", def
 
 
 def unanswered() -> Request | None:
-    """The request that the running handler has yet to answer, also seen from tasks it started."""
+    """Return the request that the running handler has yet to answer, also in tasks
+    that it started.
+    """
     request = CURRENT.get()
     return None if request is None or request.answered else request
 
 
 def time_left() -> float | None:
-    """Seconds that the running handler has left; None outside of one, or without a deadline.
+    """Return the seconds that the running handler has left; None outside of one, or without a
+    deadline.
 
     A runtime disconnects a plugin that answers later, and goes on without it.
     """

@@ -102,7 +102,7 @@ class HandlerSession:
     # -- what the session asks ----------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Subscribe to what there are handlers for, as far as this runtime has it."""
+        """Subscribe to the events that have handlers, as far as this runtime knows them."""
         task, self._configuring = self._configuring, None
         if task is not None:
             _result(task)
@@ -135,7 +135,7 @@ class HandlerSession:
         return self._mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """What the request's handler answers; nothing where there is none."""
+        """Return what the request's handler answers; an empty reply where there is none."""
         task = self._working.pop(request.stream_id, None)
         if task is not None:
             return _result(task)
@@ -157,7 +157,7 @@ class HandlerSession:
             )
 
     def noticed(self, text: str) -> None:
-        """Whatever else happens on the connection."""
+        """Report other incidents on the connection."""
         log.info("%s", text)
 
     # -- inside -------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class HandlerSession:
 
 
 def _leave(leaving: SystemExit) -> None:
-    """What sys.exit() in a handler means: the event loop ends with it, and so does the process."""
+    """End the event loop and the process: a handler called sys.exit()."""
     raise leaving
 
 
@@ -247,7 +247,7 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
 
 
 def _failure(request: Request, error: Exception) -> NriScopeError:
-    """What the session answers for a handler's exception, which is told here."""
+    """Report a handler's exception, and return what the session answers."""
     _log_failure(str(request), error)
     if isinstance(error, RpcError) or (
         isinstance(error, UsageError) and request.handler == "configure"

@@ -78,22 +78,22 @@ class Plugin(Protocol):
     """What a session asks of a plugin. All of it runs in the socket's read callback."""
 
     def configure(self, request: ConfigureRequest) -> int:
-        """The event mask to subscribe to. `UsageError` refuses, and ends the session.
+        """Return the event mask to subscribe to. `UsageError` refuses, and ends the session.
 
         `AnswerLater` asks for time, here and in `answer`.
         """
         ...
 
     def answer(self, request: RequestReceived) -> bytes:
-        """The reply's payload for any other request. `RpcError` answers with its status."""
+        """Return the reply's payload for any other request. `RpcError` answers with its status."""
         ...
 
     def answered(self, exchange: Exchange) -> None:
-        """The reply is on its way: the time for everything that may take some."""
+        """Do slow work: the reply is on its way."""
         ...
 
     def noticed(self, text: str) -> None:
-        """The runtime did something beside the rules, in words."""
+        """Note a violation of the protocol by the runtime, in words."""
         ...
 
 
@@ -126,7 +126,7 @@ class PluginSession:
         return self._link is not None and not self._link.closed
 
     def ended(self, reason: str) -> SessionEnd:
-        """What there is to say about this session once it is over."""
+        """Return a summary of this session once it is over."""
         return SessionEnd(reason, self._configured, self._synchronized)
 
     async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:

@@ -26,7 +26,7 @@ class RecentlyUsed(Generic[K, V]):
         """Whether anything was ever dropped: until then a miss means "never seen"."""
 
     def get(self, key: K) -> V | None:
-        """What was put under ``key``, if it is still known."""
+        """Return the value put under ``key``, if it is still known."""
         found = self._young.get(key)
         if found is None:
             found = self._old.pop(key, None)

@@ -30,14 +30,16 @@ class Allowance:
     """What is left of it."""
 
     def __init__(self, file_bytes: int, times: float = 1) -> None:
-        """``times``: how many times more is allowed."""
+        """Start with the given allowance; ``times``: how many times more is allowed."""
         self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
         self._unsure = self.left // 4
         self._known: dict[int, int] = {}
 
     @classmethod
     def unlimited(cls) -> Allowance:
-        """For what has to be whole: a copy that ended early would pretend to be all."""
+        """Return no limit, for results that have to be whole: a copy that ended early would be
+        wrong.
+        """
         return cls(1 << 60)
 
     @property

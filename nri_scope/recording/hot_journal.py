@@ -20,7 +20,9 @@ _SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
 
 def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
-    """Whether a file is not read because a write to it has to be undone first."""
+    """Return whether a file cannot be read because an interrupted write has to be rolled back
+    first.
+    """
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 

@@ -35,7 +35,7 @@ _LIMITS = {
 
 
 def is_settled(path: Path) -> bool:
-    """Whether nobody writes to the file, and all of it is in the file itself.
+    """Return whether no process writes to the file, and all of it is in the file itself.
 
     SQLite keeps a log beside the file as long as anybody has it open for writing. ``path`` must
     not be a symbolic link: the log is beside what it points to.
@@ -46,7 +46,9 @@ def is_settled(path: Path) -> bool:
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Changes when a settled file was written to; None while it is not settled."""
+    """Return a value that changes when a settled file is written to; None while it
+    is not settled.
+    """
     if not is_settled(path):
         return None
     try:
@@ -90,7 +92,7 @@ def connect(path: Path, *, settled: bool) -> Opened:
 
 
 def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
-    """A private copy of ``path``, open, with nothing left of it in any folder."""
+    """Open a private copy of ``path``, which leaves nothing in any folder."""
     from .private_copy import private_copy
 
     try:
@@ -107,7 +109,7 @@ def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
-    """The recording in ``file``, which errors call ``path``."""
+    """Open the recording in ``file``, which errors call ``path``."""
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(file, settled=settled)
@@ -139,7 +141,7 @@ def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connec
 
 
 def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
-    """The recording in the bundle ``path``, open, with nothing left of it in any folder."""
+    """Open the recording in the bundle ``path``, which leaves nothing in any folder."""
     # Recordings are opened much more often than bundles.
     from .bundle.unpack import unpack
 
@@ -206,7 +208,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
-    """What to tell the user about an error of SQLite."""
+    """Translate an error of SQLite to a RecordingError for the user."""
     if isinstance(error, UnicodeError):
         # Its messages quote names from the file.
         return RecordingError(path, "damaged: text in it is not UTF-8", recover(path))

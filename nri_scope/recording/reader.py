@@ -142,18 +142,18 @@ class Recording:
         self._connection.interrupt()
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        """All rows that a query of ours gives; their types are still to be looked at."""
+        """Return all rows of an internal query; their types are still to be checked."""
         return self._read(lambda: self._connection.execute(sql, values).fetchall())
 
     # -- what is in it ----------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
-        """All sessions, oldest first."""
+        """Return all sessions, oldest first."""
         self._check_few("session", "''")
         return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
-        """All gaps, by their beginnings: those in its table, and those between sessions."""
+        """Return all gaps, by their beginnings: those in its table, and those between sessions."""
         self._check_few("gap", "reason")
         gaps = self._table(
             gap_of,
@@ -164,7 +164,7 @@ class Recording:
         return sorted(gaps, key=lambda gap: gap.from_ns)
 
     def notes(self) -> list[Note]:
-        """All notes, by time."""
+        """Return all notes, by time."""
         self._check_few("note", "text")
         notes = self._table(
             note_of,
@@ -173,11 +173,11 @@ class Recording:
         return sorted(notes, key=lambda note: note.at_ns)
 
     def pods(self) -> list[Pod]:
-        """All pods that events or Synchronize told of."""
+        """Return all pods of events and Synchronize requests."""
         return self._table(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
 
     def containers(self) -> list[Container]:
-        """All containers, likewise."""
+        """Return all containers of events and Synchronize requests."""
         return self._table(
             container_of,
             f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
@@ -196,7 +196,8 @@ class Recording:
         last: int | None = None,
         among: Sequence[int] | None = None,
     ) -> Iterator[Event]:
-        """Events in the order in which they were recorded; times are wall clock, both included.
+        """Yield events in the order in which they were recorded; times are wall clock, both
+        included.
 
         ``last`` leaves only so many of them, the newest; ``among``, instead, those with these
         numbers. What is written meanwhile appears too.
@@ -213,7 +214,7 @@ class Recording:
         among: Sequence[int] | None = None,
         allowance: Allowance | None = None,
     ) -> Iterator[tuple[Event, bytes, bytes]]:
-        """Events, as from `events`, each with its request and its reply (`request`, `reply`).
+        """Yield events, as from `events`, each with its request and its reply (`request`, `reply`).
 
         ``among`` leaves only events with these numbers. To ask for each message by itself takes
         twice the time. Where the messages come to more than is allowed, by default to this call,
@@ -246,7 +247,7 @@ class Recording:
     def _messages_of(
         self, events: Sequence[Event], parts: Mapping[int, _Parts]
     ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
-        """The first ones of ``events`` with their messages, and what is wrong with the next.
+        """Return the first ones of ``events`` with their messages, and the error of the next one.
 
         Many together, as looking whether the file was changed takes as long as reading a message;
         though not more than fit into memory.
@@ -271,7 +272,7 @@ class Recording:
         return found, None
 
     def allowance(self, times: float = 1) -> Allowance:
-        """What one command may take apart of the messages of a file of this size."""
+        """Return the amount of messages that one command may decode from a file of this size."""
         try:
             size = self._real_path.stat().st_size
         except OSError:
@@ -296,7 +297,7 @@ class Recording:
                 allowance.message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
-        """One event, or None."""
+        """Return one event, or None."""
         found = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
         return found[0] if found else None
 
@@ -344,7 +345,7 @@ class Recording:
     def _page(
         self, condition: str, values: Sequence[Value], after_id: int
     ) -> tuple[list[Event], bool]:
-        """The next events, and whether there are no others behind them."""
+        """Return the next events, and whether they are the last."""
         newest = after_id
 
         def read() -> tuple[list[Event], bool]:
@@ -370,7 +371,8 @@ class Recording:
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, event_id: int) -> bytes:
-        """The request of an event: equal to what was on the wire, serialised deterministically.
+        """Return the request of an event: equal to what was on the wire, serialised
+        deterministically.
 
         Where the event has a mark, these are the very bytes. What has too many elements is cut, and
         warned of (`elements.bounded`). Raises RecordingError for an event that is not there, too.
@@ -385,7 +387,7 @@ class Recording:
         return self._request(event, (pod, container, rest))
 
     def reply(self, event_id: int) -> bytes:
-        """The payload of an event's reply, as it was on the wire, with the same bound."""
+        """Return the payload of an event's reply, as it was on the wire, with the same bound."""
         event = self.event(event_id)
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if event is None or not found:
@@ -393,7 +395,9 @@ class Recording:
         return self._read(lambda: self._reply(event, found[0][0]), lambda: f"at event {event_id}")
 
     def object(self, object_id: int) -> tuple[int, bytes]:
-        """The kind (`content.Kind`) and content of an object; pods and containers are bounded."""
+        """Return the kind (`content.Kind`) and content of an object; pods and containers are
+        bounded.
+        """
 
         def read() -> tuple[int, bytes]:
             kind, content = self._objects.get(object_id)
@@ -402,11 +406,11 @@ class Recording:
         return self._read(read, lambda: f"at object {object_id}")
 
     def stored(self, object_id: int) -> bytes:
-        """The content of an object, all of it."""
+        """Return the content of an object, all of it."""
         return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
     def state(self, session_id: int) -> State:
-        """What existed when the session began, as its newest Synchronize told."""
+        """Return what existed when the session began, as in its newest Synchronize."""
         found = self._all(
             optional_numbers_of,
             "SELECT sync_event, synced_ns FROM session WHERE id = ?",
@@ -422,7 +426,7 @@ class Recording:
         return State(told.pods, told.containers, synced is not None)
 
     def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
-        """What the requests of ``events``, which ascend, are made of; without those now gone."""
+        """Return the parts of the requests of ``events``, which ascend; without removed events."""
         if not events:
             return {}
         numbers = [event.id for event in events]
@@ -550,7 +554,7 @@ class Recording:
             )
 
     def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
-        """Rows whose first column is the key, in its order."""
+        """Return rows whose first column is the key, in its order."""
         return self._read(
             lambda: [make(row) for row in ascending(self._connection.execute(query), (0,))]
         )
@@ -586,7 +590,7 @@ def _among(numbers: Sequence[int]) -> str:
 
 
 def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
-    """Numbers of events in ascending pages; one None, which is all events, for None."""
+    """Yield numbers of events in ascending pages; for None, which is all events, a single None."""
     if numbers is None:
         yield None
         return
@@ -596,7 +600,7 @@ def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | Non
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Bytes of an open recording, whatever has become of its file since; 0 if nobody can tell."""
+    """Return the bytes of an open recording, even if its file was removed; 0 if that is unknown."""
     try:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page,) = connection.execute("PRAGMA page_size").fetchone()

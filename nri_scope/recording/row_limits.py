@@ -44,7 +44,9 @@ class Room:
         characters: int,
         reason: str,
     ) -> None:
-        """``texts``: its columns with text; ``rows`` and ``characters``: the most of them."""
+        """Bound a table. ``texts``: its columns with text; ``rows`` and ``characters``: the most of
+        them.
+        """
         self._connection = connection
         lengths = " + ".join(f"min(coalesce(length({text}), 0), {WORDS_MAX})" for text in texts)
         self._query = f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {table}"
@@ -55,7 +57,7 @@ class Room:
 
     @classmethod
     def of_names(cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]) -> Room:
-        """For a table of names, as `long_names` bounds it."""
+        """Return the room of a table of names, as `long_names` bounds it."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
         return cls(
             connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
@@ -98,7 +100,7 @@ class Rooms:
         """Gaps with what was refused, by its reason."""
 
     def take(self, table: str, characters: int) -> bool:
-        """Whether a table takes one more row, which is counted then."""
+        """Count one more row, and return whether the table has room for it."""
         try:
             self._rooms[table].take(characters)
         except NoRoom:
@@ -106,7 +108,7 @@ class Rooms:
         return True
 
     def take_session(self, start: SessionStart) -> bool:
-        """Whether there is room for a session and the reason of its end."""
+        """Return whether there is room for a session and the reason of its end."""
         names = (
             start.plugin_name,
             start.plugin_index,
@@ -118,7 +120,7 @@ class Rooms:
         return self.take("session", characters)
 
     def recount(self) -> None:
-        """As `Room.recount`."""
+        """Count again, as `Room.recount` does."""
         for room in self._rooms.values():
             room.recount()
 

@@ -315,7 +315,7 @@ OLDER_VIEWS = {"log": (_BEFORE_CRI, _BEFORE_CRI.replace(_ROUNDED, _CUT_OFF))}
 
 
 def table_sql(table: Table) -> str:
-    """``CREATE TABLE`` with the comments in it."""
+    """Return ``CREATE TABLE`` with the comments in it."""
     parts = [(f"{column.name} {column.type}", column.comment) for column in table.columns]
     if table.key:
         parts.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
@@ -328,24 +328,24 @@ def table_sql(table: Table) -> str:
 
 
 def plain_sql(sql: str) -> str:
-    """``CREATE TABLE`` without comments, to be compared."""
+    """Return ``CREATE TABLE`` without comments, for comparing."""
     return " ".join(" ".join(line.partition("--")[0] for line in sql.splitlines()).split())
 
 
 def index_sql(table: Table, column: str) -> str:
-    """``CREATE INDEX`` for one of the table's `indexes`."""
+    """Return ``CREATE INDEX`` for one of the table's `indexes`."""
     index = f"CREATE INDEX {table.name}_by_{column} ON {table.name}({column})"
     may_be_null = any(c.name == column and "NOT NULL" not in c.type for c in table.columns)
     return f"{index} WHERE {column} IS NOT NULL" if may_be_null else index
 
 
 def table_statements(table: Table) -> list[str]:
-    """What makes one table with its indexes, in order."""
+    """Return the statements that make one table with its indexes, in order."""
     return [table_sql(table), *(index_sql(table, column) for column in table.indexes)]
 
 
 def statements() -> list[str]:
-    """Everything that makes an empty recording, in order."""
+    """Return the statements that make an empty recording, in order."""
     made = [statement for table in TABLES for statement in table_statements(table)]
     made += [f"CREATE VIEW {name} AS\n{sql}" for name, sql in VIEWS.items()]
     return made

@@ -62,7 +62,7 @@ class _Reaching:
 
 
 def _end(session: Session, killed: Sequence[int]) -> float:
-    """When a session ended, as far as anything after it says so."""
+    """Return when a session ended, as far as anything after it shows."""
     if session.ended_ns is not None:
         return session.ended_ns
     if session.end_reason != KILLED:

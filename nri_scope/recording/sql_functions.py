@@ -37,19 +37,19 @@ class Messages(Protocol):
     """What the functions ask a recording for. Its methods raise RecordingError."""
 
     def event(self, event_id: int, /) -> Event | None:
-        """An event, or None."""
+        """Return an event, or None."""
         ...
 
     def request(self, event_id: int, /) -> bytes:
-        """The request of an event."""
+        """Return the request of an event."""
         ...
 
     def reply(self, event_id: int, /) -> bytes:
-        """The payload of its reply."""
+        """Return the payload of its reply."""
         ...
 
     def object(self, object_id: int, /) -> tuple[int, bytes]:
-        """The kind and content of an object."""
+        """Return the kind and content of an object."""
         ...
 
 
@@ -107,7 +107,7 @@ def _wrong(problem: str) -> ValueError:
 
 
 def _told(event: Event, recording: Messages, part: object) -> str:
-    """What the CRI was asked or told."""
+    """Return the CRI's request or answer."""
     if part == "request":
         content = recording.request(event.id)
         read = request_as_plain(content)

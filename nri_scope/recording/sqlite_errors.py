@@ -17,7 +17,7 @@ from .schema_check import recover
 
 @contextmanager
 def sound(recording: Recording) -> Iterator[None]:
-    """Turns what a damaged file causes inside the block into RecordingError."""
+    """Translate errors that a damaged file causes inside the block to RecordingError."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:

@@ -87,5 +87,5 @@ def list_sql(column: str) -> str:
 
 
 def int64(number: int) -> int:
-    """``number``, or the nearest that has 64 bits."""
+    """Return ``number``, or the nearest that has 64 bits."""
     return min(max(number, LOWEST), HIGHEST)

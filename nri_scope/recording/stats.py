@@ -41,7 +41,7 @@ class Took:
 
     @classmethod
     def of(cls, times: array[int]) -> Took | None:
-        """None where there are none."""
+        """Return the statistics of these times; None where there are none."""
         if not times:
             return None
         # Sorted at once they would be a list of objects, which takes five times as much memory.
@@ -178,7 +178,7 @@ class GapStats:
 
 
 def _rank(runs: Sequence[array[int]], percent: int) -> int:
-    """The least number that so many of all are not larger than; each of ``runs`` ascends."""
+    """Return the least number that so many of all do not exceed; each of ``runs`` ascends."""
     wanted = max(1, math.ceil(sum(map(len, runs)) * percent / 100))
     low, high = min(run[0] for run in runs), max(run[-1] for run in runs)
     while low < high:

@@ -38,7 +38,7 @@ class Summary:
         return self.file_bytes / wire if wire else None
 
     def record(self) -> dict[str, Plain]:
-        """For programs."""
+        """Return the summary for programs."""
         stats = self.stats
         gaps = GapStats.of(self.gaps)
         return {

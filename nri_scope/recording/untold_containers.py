@@ -25,7 +25,7 @@ _THIS_TOLD = (
 
 
 def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
-    """Whether there was no container with an id, or one that begins so, by the time of an event.
+    """Return a test: whether no container with an id, or one that begins so, existed by an event.
 
     That is known where some connection was told of all containers before, and nothing was lost.
     """

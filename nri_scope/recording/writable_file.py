@@ -127,7 +127,7 @@ class RecordingFile:
         return (status.st_dev, status.st_ino) != self._identity
 
     def close(self) -> None:
-        """Close; what SQLite keeps beside the file goes away. Never raises."""
+        """Close, and remove SQLite's companion files. Never raises."""
         wal = _identity_of(wal_of(self.path))
         taken = wal is not None and wal != self._wal_identity
         if taken or (self._names is not None and not self._names.lock()):
@@ -188,7 +188,7 @@ def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError
 
 
 def wal_of(path: Path) -> Path:
-    """SQLite's write-ahead log of a file."""
+    """Return the path of SQLite's write-ahead log of a file."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -310,12 +310,12 @@ def _is_locked_for_us(lock: int) -> bool:
 
 
 def is_ours(identity: tuple[int, int]) -> bool:
-    """Whether this process records to a file, by its device and number."""
+    """Return whether this process records to a file, by its device and number."""
     return identity in _ours
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection for writing, for any one thread at a time. Raises sqlite3.Error."""
+    """Connect for writing, for any one thread at a time. Raises sqlite3.Error."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,

@@ -93,7 +93,7 @@ class ContainerResult:
         return dict(sorted(self._owners.items()))
 
     def owner(self, path: str) -> str:
-        """The plugin that changed ``path``, or what is below it, last; "" where none did."""
+        """Return the plugin that last changed ``path``, or anything below it; "" where none did."""
         found = ""
         for owned, plugin in self._owners.items():
             if owned == path or owned.startswith(f"{path}/") or path.startswith(f"{owned}/"):
@@ -101,13 +101,13 @@ class ContainerResult:
         return found
 
     def own(self, path: str, plugin: str) -> None:
-        """``plugin`` changed ``path`` now."""
+        """Note that ``plugin`` changed ``path`` now."""
         # Put last: the newest owner wins where paths are nested.
         self._owners.pop(path, None)
         self._owners[path] = plugin
 
     def pack(self) -> None:
-        """Nothing happens to it any more; it can still be read."""
+        """Pack it, when its changes are complete; it can still be read."""
         if not isinstance(self._kept, bytes):
             before, spec = self._kept
             # Both are much the same, so that the second one takes next to nothing. Surrogates,

@@ -66,7 +66,7 @@ class Faults:
     """So many containers more exist at the beginning."""
 
     def arranged(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """The events in the order and number in which these faults make them come."""
+        """Yield the events in the order and number in which these faults make them come."""
         if self.reorder:
             steps = _pods_stop_early(steps)
         for step in steps:
@@ -82,7 +82,7 @@ NONE = Faults()
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
-    """Faults from their written forms. Raises `UsageError`."""
+    """Parse faults from their written forms. Raises UsageError."""
     faults = NONE
     for text in texts:
         faults = _with(faults, text)

@@ -16,11 +16,11 @@ Wait = Callable[[Step], Awaitable[None]]
 
 
 async def at_once(step: Step) -> None:
-    """No waiting at all."""
+    """Do not wait at all."""
 
 
 def paced(speed: float, max_idle: float = inf) -> Wait:
-    """As far apart as they were once, ``speed`` times as fast, and at most ``max_idle`` seconds."""
+    """Wait as long as when recorded, ``speed`` times as fast, and at most ``max_idle`` seconds."""
     pace = Pace(speed)
     before_ns: int | None = None
 

@@ -173,7 +173,7 @@ class Player:
             played.fault = f"each reply is {self._faults.slow[event]:g} s on its way"
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
-        """What this runtime makes of an error of the plugin that came last in the chain."""
+        """Handle an error of the plugin that came last in the chain as this runtime does."""
         conduct = self._stage.runtime.profile.conduct
         if conduct.closes_on_error:
             # The others' replies count nevertheless.
@@ -182,7 +182,7 @@ class Player:
             outcome.fail(conduct, INJECTED)
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
-        """What the runtime refused of a reply that was fine by itself, in its words."""
+        """Return what the runtime refused of a reply that was valid by itself, in its words."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""
         prefix = self._stage.runtime.profile.conduct.failing.get(outcome.event, "")
@@ -197,7 +197,9 @@ class Player:
         )
 
     def _timeout_ns(self, step: Step) -> int:
-        """As it was; on another runtime than the recorded one, whatever is usual there."""
+        """Return the recorded timeout; on another runtime than the recorded one,
+        its usual timeout.
+        """
         profile = self._stage.runtime.profile
         return step.recorded.timeout_ns if profile.name == RECORDED else 0
 
@@ -235,7 +237,7 @@ class Player:
         self._end()
 
     async def _disturb(self) -> None:
-        """What happens to the runtime after so many events."""
+        """Apply the runtime faults that are due after so many events."""
         if self._played in self._faults.drop_after:
             self._story.note("drop-connection", "the runtime closes every connection")
             await self._stage.drop_connections(

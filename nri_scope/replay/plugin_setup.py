@@ -22,11 +22,11 @@ class SetUp:
         return self._profile
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """The same for everyone but for the configuration."""
+        """Return the same request for every plugin, except for the configuration."""
         return self._profile.configure_request(config).SerializeToString()
 
     def synchronize(self, plugin: str) -> list[bytes]:
-        """The state, split where this runtime can do that."""
+        """Return the state, split where this runtime can do that."""
         pods, containers = self.world.state()
         if self._profile.split_sync:
             return synchronize_parts(pods, containers)
@@ -34,7 +34,7 @@ class SetUp:
 
 
 def size_of(world: World) -> int:
-    """Bytes that its state takes in Synchronize, about."""
+    """Return the approximate size of its state in Synchronize, in bytes."""
     pods, containers = world.state()
     return sum(one.ByteSize() for one in (*pods, *containers))
 

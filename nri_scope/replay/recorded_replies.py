@@ -87,7 +87,7 @@ class Production:
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
     def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
-        """Whose answers are expected of which of ``plugins`` (``NN-name``).
+        """Return which recorded plugin's answers each of ``plugins`` (``NN-name``) must give.
 
         One of its name, else the only one there is, or with its index; nobody's for plugins of a
         chain that were not tapped. Raises `UsageError` where that leaves nobody.
@@ -121,8 +121,8 @@ class Production:
         return found
 
     def session_for(self, plugins: Sequence[str], choice: Choice) -> int | None:
-        """The session to replay where the user named none: that of the first one of ``plugins``
-        that was tapped; None where another recording is replayed. Raises `UsageError`.
+        """Return the session to replay where the user named none: that of the first one of
+        ``plugins`` that was tapped; None where another recording is replayed. Raises UsageError.
         """
         if choice.session is not None or not self.is_replayed:
             return choice.session
@@ -140,7 +140,7 @@ class Production:
     def compare(
         self, replayed: Replayed, models: Mapping[str, Model], choice: Choice
     ) -> list[Mismatch]:
-        """Where replies are not what was answered in production. Raises `RecordingError`."""
+        """Return where replies differ from the answers in production. Raises RecordingError."""
         with Recording.open(self.path) as recording:
             names = {one.id: container_name(one) for one in recording.containers()}
             answers = _Answers(recording, replayed, models, is_part=bool(choice.only))
@@ -208,7 +208,7 @@ def _place(reply: Reply) -> _Place:
 
 
 def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
-    """Replies to what production can have had too: not what this replay does by itself."""
+    """Yield replies that production can have had too: not those that only this replay causes."""
     seen: set[tuple[str, int, str]] = set()
     for reply in replies:
         event = (reply.plugin, reply.event_id, reply.event)
@@ -228,7 +228,9 @@ class _Answers:
         *,
         is_part: bool,
     ) -> None:
-        """``is_part``: what existed in the beginning may not be what the session began with."""
+        """Expect this session's replies. ``is_part``: the initial state may differ from the
+        session's.
+        """
         self._is_part = is_part
         self._recording = recording
         self._models = models
@@ -248,7 +250,7 @@ class _Answers:
         self._unreadable: set[_Place] = set()
 
     def all(self) -> tuple[list[Reply], set[_Place]]:
-        """What is expected, and the places of which nobody can know."""
+        """Return what is expected, and the places where it is unknown."""
         found: list[Reply] = []
         for plugin, model in self._models.items():
             of_plugin = list(self._of(plugin, model))

@@ -125,7 +125,7 @@ class Tally:
                 self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
 
     def fail(self, text: str) -> None:
-        """Something went wrong without being asked to."""
+        """Note an error that no fault caused."""
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append(text)
         else:
@@ -156,12 +156,14 @@ class Replayed:
     """Names of containers, by their ids."""
 
     def replies(self) -> Iterator[Reply]:
-        """Every reply, in order."""
+        """Yield every reply, in order."""
         for event in self.events:
             yield from event.replies
 
     def container(self, name: str) -> ContainerResult:
-        """A container by ``namespace/pod/container``. Raises KeyError, naming those there are."""
+        """Return a container by ``namespace/pod/container``. Raises KeyError, naming the existing
+        ones.
+        """
         try:
             return self.containers[name]
         except KeyError:
@@ -169,7 +171,7 @@ class Replayed:
             raise KeyError(f"no container {name} in this replay; there is: {there}") from None
 
     def failures(self) -> Iterator[str]:
-        """What went wrong without being asked to, a line each."""
+        """Yield the errors that no fault caused, a line each."""
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"

@@ -40,7 +40,7 @@ class Job:
 
 
 async def replay(job: Job, audience: Audience | None = None) -> Replayed:
-    """Replay, and tell the audience of each event when it is over.
+    """Replay, and report each event to the audience when it is over.
 
     Raises `UsageError` where it cannot be done, and `RecordingError` for the recording's faults.
     """

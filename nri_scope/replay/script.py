@@ -54,7 +54,7 @@ class Step:
 
 
 def subject_of(event: Recorded) -> str:
-    """Whom a recorded event is about, by names."""
+    """Name the subject of a recorded event."""
     pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
     if not event.container and not event.container_id:
         return pod
@@ -69,13 +69,13 @@ class Bound:
     at_ns: int | None = None
 
     def reached(self, event: Recorded) -> bool:
-        """The event is at this place or behind it."""
+        """Return whether the event is at this place or behind it."""
         if self.event_id is not None:
             return event.id >= self.event_id
         return self.at_ns is None or event.at_ns >= self.at_ns
 
     def not_before(self, other: Bound) -> bool:
-        """Whether the other one is this place or before it, as far as that can be said."""
+        """Return whether the other one is this place or before it, as far as that is known."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
         return self.at_ns is not None and other.at_ns is not None and self.at_ns >= other.at_ns
@@ -99,7 +99,7 @@ class Script:
     """One session of a recording, ready to be played again and again."""
 
     def __init__(self, recording: Recording, choice: Choice) -> None:
-        """Raises `UsageError` where the recording has no such session, or one without a state."""
+        """Choose the session. Raises UsageError where it is missing, or without a state."""
         self._recording = recording
         self._choice = choice
         self.session = _choose(recording, choice.session)
@@ -137,8 +137,8 @@ class Script:
         )
 
     def steps(self) -> Iterator[Step]:
-        """Every event of the session up to the end, also those that are not to be played: the
-        state that plugins are told follows them.
+        """Yield every event of the session up to the end, also those that are not to be played: the
+        state in Synchronize follows them.
         """
         choice = self._choice
         begun = choice.begin is None
@@ -155,7 +155,7 @@ class Script:
             yield self._step(recorded, request, wanted)
 
     def before(self) -> Iterator[Step]:
-        """The events before the first one to be played.
+        """Yield the events before the first one to be played.
 
         Raises `UsageError` in the end where a choice was made, and none is left to be played.
         """
@@ -193,7 +193,7 @@ class Script:
 
 
 def concerns(only: str, event: Recorded) -> bool:
-    """``event`` is about ``only`` or, where that is a container, about its pod."""
+    """Return whether ``event`` is about ``only`` or, where that is a container, about its pod."""
     subject = subject_of(event)
     return subject == only or subject.startswith(f"{only}/") or _is_pod_of(subject, only)
 
@@ -203,7 +203,7 @@ def _is_pod_of(subject: str, only: str) -> bool:
 
 
 def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
-    """What a StateChange tells, as the event's own request message."""
+    """Return the content of a StateChange as the event's own request message."""
     request = kind()
     fields = request.DESCRIPTOR.fields_by_name
     for name in ("pod", "container"):

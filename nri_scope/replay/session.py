@@ -48,7 +48,7 @@ class Performance:
         *,
         keep: bool,
     ) -> None:
-        """Raises `UsageError` where nothing of the script is to be played."""
+        """Prepare. Raises UsageError where nothing of the script is to be played."""
         session = script.session
         self._script = script
         self._manner = manner
@@ -82,7 +82,7 @@ class Performance:
         audience.began(self._result)
 
     async def perform(self, rounds: int) -> Replayed:
-        """Everything between opening the recording and having the result."""
+        """Run the replay from opening the recording to the result."""
         result = self._result
         try:
             async with AsyncExitStack() as stack:
@@ -120,7 +120,7 @@ class Performance:
         )
 
     def _prepare(self) -> None:
-        """What existed before the first event that is played."""
+        """Set up what existed before the first event that is played."""
         manner = self._manner
         world = World.of(
             self._script.pods,
@@ -149,7 +149,7 @@ class Performance:
         await self._cast.restart(self._runtime)
 
     def _compare_rounds(self, number: int) -> None:
-        """The same events to the same plugins have to come to the same containers."""
+        """Check that the same events to the same plugins led to the same containers."""
         if number == 1:
             self._first_round = self._result.containers
             return
@@ -255,7 +255,7 @@ class Performance:
 def _sync_reply(
     exchange: Exchange,
 ) -> tuple[api.SynchronizeResponse | None, NriScopeError | None, bool]:
-    """The reply to Synchronize, or what is wrong with it, and whether more parts follow."""
+    """Return the reply to Synchronize, or its error, and whether more parts follow."""
     if exchange.error is not None:
         return None, exchange.error, False
     try:

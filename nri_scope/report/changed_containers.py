@@ -51,7 +51,7 @@ class Changes:
         return len(self._found), self._kept
 
     def round(self, diff: RoundDiff) -> None:
-        """What it changed, and what became of earlier changes."""
+        """Take what a round changed, and how it judges earlier changes."""
         fresh = set(diff.events)
         for step in diff.steps:
             if step.event in fresh:
@@ -82,7 +82,7 @@ class Changes:
                 found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in told))
 
     def result(self) -> tuple[Changed, ...]:
-        """In the order in which they were changed first."""
+        """Return the containers in the order in which they were changed first."""
         return tuple(
             Changed(
                 key,
@@ -98,11 +98,11 @@ class Changes:
         )
 
     def legend(self) -> tuple[str, ...]:
-        """What the words of owners and evidence mean."""
+        """Return what the words of owners and evidence mean."""
         return tuple(self._legend.lines())
 
     def _of(self, container: str) -> _Container | None:
-        """None where there are too many already."""
+        """Return the container; None where there are too many already."""
         found = self._found.get(container)
         if found is None and container not in self._skipped:
             if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
@@ -128,7 +128,7 @@ class Changes:
             self._legend.see(other.owner, (other.evidence,))
 
     def _judge(self, step: Step) -> None:
-        """A step that was told before, with what became of it."""
+        """Judge a step that was taken before."""
         key = step.change.path, step.event, step.evidence
         found = self._found.get(step.container)
         if found is not None and key in found.rows:

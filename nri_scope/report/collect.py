@@ -45,7 +45,7 @@ def collect(
     *,
     on_progress: Callable[[float], None] | None = None,
 ) -> Facts:
-    """What there is to tell of a recording, or of one thing in it.
+    """Collect the facts of a recording, or of one thing in it.
 
     All events are read, as what is about others is evidence too. ``on_progress`` gets a share
     from 0 to 1 now and then. Raises RecordingError.
@@ -205,7 +205,7 @@ class _Collector:
         return event.container_id in self._ids or event.pod_id in self._ids
 
     def _is_same(self, event: Event, thing: Event) -> bool:
-        """Whether it may be the same event at another connection."""
+        """Return whether it may be the same event at another connection."""
         return (
             event.event == thing.event
             and event.container_id == thing.container_id
@@ -286,7 +286,7 @@ def _about(thing: lookup.Found | None) -> str:
 
 
 def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str | int] | None:
-    """What events are about it; None for all."""
+    """Return the ids that events must be about; None for all."""
     match thing:
         case None:
             return None

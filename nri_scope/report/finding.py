@@ -57,7 +57,7 @@ class Finding:
     """Names of the containers that it is about, the first ones."""
 
     def record(self) -> dict[str, Plain]:
-        """For programs."""
+        """Return the finding for programs."""
         return {
             "kind": self.kind,
             "level": self.level,
@@ -87,7 +87,7 @@ class Shown:
         return tuple(sorted(self._kept))
 
     def add(self, *events: int, container: str = "") -> None:
-        """Events, each once, and the name of whom they are about."""
+        """Add events, each once, and the name of their subject."""
         for event in events:
             # One that was seen before was so just now, or is among the first ones.
             if event in self._kept or event in self._newest:
@@ -101,7 +101,7 @@ class Shown:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """The worst first; of one level by kind, then by their first events."""
+    """Return the worst findings first; of one level by kind, then by their first events."""
     levels, kinds = list(Level), list(Kind)
     return sorted(
         findings,

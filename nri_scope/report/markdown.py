@@ -48,7 +48,7 @@ class _Block:
 
 
 def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
-    """The whole text, of at most ``most`` characters."""
+    """Return the whole text, of at most ``most`` characters."""
     head = [*_head(facts)]
     foot = [*_foot(facts)]
     room = most - _RESERVED - sum(len(line) + 1 for line in (*head, *foot))
@@ -81,7 +81,7 @@ class _Section:
 
 
 def _sections(facts: Facts) -> Iterator[_Section]:
-    """The most important first."""
+    """Yield the sections, the most important first."""
     findings = [_Block(_finding(one), "finding") for one in facts.findings]
     yield _Section("Findings", findings or [_Block([wording.NOTHING_FOUND], "findings")])
     yield _Section("The chain", [_Block([*_chain(facts)], "chain of plugins")])
@@ -234,7 +234,7 @@ def _table(what: str, rows: list[list[str]]) -> list[str]:
 
 
 def _said(text: str) -> str:
-    """A sentence that may quote a stranger."""
+    """Escape a sentence that may quote untrusted text."""
     text = _cut(text)
     return code(text) if _LINKED.search(text) else prose(text)
 
@@ -244,7 +244,7 @@ def _cut(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Text where Markdown does not count, in a summary."""
+    """Escape text for a summary, where Markdown does not count."""
     return "".join(
         c if c.isascii() and (c.isalnum() or c in "/-_.") else f"&#{ord(c)};" for c in safe(text)
     )

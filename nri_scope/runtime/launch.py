@@ -35,7 +35,9 @@ async def launch(
 
 
 def read_config(folder: str | Path, index: str, name: str) -> str:
-    """The configuration of a launched plugin: ``NN-name.conf``, else ``name.conf``, else ""."""
+    """Return the configuration of a launched plugin: ``NN-name.conf``, else
+    ``name.conf``, else "".
+    """
     for file_name in (f"{index}-{name}.conf", f"{name}.conf"):
         path = Path(folder) / file_name
         with contextlib.suppress(FileNotFoundError):

@@ -69,7 +69,7 @@ class Course:
         self._without_aftermath: set[tuple[Event, str]] = set()
 
     def ran(self, pods: Iterable[api.PodSandbox]) -> None:
-        """The runtime had run these pods before its plugins came.
+        """Note pods that the runtime ran before its plugins came.
 
         Say so of what a plugin that came late finds, and not of what is left after a restart: of
         the pods from before its start containerd tells no stop and no removal.
@@ -78,7 +78,7 @@ class Course:
             self._pods[pod.id] = _Stage.LIVE
 
     def synchronized(self, containers: Iterable[api.Container]) -> None:
-        """A plugin was told of these containers: now the runtime's books have them.
+        """Note containers that a plugin was sent: the runtime's books have them now.
 
         (It takes no note of the pods that it tells.)
         """
@@ -87,14 +87,15 @@ class Course:
             self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
 
     def happens(self, event: Event, request: Message) -> tuple[Step, ...]:
-        """What the runtime sends when ``event`` happens; ``request`` is the event's own message."""
+        """Return what the runtime sends for ``event``; ``request`` is the event's own message."""
         skipped = self._profile.skips(event) or self._gone(event, request)
         if skipped:
             return (Step(event, request, skipped),)
         return tuple(self._booked(event, request))
 
     def failed(self, event: Event, request: Message) -> tuple[Step, ...]:
-        """What follows when the CRI request of ``event`` has failed, as `Outcome.failure` says.
+        """Return the steps after the CRI request of ``event`` has failed, as `Outcome.failure`
+        says.
 
         The runtime undoes what it began, and what else was to happen to the pod or container does
         not: `happens` skips it.
@@ -118,7 +119,7 @@ class Course:
     # -- inside -------------------------------------------------------------------------------
 
     def _gone(self, event: Event, request: Message) -> str:
-        """Why the event cannot happen after what failed before."""
+        """Return why the event cannot happen after an earlier failure."""
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is None or event is Event.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None
@@ -205,7 +206,7 @@ class Course:
 
 
 def _request(event: Event, pod: api.PodSandbox | None, container: api.Container | None) -> Message:
-    """The event's own request about this pod and container."""
+    """Return the event's own request about this pod and container."""
     request = METHODS[event.name].request()
     about = api.StateChangeEvent(pod=pod, container=container)
     fields = request.DESCRIPTOR.fields_by_name

@@ -45,7 +45,7 @@ class Outcome:
     """Asked for, and dropped before merging: what this runtime has no use for."""
 
     def fail(self, conduct: Conduct, words: str) -> None:
-        """The operation ends with an error, which fails the CRI request or is only logged."""
+        """End the operation with an error, which fails the CRI request or is only logged."""
         prefix = conduct.failing.get(self.event)
         if prefix is None:
             self.error = words

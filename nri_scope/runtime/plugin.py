@@ -113,7 +113,9 @@ class Plugin:
         return self.admitted or self.refused or self.session.state is SessionState.CLOSED
 
     def subscribes(self, event: Event | None) -> bool:
-        """Whether it wants ``event``. What is no event that we know goes to everyone."""
+        """Return whether it subscribed to ``event``. Requests without a known event go to every
+        plugin.
+        """
         return event is None or bool(self.mask & event.bit)
 
     def leave(self, reason: str) -> None:
@@ -131,7 +133,7 @@ class Plugin:
         self.link.abort(reason)
 
     def end(self, reason: str) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         self.session.close()
         self.end_reason = self.end_reason or reason
         if not self.registration.done():

@@ -37,11 +37,11 @@ class SetUp(Protocol):
         ...
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """The Configure request, with the configuration of a launched plugin."""
+        """Return the Configure request, with the configuration of a launched plugin."""
         ...
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """The Synchronize requests, in order: all but the last say that more follows."""
+        """Return the Synchronize requests, in order: all but the last say that more follows."""
         ...
 
 
@@ -57,11 +57,11 @@ class ProfileSetUp:
     containers: list[Container] = field(default_factory=list)
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """The same for everyone but for the configuration."""
+        """Return the same request for every plugin, except for the configuration."""
         return self.profile.configure_request(config).SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """The state, split where this runtime can do that."""
+        """Return the state, split where this runtime can do that."""
         if self.profile.split_sync:
             return synchronize_parts(self.pods, self.containers)
         whole = SynchronizeRequest(pods=self.pods, containers=self.containers)
@@ -86,7 +86,9 @@ class RecordedSetUp:
         states: Mapping[str, Sequence[bytes]],
         profile: Profile | None = None,
     ) -> RecordedSetUp:
-        """From requests by plugin. ``profile`` is needed only where there is no Configure."""
+        """Make one of requests by plugin. ``profile`` is needed only where there
+        is no Configure.
+        """
         if profile is None:
             try:
                 first = ConfigureRequest.FromString(next(iter(configures.values())))
@@ -99,7 +101,7 @@ class RecordedSetUp:
         return cls(profile, configures, states)
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """As recorded; a configuration that is given now takes the place of the recorded one."""
+        """Return the recorded request; a configuration given now replaces the recorded one."""
         recorded = self.configures.get(plugin) or next(iter(self.configures.values()), b"")
         if recorded and not config:
             return recorded
@@ -110,7 +112,7 @@ class RecordedSetUp:
         return request.SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """As recorded; an empty state where none was."""
+        """Return the recorded requests; an empty state where none was recorded."""
         return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
 
 
@@ -144,7 +146,7 @@ def synchronize_parts(
 
 
 def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
-    """The same state in parts of at most ``limit`` bytes.
+    """Return the same state in parts of at most ``limit`` bytes.
 
     Raises `UsageError` where the parts are no Synchronize requests.
     """

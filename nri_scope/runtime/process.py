@@ -155,7 +155,7 @@ class Process:
             self._read_rest()
 
     def explain(self, reason: str) -> str:
-        """The reason why its connection ended, with how it ended itself if it did that first."""
+        """Return why its connection ended, with how the process ended if it did that first."""
         if self.running or self.ended_by_us:
             return reason
         # Not the lines with which Python underlines a place in the line before.
@@ -264,7 +264,9 @@ _SAID = "; its last words: "
 
 
 def exit_in(explained: str) -> str:
-    """The exit status or signal in what `Process.explain` said; "" where there is none."""
+    """Return the exit status or signal in the words of `Process.explain`; "" where
+    there is none.
+    """
     return explained.partition(_ENDED)[2].partition(_SAID)[0]
 
 
@@ -311,7 +313,7 @@ def _order(command: Command) -> bytes:
 
 
 def _encoded(text: str) -> str:
-    """Latin-1, one character for each byte: names of files need not be UTF-8."""
+    """Encode as Latin-1, one character for each byte: names of files need not be UTF-8."""
     return os.fsencode(text).decode("latin-1")
 
 

@@ -76,7 +76,7 @@ class Profile:
     def of(
         cls, name: str, runtime_name: str, runtime_version: str, nri: str | NriVersion | None
     ) -> Profile:
-        """The profile of a runtime that speaks NRI version ``nri``; None or "" for unknown.
+        """Return the profile of a runtime with NRI version ``nri``; None or "" for unknown.
 
         It tells what happens as it happens, without habits of its own.
         """
@@ -126,7 +126,9 @@ class Profile:
         return f"{runtime.strip()} (NRI {self.nri_version or 'unknown'})"
 
     def configure_request(self, config: str = "") -> ConfigureRequest:
-        """The Configure request of this runtime; external plugins always get an empty config."""
+        """Return the Configure request of this runtime; external plugins always get an empty
+        config.
+        """
         return ConfigureRequest(
             config=config,
             runtime_name=self.runtime_name,
@@ -137,7 +139,7 @@ class Profile:
         )
 
     def skips(self, event: Event) -> str:
-        """Why this runtime never sends ``event``, in words; "" where it does."""
+        """Return why this runtime never sends ``event``, in words; "" where it does."""
         if not self.mask & event.bit:
             return f"{self.title} has no {event.name}"
         if event in self.never_sent:
@@ -146,7 +148,7 @@ class Profile:
 
 
 def recorded_profile(configure: ConfigureRequest) -> Profile:
-    """The profile named "recorded": of the runtime that once sent this Configure request."""
+    """Return the profile "recorded": of the runtime that once sent this Configure request."""
     version, _ = nri_version_of(configure)
     profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
     return replace(

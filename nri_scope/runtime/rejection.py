@@ -34,7 +34,7 @@ class Rejection:
 
 
 def problem_of(request: RegisterPluginRequest, *, checks_names: bool) -> tuple[str, str] | None:
-    """Why a registration is refused: in our words and in the runtime's; None where it is not.
+    """Return why a registration is refused, in our words and in the runtime's; None if it is not.
 
     The runtime's are those of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``: from 0.12
     on with ``checks_names``.

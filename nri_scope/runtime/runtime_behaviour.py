@@ -138,7 +138,7 @@ _CONDUCTS = {"CRI-O": CRI_O, "iSulad": ISULAD}
 
 
 def conduct_of(runtime_name: str) -> Conduct:
-    """How the runtime of this name (as Configure tells it) deals with plugins.
+    """Return how the runtime of this name (as in Configure) treats plugins.
 
     One that we do not know is taken to do as containerd does.
     """

@@ -47,7 +47,7 @@ class Pace:
     """Seconds (at speed 1) after which a reader thinks that nothing happens any more."""
 
     def pause(self, before_ns: int, next_ns: int) -> float:
-        """Seconds to wait between events stored at these times."""
+        """Return the seconds to wait between events stored at these times."""
         gap = (next_ns - before_ns) / 1e9
         return min(max(gap, self.shortest), self.longest) / self.speed
 

@@ -49,7 +49,7 @@ class Habits:
     never ran is told with other states when it is removed; that is not followed here.)"""
 
     def told(self, event: Event, request: M) -> M:
-        """``request`` as this runtime words it; itself where nothing is different."""
+        """Return ``request`` as this runtime words it; itself where nothing differs."""
         container = container_of(event.name, request)
         if container is None:
             return request

@@ -29,7 +29,7 @@ class Lack(NamedTuple):
 def without(
     lacks: Sequence[Lack], reply: Reply, plugin: str, container_id: str
 ) -> tuple[Reply, list[Dropped]]:
-    """``reply`` of ``plugin`` without what the runtime lacks, and what that was.
+    """Return ``reply`` of ``plugin`` without the fields that the runtime lacks, and those fields.
 
     ``container_id`` is that of the container that an adjustment is for. The reply given is not
     changed.

@@ -23,7 +23,7 @@ LinkFactory = Callable[[], Link]
 
 
 def check_path(path: str | Path) -> str:
-    """``path`` as a string that fits a unix socket address; `ConnectError` otherwise."""
+    """Return ``path`` as a string that fits a unix socket address. Raises ConnectError."""
     text = os.fspath(path)
     length = len(os.fsencode(text))
     if length > UNIX_PATH_MAX:
@@ -51,7 +51,7 @@ async def connect_unix(
 
 
 async def connect_socket(path: str | Path) -> socket.socket:
-    """A plain socket, non-blocking and connected to ``path``; raises as `connect_unix`."""
+    """Return a plain non-blocking socket connected to ``path``; raises as `connect_unix`."""
     text = check_path(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -97,7 +97,7 @@ async def adopt_descriptor(
 async def memory_pair(
     first: tuple[int, int, RequestHandler], second: tuple[int, int, RequestHandler]
 ) -> tuple[Link, Link]:
-    """Two links inside this process, each ``(serves, calls, on_request)``."""
+    """Return two links inside this process, each ``(serves, calls, on_request)``."""
     sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     links = []
     for sock, (serves, calls, on_request) in zip(sockets, (first, second), strict=True):
@@ -155,7 +155,7 @@ class Door:
         self._inode = _status(self.path).st_ino
 
     async def accept(self) -> socket.socket:
-        """The next peer, non-blocking; waits for it."""
+        """Wait for the next peer, and return its non-blocking socket."""
         sock, _ = await asyncio.get_running_loop().sock_accept(self._sock)
         return sock
 
@@ -166,7 +166,9 @@ class Door:
 
 
 def bind_socket(path: str | Path) -> socket.socket:
-    """A socket that listens on ``path`` (0600), as `listen_unix` says; raises `ConnectError`."""
+    """Return a socket that listens on ``path`` (0600), as `listen_unix`
+    says. Raises ConnectError.
+    """
     text = check_path(path)
     _remove_stale(text)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -131,7 +131,7 @@ class Frame:
     """Tells the user what is shown and what goes on."""
 
     def __init__(self, keymap: Keymap, context: Context, badge: str) -> None:
-        """``badge``: a word for the title."""
+        """Make the frame. ``badge``: a word for the title."""
         self.title_bar = TitleBar(badge)
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()

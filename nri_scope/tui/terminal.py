@@ -21,7 +21,7 @@ from nri_scope.process.signals import END_SIGNALS, stop_signals
 
 
 def is_gone() -> bool:
-    """Whether the terminal is there no more."""
+    """Return whether the terminal is gone."""
     stream = sys.__stdin__
     return stream is None or not os.isatty(stream.fileno())
 
@@ -51,7 +51,7 @@ class EndSignals:
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
-        """``end``: called in the event loop that runs now."""
+        """Set up the guard. ``end``: called in the event loop that runs now."""
         self._end = end
         self._loop = asyncio.get_running_loop()
         self._handled = ExitStack()

@@ -72,7 +72,7 @@ class Views(Container):
         is_marked: Callable[[Event | None], bool],
         hide_detail: bool,
     ) -> None:
-        """``follows``: whether what is shown still grows."""
+        """Set up the views. ``follows``: whether what is shown still grows."""
         super().__init__()
         header = EventHeader()
         self.events = EventList(

@@ -88,7 +88,7 @@ class Hearing:
         return self._mux.in_frame or any(one.in_message for one in self._readers.values())
 
     def feed(self, data: bytes) -> list[Heard]:
-        """What ``data`` completes, in order."""
+        """Return what ``data`` completes, in order."""
         heard: list[Heard] = []
         if self._ended:
             return heard

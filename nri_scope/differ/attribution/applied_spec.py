@@ -55,7 +55,7 @@ _NO = _Finding(Applied.NO)
 
 
 def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
-    """`step` with what the runtime's own spec says of it: ``applied``, ``actual``, ``note``.
+    """Return `step` with the verdict of the runtime's own spec: ``applied``, ``actual``, ``note``.
 
     It has a meaning for a step that no later one undid, see `judge_all`. A change is applied where
     its value is there, possibly with more that the runtime filled in (a device's mode and owners);
@@ -74,7 +74,7 @@ def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
 
 
 def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> dict[int, Step]:
-    """The steps of one container that can be judged, judged, by their positions in `steps`.
+    """Return the steps of one container that can be judged, judged, by their positions in `steps`.
 
     Not those whose value a later step changed, in part or with what it is a part of.
     """
@@ -93,7 +93,8 @@ def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> d
 def of_runtime(
     spec_with_plugins: Spec, real: Spec, steps: Iterable[Step] = ()
 ) -> tuple[Change, ...]:
-    """What the runtime did by itself: from the spec with all that plugins did to the real one.
+    """Return what the runtime did by itself: from the spec with all plugins' changes to the real
+    one.
 
     Given the container's `steps`, without what these say something of: what was not applied is
     theirs to tell. What the real spec cannot tell, see `judge`, is left out.
@@ -150,7 +151,7 @@ def _is_no_swap(path: str, wanted: Json, real: Spec) -> bool:
 
 
 def _says_nothing(change: Change, real: Spec) -> bool:
-    """Whether a real spec that lacks this has what we put in its place, or cannot have it."""
+    """Return whether a real spec that lacks the value has our placeholder, or cannot have it."""
     if change.kind != "removed":
         return False
     if change.path == f"{_BLOCK_IO}/{UNRESOLVED_CLASS}":
@@ -176,7 +177,9 @@ def _of_class(change: Change, real: Spec) -> _Finding:
 
 
 def _honours(path: str, wanted: Json, actual: Json) -> bool:
-    """Whether `actual` is as asked for, apart from zeros and what was left to the runtime."""
+    """Return whether `actual` is as requested, apart from zeros and what was left
+    to the runtime.
+    """
     if same(wanted, actual):
         return True
     there = (apply({}, [Change(path, None, each, "added")]) for each in (wanted, actual))

@@ -55,24 +55,24 @@ class Containers:
     # -- names ------------------------------------------------------------------------------
 
     def learn_name(self, event: Event) -> None:
-        """The name that an event gives its container; a creation gives it anew."""
+        """Learn the name that an event gives its container; a creation replaces it."""
         known = event.container_id in self._names and event.event != CREATE
         if event.container_id and event.container and not known:
             where = f"{event.namespace}/{event.pod}/" if event.pod else ""
             self._names[event.container_id] = f"{where}{event.container}"
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
-        """The name of a pod whose containers are told by its id."""
+        """Learn the name of a pod, which its containers refer to by id."""
         self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
 
     def name_of(self, container_id: str) -> str:
-        """``ns/pod/container``; the beginning of its id where that was never told."""
+        """Return ``ns/pod/container``; the beginning of the id where the name is unknown."""
         return self._names.get(container_id) or container_id[:SHORT_ID]
 
     # -- what is known of one ---------------------------------------------------------------
 
     def know(self, container: api.Container, name: str = "") -> History:
-        """A container that is there already."""
+        """Add a container that exists already."""
         history = self.histories.get(container.id)
         if history is None:
             pod = self._pods.get(container.pod_sandbox_id)
@@ -86,7 +86,7 @@ class Containers:
         return history
 
     def history(self, container_id: str) -> History:
-        """Its history; an empty one where nothing was ever told of it."""
+        """Return its history; an empty one where it was never shown."""
         history = self.histories.get(container_id)
         if history is None:
             history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
@@ -95,7 +95,9 @@ class Containers:
         return history
 
     def target(self, container_id: str) -> History | None:
-        """The history of a container that a plugin wants updated; None where none is known."""
+        """Return the history of a container that a plugin wants updated; None where
+        it is unknown.
+        """
         history = self.histories.get(container_id)
         if container_id in self._gone or (history is not None and history.failure):
             return None
@@ -106,7 +108,9 @@ class Containers:
         return self.history(container_id)
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """What becomes of a request for a container that is none, as far as is known, and why."""
+        """Return the fate of a request for a container that does not exist, as far as is known, and
+        why.
+        """
         if container_id in self._gone:
             return RequestFate.NOT_APPLIED, REMOVED
         if container_id in self._stopped:
@@ -118,24 +122,24 @@ class Containers:
         return RequestFate.UNKNOWN, NOT_TOLD
 
     def is_named(self, beginning: str) -> bool:
-        """Whether an event told the name of a container whose id begins so."""
+        """Return whether an event named a container whose id begins so."""
         return any(known.startswith(beginning) for known in self._names)
 
     def removed(self, container_id: str) -> None:
-        """The runtime told of its removal."""
+        """Note that the runtime removed it."""
         self._stopped.pop(container_id, None)
         self._gone[container_id] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 
     def stopped(self, container_id: str) -> None:
-        """The runtime told that it stopped."""
+        """Note that the runtime stopped it."""
         self._stopped[container_id] = None
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
     def created(self, history: History, at: Event) -> None:
-        """It begins, with whoever may yet have had a hand in it as its ``tail``."""
+        """Begin its history; ``tail`` are the plugins that may have changed it unobserved."""
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
@@ -144,20 +148,20 @@ class Containers:
         self._tails[history.id] = history.tail
 
     def updated(self, history: History, steps: list[Step], spec: Spec, tail: Owner) -> None:
-        """It was updated; what the runtime, or `tail`, made of that shows in its next event."""
+        """Note its update; the next event shows what the runtime, or `tail`, made of it."""
         history.add(steps, spec)
         self._doing[history.id] = True
         self._tails[history.id] = tail
 
     def touched(self, container_id: str) -> None:
-        """It was updated beside another container's event."""
+        """Note that it was updated beside another container's event."""
         self._doing.setdefault(container_id, False)
 
     def compare(
         self, container: api.Container, event: Event, manner: oci.Manner
     ) -> tuple[list[Step], list[Asked]]:
-        """What an event shows of it that nothing known explains, which now is known; and requests
-        of which it shows that nothing came of them.
+        """Return what an event shows of it that no known change explains, which is known from now
+        on; and requests that the event shows as not applied.
         """
         if not later_changes.is_told(container):
             return [], []
@@ -209,7 +213,7 @@ class Containers:
                 self._done_ns[container] = one.first.mono_ns
 
     def judge(self, container_id: str, real: Spec, event: Event) -> list[Step] | None:
-        """The steps that the real spec has something to say of, judged by it.
+        """Return the steps that the real spec can judge, judged by it.
 
         None where the CRI was asked before the runtime can have done the newest update.
         """
@@ -225,7 +229,7 @@ class Containers:
         return [judged[number] for number in sorted(judged)]
 
     def forget(self, container_id: str) -> None:
-        """It is gone, and nobody will ask."""
+        """Forget it: it is gone, and no later event refers to it."""
         for known in (
             self.histories,
             self._shown,

@@ -138,7 +138,7 @@ class _Creation:
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
 
     def _is_replay(self) -> bool:
-        """Whether we were the runtime, so that there is nobody whom we did not see."""
+        """Return whether we were the runtime, so that every plugin was seen."""
         return bool(self.stations) and all(
             station.session.role == Role.REPLAY for station in self.stations
         )
@@ -187,7 +187,9 @@ class _Creation:
         return oci.apply(spec, back) if back else spec
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
-        """What makes the value at `path` what it was before the chain; None for nothing."""
+        """Return the change that restores the value at `path` from before the chain; None for
+        nothing.
+        """
         now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
         if now is oci.ABSENT:
             return None if first is oci.ABSENT else Change(path, None, first, "added")
@@ -196,7 +198,7 @@ class _Creation:
         return None if oci.same(now, first) else Change(path, now, first, "changed")
 
     def _time(self, event: int) -> int:
-        """When an event of this round came."""
+        """Return when an event of this round came."""
         events = [station.event for station in self.stations]
         events += [self.owned.event] if self.owned is not None else []
         return next((one.at_ns for one in events if one.id == event), 0)
@@ -208,7 +210,7 @@ class _Creation:
         station: Station,
         request: api.CreateContainerRequest,
     ) -> Spec:
-        """What happened to `spec` on the way from `after` to `station`."""
+        """Apply to `spec` what happened on the way from `after` to `station`."""
         if request.container == self.expected:
             return spec
         shown = self._with_hidden(oci.spec_of(request.container))
@@ -221,7 +223,7 @@ class _Creation:
         return shown
 
     def _unseen(self, change: Change, between: Owner, event: Event) -> Step:
-        """A change that two snapshots show, by one of those `between` them."""
+        """Return a change that two snapshots show, by one of those `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
             # Which of several moved is a way of telling it: nobody owns a move.
@@ -236,7 +238,7 @@ class _Creation:
         return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
 
     def _reply(self, spec: Spec, station: Station, request: api.CreateContainerRequest) -> Spec:
-        """What the plugin behind `station` asked for."""
+        """Return what the plugin behind `station` asked for."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         if event.status_code not in (0, 4, 14):
             self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
@@ -358,8 +360,8 @@ class _Creation:
         return self.before_reply.get(culprit, spec)
 
     def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
-        """What happened after the last station, by what validators are told; None where that
-        cannot be made out.
+        """Return what happened after the last station, by the validators' request; None where that
+        is unknown.
         """
         request = owned.request
         turn = merging.Creation(
@@ -396,13 +398,13 @@ class _Creation:
         return final
 
     def _kept(self, change: Change, removal: Step, owned: Owned) -> None:
-        """The runtime keeps a value of its own that a plugin removed."""
+        """Note that the runtime keeps a value of its own that a plugin removed."""
         made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
         self.found.steps.append(made)
         self.found.ask(not_passed_on(removal, owned.event))
 
     def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
-        """A change that the merged adjustment shows and no snapshot did."""
+        """Return a change that the merged adjustment shows and no snapshot did."""
         names = owned.owners_of(self.id, change.path)
         if names:
             owner = one_of(*names)
@@ -422,7 +424,7 @@ class _Creation:
         return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
 
     def _compare(self, final: Spec, owned: Owned) -> None:
-        """Where the newest owner of a path is not the one whom the runtime names."""
+        """Note paths whose newest owner is not the one that the runtime names."""
         steps = self.found.steps
         for number in standing(steps):
             one = steps[number]
@@ -450,7 +452,7 @@ class _Creation:
 
 
 def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
-    """The plugin at whose reply the runtime gave up, and its words; "" where it did not."""
+    """Return the plugin at whose reply the runtime gave up, and its words; "" where it did not."""
     replies = [
         (station, cast("api.CreateContainerResponse", reply))
         for station in stations
@@ -470,7 +472,7 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
 
 
 def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
-    """What differs between two views of a container on its way through the chain.
+    """Return the differences between two views of a container on its way through the chain.
 
     Places of mounts are those that they are to have: a runtime sorts all of them when it applies
     an adjustment with any, whatever the order in which plugins saw them.
@@ -481,7 +483,7 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
 
 
 def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
-    """What is to be noted of changes, by path.
+    """Return the notes on changes, by path.
 
     What is said of a part that may be applied or not stands at what came as a whole.
     """
@@ -496,7 +498,7 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
 
 
 def not_passed_on(removal: Step, event: Event) -> Asked:
-    """What is to be said of a removal that did nothing, as `event` shows."""
+    """Return the remark on a removal without effect, as `event` shows."""
     path = removal.change.path
     return Asked(
         removal.container,
@@ -510,25 +512,25 @@ def not_passed_on(removal: Step, event: Event) -> Asked:
 
 
 def _never_applied(path: str) -> str:
-    """Why no adjustment of `path` reaches a container; "" where one does."""
+    """Return why no adjustment of `path` reaches a container; "" where one does."""
     if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
         return ""
     return oci.ONLY_THE_LIMIT
 
 
 def _takes_mount(change: Change) -> bool:
-    """Whether it is the removal of a mount, of which nobody is the owner."""
+    """Return whether it is the removal of a mount, which has no owner."""
     return change.kind == "removed" and change.path.startswith("/mounts/")
 
 
 def _is_later(name: str, owner: Owner) -> bool:
-    """Whether the plugin `name` was called after all those that `owner` may be."""
+    """Return whether the plugin `name` was called after all those that `owner` may be."""
     highest = max(each[:2] for each in owner.plugins) if owner.plugins else owner.last
     return bool(highest) and name[:2] >= highest
 
 
 def may_be(owner: Owner, name: str) -> bool:
-    """Whether `owner` leaves room for the plugin `name` (``NN-name``)."""
+    """Return whether `owner` leaves room for the plugin `name` (``NN-name``)."""
     if owner.plugins:
         return name in owner.plugins
     if owner.who is Who.ONE_OF:

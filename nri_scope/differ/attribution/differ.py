@@ -72,12 +72,11 @@ class Differ:
         outcome: Callable[[Event], Outcome] | None = None,
         unheard: Callable[[str, Event], bool] | None = None,
     ) -> None:
-        """``only``: ids of the containers that matter; of all others no more is looked at than
-        what their events did to these. ``gaps``, ``follows``, ``had_its_place`` and
-        ``had_joined``: see `Rounds`. ``outcome`` tells what became of a creation by what was
-        recorded later, see `Creations`; without it each counts as successful of which no event fed
-        tells otherwise. ``unheard`` tells which containers there are not, where not all events are
-        fed.
+        """Start without events. ``only``: ids of the containers that matter; of all others only the
+        effects on these are examined. ``gaps``, ``follows``, ``had_its_place`` and ``had_joined``:
+        see `Rounds`. ``outcome`` gives the outcome of a creation by what was recorded later, see
+        `Creations`; without it each creation counts as successful unless an event fed shows
+        otherwise. ``unheard`` says which containers do not exist, where not all events are fed.
         """
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
@@ -109,11 +108,11 @@ class Differ:
         return self._containers.histories
 
     def begin(self, session: Session) -> None:
-        """A session that began meanwhile, or the newest state of one that is known."""
+        """Note a session that began meanwhile, or the newest state of a known one."""
         self._rounds.sessions[session.id] = session
 
     def lose(self, gaps: Iterable[Gap]) -> None:
-        """The gaps that there are by now."""
+        """Take the gaps so far."""
         self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
@@ -133,13 +132,13 @@ class Differ:
         return [] if self._told_bytes <= TOLD_MAX else self._take_told()
 
     def flush(self) -> list[RoundDiff]:
-        """The rounds that are still open, as far as they came."""
+        """Return the rounds that are still open, as far as they came."""
         over = self._rounds.flush()
         found = [] if over is None else self._take(over)
         return [*found, *self._finish_creation(None), *self._take_told()]
 
     def flush_over(self) -> list[RoundDiff]:
-        """The rounds of which nothing can come any more, if nothing has come by now."""
+        """Return the rounds that are complete if nothing has come by now."""
         return [] if self._rounds.goes_on() else self.flush()
 
     @property
@@ -153,15 +152,15 @@ class Differ:
         return self._rounds.open
 
     def name_of(self, container_id: str) -> str:
-        """``ns/pod/container``; the beginning of its id where that was never told."""
+        """Return ``ns/pod/container``; the beginning of the id where the name is unknown."""
         return self._containers.name_of(container_id)
 
     def know(self, container: api.Container, name: str = "") -> History:
-        """A container that is there already, as Synchronize told it."""
+        """Add a container that exists already, as Synchronize shows it."""
         return self._containers.know(container, name)
 
     def _take_told(self, before: int | None = None) -> list[RoundDiff]:
-        """What came from beside the chain meanwhile, or only before an event."""
+        """Take what came from beside the chain meanwhile, or only before an event."""
         waiting = [] if before is None else [one for one in self._told if one.first.id > before]
         told = self._told[: len(self._told) - len(waiting)]
         self._told = waiting
@@ -300,8 +299,8 @@ class Differ:
         )
 
     def _is_unheard(self, container: str, event: Event) -> bool:
-        """Whether every container that there is was told of, at first or when it was created, and
-        none that is meant.
+        """Return whether every existing container was listed, at first or when it was created, and
+        none of them is meant.
         """
         if self._unheard is not None:
             return self._unheard(container, event)
@@ -315,7 +314,7 @@ class Differ:
     # -- what became of creations -------------------------------------------------------------
 
     def _outcome_of(self, one: Round) -> Outcome:
-        """What later events tell of it, or will have told once they are recorded."""
+        """Return its outcome by later events, or None while these are not recorded."""
         return UNKNOWN if self._outcome is None else self._outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
@@ -327,7 +326,9 @@ class Differ:
                 del self._undecided[next(iter(self._undecided))]
 
     def _decide(self, one: Round, found: Findings) -> None:
-        """What became of a creation that was still under way, now that its container ends."""
+        """Decide the outcome of a creation that was still under way, now that its
+        container ends.
+        """
         if one.name in UNDOING:
             candidates = [one.first.container_id]
         elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
@@ -389,7 +390,7 @@ class Differ:
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
-        """Whether an event shows its container otherwise than is known."""
+        """Compare an event's view of its container with what is known."""
         station = one.stations[0]
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
@@ -439,7 +440,7 @@ class Differ:
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
-        """The CRI told what a container really became."""
+        """Take the CRI's view of what a container really became."""
         station = one.stations[0]
         status = told.container_status(station.reply)
         steps: list[Step] | None = None
@@ -496,7 +497,7 @@ class Differ:
 
 
 def _confirmed(failure: str, words: str) -> str:
-    """A failure that what followed shows, beside what was known of it in the chain."""
+    """Return a failure that later events show, beside what was known of it in the chain."""
     if failure.startswith(SEEMS):
         failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
     return "; ".join(filter(None, (failure, words)))

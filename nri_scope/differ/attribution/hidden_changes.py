@@ -26,12 +26,12 @@ BY_CHANCE = "the runtime takes this removal and another plugin's value in random
 
 
 def newest_steps(steps: Iterable[Step]) -> dict[str, Step]:
-    """The newest step at each path."""
+    """Return the newest step at each path."""
     return {one.change.path: one for one in steps}
 
 
 def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> Step | None:
-    """The removal after which something is there again as the container began with it.
+    """Return the removal after which a value is back as the container began with it.
 
     None where it is no such thing. `newest`: see `newest_steps`.
     """
@@ -43,7 +43,7 @@ def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> Step | No
 
 
 def is_hidden(change: Change) -> bool:
-    """Whether no connection of the chain can have been shown this change."""
+    """Return whether no connection of the chain can have been shown this change."""
     if change.path.startswith(PATHS):
         return True
     return change.kind == "removed" and change.path.startswith(MAPS)
@@ -53,14 +53,14 @@ class Hidden:
     """Collects it, to be put on top of snapshots."""
 
     def __init__(self, base: Spec) -> None:
-        """`base`: the container before the chain."""
+        """Start with `base`: the container before the chain."""
         self._base = base
         self._adjustments: list[api.ContainerAdjustment] = []
         self._removed: dict[str, Json] = {}
         """What was at a path when it was removed."""
 
     def take(self, adjustment: api.ContainerAdjustment, shown: Spec) -> list[str]:
-        """The next plugin's adjustment, and what the container is shown as after it.
+        """Take the next plugin's adjustment, and how the container is shown after it.
 
         Returns the paths that it removes and another plugin set: runtimes take both in the random
         order of a Go map.
@@ -97,7 +97,7 @@ class Hidden:
                 yield place
 
     def put_on(self, spec: Spec) -> Spec:
-        """The spec with all of it."""
+        """Return the spec with all of it."""
         for adjustment in self._adjustments:
             spec = oci.adjust(spec, adjustment)
         gone: list[Change] = []

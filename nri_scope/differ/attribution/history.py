@@ -58,12 +58,12 @@ class History:
         return f"{'created by' if known else 'CreateContainer:'} event {self.created_event}"
 
     def add(self, steps: list[Step], spec: Spec) -> None:
-        """Steps that led to `spec`."""
+        """Add steps that led to `spec`."""
         self.steps += steps
         self.spec = spec
 
     def ask(self, requests: Iterable[Asked]) -> None:
-        """Requests that were not simply carried out, each of them once."""
+        """Add requests that were not simply carried out, each of them once."""
         known = {_key(one) for one in self.asked}
         self.asked += (one for one in requests if _key(one) not in known)
 
@@ -73,7 +73,7 @@ class History:
             self.remarks.append(text)
 
     def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
-        """Who made one line of the present spec, how that is known, and the step that did.
+        """Return who made one line of the present spec, how that is known, and the step.
 
         That is the newest step at `path` or at what it is a part of; without one the line is what
         the container began with. Moves change no line.
@@ -87,7 +87,7 @@ class History:
         return self.base_owner, (), None
 
     def of(self, path: str) -> list[Step]:
-        """All steps at `path`, at what it is a part of, and at its parts; in order."""
+        """Return all steps at `path`, at its parents, and at its parts; in order."""
         below = f"{path}/"
         return [
             step

@@ -93,13 +93,17 @@ _UPDATABLE = (
 
 
 def may_be_left_out(path: str) -> bool:
-    """Whether some runtime does not show this of a container that exists, plugin's or not."""
+    """Return whether some runtime does not show this of a container that exists,
+    plugin's or not.
+    """
     parts = path.split("/")[1:]
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
 
 
 def fingerprint(container: api.Container) -> bytes:
-    """Equal for two views of one container that differ in nothing a plugin could have changed."""
+    """Return a value that is equal for two views of one container if plugins can have changed
+    nothing between them.
+    """
     plain = api.Container()
     plain.CopyFrom(container)
     for name in _STATE:
@@ -108,13 +112,13 @@ def fingerprint(container: api.Container) -> bytes:
 
 
 def is_told(container: api.Container) -> bool:
-    """Whether a message tells the container at all; some hold no more than an id."""
+    """Return whether a message describes the container; some hold no more than an id."""
     return bool(container.args or container.env or container.mounts or container.HasField("linux"))
 
 
 def never_ran(container: api.Container) -> bool:
-    """Whether a container has neither a state nor ever had a process: so containerd shows one whose
-    creation it undoes, and so some runtimes show all.
+    """Return whether a container has neither a state nor ever had a process: so containerd shows
+    one whose creation it undoes, and so some runtimes show all.
     """
     has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
     times = container.pid or container.created_at or container.started_at
@@ -141,7 +145,7 @@ def drift(
     event: Event,
     manner: oci.Manner,
 ) -> Drift:
-    """What leads from what is known of a container to how `event` shows it.
+    """Return the changes from what is known of a container to how `event` shows it.
 
     `tail` is who may have had the last word in the event before; None where that was all seen.
     """
@@ -183,7 +187,7 @@ def drift(
 def _is_no_news(
     change: Change, history: History, newest: Mapping[str, Step], manner: oci.Manner
 ) -> bool:
-    """Whether this runtime shows a value that it had once, whatever became of it."""
+    """Return whether this runtime keeps showing an earlier value, whatever became of it."""
     path = change.path
     if path.startswith("/annotations/") and manner.repeats_requested_annotations:
         first = oci.value_at(history.base, path)
@@ -204,7 +208,7 @@ def _inverse(change: Change) -> Change:
 
 
 def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
-    """The newest request, not known to have been carried out, that is just this change."""
+    """Return the newest request, not known to have been carried out, for just this change."""
     found: Asked | None = None
     for one in asked:
         if one.path != change.path or one.fate is RequestFate.RESOLVED:
@@ -219,7 +223,9 @@ def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
 
 
 def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
-    """What may have brought along something that came with the creation; "" for nothing."""
+    """Return the CDI devices that may explain something that came with the
+    creation; "" for none.
+    """
     names = [
         str(one.value)
         for one in history.asked
@@ -233,7 +239,7 @@ def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
 def _by(
     tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
 ) -> tuple[Owner, str]:
-    """Who may have made a change that nobody saw being made."""
+    """Return who may have made a change that no connection observed."""
     if tail is None:
         return ANYBODY, NOT_SEEN
     if is_hidden(change) and tail.who is not Who.RUNTIME:
@@ -248,7 +254,7 @@ def _by(
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
-    """Who had a device added for which the runtime then adds a rule to the cgroup's list.
+    """Return who had a device added for which the runtime then adds a rule to the cgroup's list.
 
     Every runtime does, by upstream's generator: one rule follows from each device, in their order.
     """
@@ -263,7 +269,7 @@ def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
 
 
 def _devices(history: History) -> _Devices:
-    """The devices that steps set, in order, by what a rule for one has of it."""
+    """Return the devices that steps set, in order, by the fields that a rule has."""
     newest: dict[str, Owner] = {}
     for step in history.steps:
         if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):

@@ -83,16 +83,16 @@ UNKNOWN = Owner(Who.UNKNOWN)
 
 
 def plugin(*names: str) -> Owner:
-    """It was this plugin (``NN-name``); more than one for hooks, which plugins add to in turn."""
+    """Return this plugin (``NN-name``); more than one for hooks, which plugins add to in turn."""
     return Owner(Who.PLUGIN, names)
 
 
 def one_of(*names: str, or_runtime: bool = False) -> Owner:
-    """It was one of these; exactly that one where there is only one."""
+    """Return one of these; exactly that one where there is only one."""
     kind = Who.PLUGIN if len(names) == 1 and not or_runtime else Who.ONE_OF
     return Owner(kind, names, or_runtime=or_runtime)
 
 
 def between(first: str, last: str) -> str:
-    """A range of indices as text: ``01–29``, or ``50`` where it is only one."""
+    """Return a range of indices as text: ``01–29``, or ``50`` where it is only one."""
     return first if first == last else f"{first}–{last}"

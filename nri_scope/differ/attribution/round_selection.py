@@ -25,7 +25,9 @@ class Choice:
             self._containers = {one.id for one in lookup.containers_of(recording, thing)}
 
     def part_of(self, diff: RoundDiff) -> RoundDiff | None:
-        """The round, or its side effects where it is about another container; None for neither."""
+        """Return the round, or its side effects where it is about another container; None for
+        neither.
+        """
         if self._event:
             return diff if self._event in diff.events else None
         if diff.container in self._containers or (self._pod and diff.pod == self._pod):

@@ -14,7 +14,7 @@ from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
-    """Time in plugins that were seen, and between two connections that were; in order.
+    """Return the time in plugins that were seen, and between two connections that were; in order.
 
     What passes between two connections is spent by the plugins between them, but for what the
     runtime itself takes. Our own time, in passive connections, is not among it.

@@ -31,7 +31,7 @@ class Owned:
         return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
 
     def owners_of(self, container: str, path: str) -> tuple[str, ...]:
-        """The last owner of what is at `path`, or of what it is a part of; () for nobody.
+        """Return the last owner of the value at `path`, or of its parents; () for none.
 
         Several for hooks, as these are added to.
         """

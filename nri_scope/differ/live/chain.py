@@ -21,7 +21,7 @@ class ChainWatch:
         self._known: tuple[str, ...] | None = None
 
     def look(self, event: Event, request: bytes) -> tuple[str, ...] | None:
-        """The indices of all other plugins, ascending; None unless these are news."""
+        """Return the indices of all other plugins, ascending; None if they are unchanged."""
         if event.event != VALIDATE or event.mark:
             return None
         try:

@@ -24,7 +24,7 @@ class CriThread:
     """Asks the CRI at ``path``, and tells the recorder what it answers."""
 
     def __init__(self, path: Path, tell: Callable[[ToRecorder], None]) -> None:
-        """Raises ConnectError, RpcError: there is no CRI."""
+        """Connect. Raises ConnectError or RpcError where there is no CRI."""
         self._path = path
         self._tell = tell
         self._asker: Asker | None = None
@@ -42,7 +42,7 @@ class CriThread:
                 self._loop.call_soon_threadsafe(self._asker.want, container)
 
     def forget(self, container: str) -> None:
-        """It was removed."""
+        """Forget a removed container."""
         if self._loop is not None and self._asker is not None:
             self._loop.call_soon_threadsafe(self._asker.forget, container)
 

@@ -13,7 +13,7 @@ MOST = 16
 
 
 def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
-    """The indices for probes, ascending, given those of the plugins of a chain.
+    """Return the indices for probes, ascending, given those of the plugins of a chain.
 
     Always 00 and 99, and one between any two neighbouring plugins where an index is free; where
     none is, nobody can look between them. Of several free ones it is one of ``now``, where there

@@ -36,7 +36,7 @@ class Placer:
         self._resting = False
 
     def chain(self, indices: tuple[str, ...]) -> None:
-        """The plugins that are there now, by their indices."""
+        """Take the current plugins, by their indices."""
         self._chain = indices
         if not self._resting:
             self._move()

@@ -19,6 +19,6 @@ class Place(NamedTuple):
 
     @classmethod
     def end_of(cls, recording: Recording) -> Place:
-        """What is in it by now; of a file that is continued, it is none of ours to show."""
+        """Return the current end of a file that is continued: earlier events are not shown."""
         sessions = (session.id for session in recording.sessions())
         return cls(lookup.event_range(recording)[1], max(sessions, default=0))

@@ -34,7 +34,7 @@ class Audience(Protocol):
         ...
 
     def show(self, differ: Differ, seen: Seen) -> None:
-        """An event that was read, and what is over by it."""
+        """Show an event that was read, and the rounds that it completes."""
         ...
 
 

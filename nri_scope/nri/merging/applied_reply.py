@@ -32,7 +32,7 @@ def adjusted(
     *,
     shows_rlimits: bool = True,
 ) -> api.Container:
-    """The container after a merged adjustment. A copy.
+    """Return a copy of the container after a merged adjustment.
 
     `shows_rlimits`: whether this runtime tells plugins the rlimits of a container; containerd does
     from 2.3 on. Its state, pid and times are not touched.
@@ -56,12 +56,12 @@ def adjusted(
 
 
 def updated(container: api.Container, update: api.ContainerUpdate) -> api.Container:
-    """The container after a merged update of it. A copy."""
+    """Return a copy of the container after a merged update of it."""
     return with_resources(container, update.linux.resources)
 
 
 def with_resources(container: api.Container, resources: api.LinuxResources) -> api.Container:
-    """The container after it was updated with `resources`; zero means unchanged. A copy."""
+    """Return a copy of the container updated with `resources`; zero means unchanged."""
     result = api.Container()
     result.CopyFrom(container)
     target = result.linux.resources

@@ -26,7 +26,7 @@ class Field:
     """In the OCI spec."""
 
     def path_of(self, key: str | None) -> str:
-        """Its place in the OCI spec, or that of one member."""
+        """Return the field's place in the OCI spec, or that of one member."""
         return self.path if key is None else pointer(self.path, key)
 
 

@@ -58,7 +58,7 @@ class KeyedMap:
             self.remove(key, result, turn)
 
     def before_setting(self, turn: Turn) -> None:
-        """Hook for what may be wrong with the map itself."""
+        """Check the map itself; a hook for subclasses."""
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
         """Ask the runtime to remove a key that was not set anew."""

@@ -54,7 +54,7 @@ class Rules:
 
 @lru_cache(maxsize=64)
 def rules_of(version: NriVersion | None) -> Rules:
-    """The rules of an NRI version; None for the newest."""
+    """Return the rules of an NRI version; None for the newest."""
 
     def before(limit: NriVersion) -> bool:
         return version is not None and version < limit

@@ -94,7 +94,7 @@ class Redaction:
         return sum(one.values for one in self.replaced)
 
     def by_rule(self) -> dict[str, int]:
-        """Replacements of each rule, by its name."""
+        """Return the replacements of each rule, by its name."""
         sums: dict[str, int] = {}
         for one in self.replaced:
             sums[one.rule] = sums.get(one.rule, 0) + one.values
@@ -136,7 +136,7 @@ class Manifest:
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """A manifest as it is packed."""
+    """Return a manifest as it is packed."""
     counts, redaction, part = manifest.counts, manifest.redaction, manifest.part
     document: dict[str, Plain] = {
         "format": FORMAT,
@@ -189,7 +189,7 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def from_bytes(data: bytes) -> Manifest:
-    """A manifest, read and checked. Raises ManifestError, and nothing else.
+    """Read and check a manifest. Raises ManifestError, and nothing else.
 
     What we do not know is taken no notice of: a later version may have added it.
     """

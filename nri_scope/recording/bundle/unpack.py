@@ -96,7 +96,7 @@ class _Unwritable(Exception):
 
 @contextmanager
 def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
-    """Writes a new file, which is gone again if the block fails. Raises `_Unwritable`."""
+    """Write a new file, which is removed if the block fails. Raises `_Unwritable`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(target, flags, 0o600)
@@ -120,20 +120,22 @@ def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """What the bundle ``path`` says of itself. Raises RecordingError."""
+    """Return the manifest of the bundle ``path``. Raises RecordingError."""
     with opened(path) as bundle:
         return bundle.manifest
 
 
 def check(path: Path) -> None:
-    """Whether the bundle ``path`` could be opened; its recording is not read. RecordingError."""
+    """Check that the bundle ``path`` can be opened, without reading its recording.
+    RecordingError.
+    """
     with opened(path) as bundle:
         _check_others(bundle)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
-    """The bundle ``path``, open. What is wrong with it inside the block is a RecordingError too."""
+    """Open the bundle ``path``. Errors in its content inside the block are RecordingErrors too."""
     try:
         with _file(path) as file:
             length = os.fstat(file.fileno()).st_size
@@ -205,7 +207,9 @@ def _check_others(bundle: Opened) -> None:
 
 
 def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
-    """The content of a file; raises ManifestError at its end if it is not the one that is meant."""
+    """Yield the content of a file. Raises ManifestError at its end if the hash is a
+    different one.
+    """
     digest = hashlib.sha256()
     for piece in unpacked(bundle.file, bundle.entries[name]):
         digest.update(piece)

@@ -21,13 +21,15 @@ class RecorderWatch:
     """
 
     def __init__(self, path: Path) -> None:
-        """``path`` must not be a symbolic link."""
+        """Take the path of a recording, which must not be a symbolic link."""
         self._path = path
         self._opened: dict[tuple[int, int], int] = {}
         self._one_asks = threading.Lock()
 
     def is_recorded(self) -> bool:
-        """Whether somebody records to the file now. Raises OSError where it is no plain file."""
+        """Return whether a recorder writes to the file now. Raises OSError where it is not a plain
+        file.
+        """
         status = os.lstat(self._path)
         identity = status.st_dev, status.st_ino
         if is_ours(identity):

@@ -32,12 +32,12 @@ class Unusable(Exception):
 
 
 def path_of(recording: Path) -> Path:
-    """Where the marks of a recording are that are not in it."""
+    """Return the path of the file beside a recording that has its marks."""
     return recording.with_name(f"{recording.name}.marks.json")
 
 
 def read(path: Path) -> dict[MarkKey, Mark]:
-    """What is in a file; nothing where there is none. Raises Unusable."""
+    """Return the marks in a file; nothing where there is none. Raises Unusable."""
     try:
         # A link may lead anywhere, and a pipe would be waited for for ever.
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -64,7 +64,9 @@ def read(path: Path) -> dict[MarkKey, Mark]:
 
 
 def write(path: Path, marks: Iterable[Mark]) -> None:
-    """All or nothing, for nobody else to read; no file where there are none. Raises OSError."""
+    """Write all marks or none, readable by the owner only; remove the file if there are none.
+    Raises OSError.
+    """
     ordered = sorted(marks)
     if not ordered:
         path.unlink(missing_ok=True)

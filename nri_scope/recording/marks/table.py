@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 def marks_in(recording: Recording) -> list[Mark]:
-    """The marks of events that there are, by event. Raises RecordingError."""
+    """Return the marks of existing events, by event. Raises RecordingError."""
     with sound(recording):
         if not has_marks(recording.connection):
             return []
@@ -55,7 +55,7 @@ def marks_in(recording: Recording) -> list[Mark]:
 
 
 def may_write(path: Path) -> bool:
-    """Whether the user may change a recording; what is marked as read-only is, for root too.
+    """Return whether the user may change a recording; one marked as read-only is not, for root too.
 
     Neither where other users could exchange it or what is beside it.
     """
@@ -136,7 +136,7 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises Refused and RecordingError, unless it is a recording in which nothing can run."""
+    """Check that it is a recording in which nothing can run. Raises Refused and RecordingError."""
     if check(connection, path) != VERSION:
         raise Refused("it is of an older version")
     # There are no triggers then; and a table with an index or a check of its own, whose

@@ -54,7 +54,7 @@ class Marks:
         return len(self._marks)
 
     def all(self) -> list[Mark]:
-        """In the order of their events."""
+        """Return the marks in the order of their events."""
         return sorted(self._marks.values())
 
     def of(self, event: Event | None) -> Mark | None:
@@ -71,7 +71,9 @@ class Marks:
         return mark.comment if mark is not None else ""
 
     def commented(self, text: str) -> list[int]:
-        """Numbers of the events with ``text`` in their comment, in upper or lower case."""
+        """Return the numbers of the events with ``text`` in their comment, in upper
+        or lower case.
+        """
         needle = fold(text)
         return [mark.event for mark in self.all() if needle in fold(mark.comment)]
 
@@ -90,7 +92,7 @@ class Marks:
         return True
 
     def filter(self, where: Filter | None = None) -> Filter:
-        """Lets marked events through, as they are now; of these what ``where`` does."""
+        """Return a filter for currently marked events; of these for those that pass ``where``."""
         return _Marked(self.all(), where)
 
     def _set(self, mark: Mark) -> None:
@@ -140,7 +142,7 @@ class Marks:
             self._save()
 
     def where_kept(self) -> str:
-        """Where a mark that is made now will be kept, as far as can be told in no time."""
+        """Say where a new mark will be kept, as far as that is known without delay."""
         if self._is_for_marks():
             return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
@@ -206,7 +208,7 @@ class Marks:
         self.notice, self.is_kept = notice, kept >= set(changed)
 
     def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
-        """Without what is in the recording now. Raises Unusable and OSError."""
+        """Save the marks that are not in the recording beside it. Raises Unusable and OSError."""
         there = sidecar.read(self.path)
         marks = dict(there)
         for key in kept:

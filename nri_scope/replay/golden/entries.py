@@ -55,7 +55,7 @@ class Key(NamedTuple):
 
 
 def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
-    """What each reply says, in the order of a golden; {} for one that says nothing.
+    """Return what each reply says, in the order of a golden; {} for an empty one.
 
     A failure stands in the entry under its verdict: ``error: TEXT``, ``conflict: TEXT``; just
     ``late: true`` and ``crash: true``, as how late it was, or how the connection ended, may be
@@ -71,12 +71,12 @@ def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str,
 
 
 def is_quiet(entry: object) -> bool:
-    """Whether nothing is said, or expected to be."""
+    """Return whether the reply, or the expectation, is empty."""
     return entry == {}
 
 
 def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
-    """Tells one recording from another: runtime, and (subject, event) of everything in order.
+    """Return what tells one recording from another: runtime, and (subject, event) in order.
 
     Ids and times are not in it, so that the same test recorded twice has one fingerprint.
     """

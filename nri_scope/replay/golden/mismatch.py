@@ -61,7 +61,7 @@ def compare_entries(
     got: Mapping[Key, dict[str, Plain]],
     lines: Mapping[Key, int],
 ) -> list[Mismatch]:
-    """Every mismatch, in the order of a golden."""
+    """Return every mismatch, in the order of a golden."""
     unused = [key for key, entry in expected.items() if key not in got and _must_be(entry)]
     nearest = _Nearest(expected, unused)
     found: list[Mismatch] = []
@@ -128,5 +128,5 @@ class _Nearest:
 
 
 def _alike(one: str, other: str) -> int:
-    """How many parts of two names are the same."""
+    """Return how many parts of two names are the same."""
     return sum(a == b for a, b in zip(one.split("/"), other.split("/"), strict=False))

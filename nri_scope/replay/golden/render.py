@@ -32,7 +32,7 @@ def lines(
     *,
     what: str = "golden",
 ) -> Iterator[str]:
-    """Plain lines, safe for a terminal.
+    """Yield plain lines, safe for a terminal.
 
     ``golden`` is the file's name as the user gave it, ``what`` is what it is; of more than ``most``
     mismatches the rest is only counted (None: all are shown).
@@ -126,7 +126,7 @@ def _shown(value: Expected | Plain) -> str:
 
 
 def _same(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -145,7 +145,7 @@ def _cut(line: str) -> str:
 
 
 def as_data(mismatch: Mismatch) -> dict[str, Plain]:
-    """For JSON: a side that is not there is null, a matcher a mapping of one tag.
+    """Return the mismatch for JSON: a missing side is null, a matcher a mapping of one tag.
 
     ``differences`` is a list even where it is empty.
     """

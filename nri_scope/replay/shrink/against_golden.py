@@ -33,7 +33,9 @@ class AgainstGolden:
     """
 
     def __init__(self, golden: Golden, whole: Replayed) -> None:
-        """``whole`` has all events. Raises `UsageError` where the golden is another recording's."""
+        """Judge by a golden; ``whole`` has all events. Raises UsageError for another recording's
+        golden.
+        """
         golden.check_origin(origin_of(whole))
         self.golden = golden
         self._times: dict[_Place, list[int]] = defaultdict(list)
@@ -43,7 +45,7 @@ class AgainstGolden:
         self._numbers = _numbers_of(whole)
 
     def checks(self, replayed: Replayed, heard: Failing | None = None) -> list[Check]:
-        """What is not as wanted, by the time at which it shows; then how plugins fared.
+        """Return the mismatches, by the time at which they show; then how plugins fared.
 
         ``heard`` is what failed otherwise in this replay, and tells crashes apart.
         """
@@ -73,7 +75,7 @@ class AgainstGolden:
         return [*found, *heard.of_plugins(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
-        """The replies, counted as in the whole recording."""
+        """Yield the replies, counted as in the whole recording."""
         seen: Counter[_Place] = Counter()
         for reply in replies:
             place = _place(reply)
@@ -84,7 +86,7 @@ class AgainstGolden:
 
 
 def key_of(check: Check) -> Key:
-    """Which entry of the golden a check against it is about."""
+    """Return the golden's entry that a check is about."""
     return Key(check.plugin, check.subject or SESSION, check.event)
 
 
@@ -102,7 +104,7 @@ def _check(one: Mismatch, event_id: int, crash: str) -> Check:
 
 
 def _difference(one: Mismatch) -> str:
-    """Where and how it differs. What was wanted is the same in each replay."""
+    """Describe where and how it differs. What was expected is the same in each replay."""
     if one.kind is Kind.DIFFERS:
         return to_json([[each.path, each.got] for each in one.differences])
     return to_json(one.got) if one.kind is Kind.MISSING else ""
@@ -113,7 +115,7 @@ def _place(reply: Reply) -> _Place:
 
 
 def _numbers_of(whole: Replayed) -> dict[tuple[str, str], int]:
-    """The recorded events by subject and event, as goldens count them."""
+    """Return the recorded events by subject and event, as goldens count them."""
     numbers: dict[tuple[str, str], int] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for played in whole.events:

@@ -53,16 +53,16 @@ class LastWords:
             kept.append(text)
 
     def forget(self, plugin: str) -> None:
-        """It lives: what looked like a crash was none."""
+        """Forget the output: the plugin lives, so it was not a crash."""
         self._lines.pop(plugin, None)
 
     def of(self, plugin: str) -> str:
-        """What its crash is known by; "" where it printed none."""
+        """Return the signature of its crash; "" where it printed none."""
         return signature(self._lines.get(plugin, ()))
 
 
 def alike(text: str) -> str:
-    """``text`` without what is another one in each run: addresses, ids and other numbers."""
+    """Return ``text`` without parts that differ between runs: addresses, ids and other numbers."""
     return _NUMBERS.sub("#", text)
 
 
@@ -80,7 +80,7 @@ def signature(lines: Sequence[str]) -> str:
 
 
 def _begins(text: str, kept: list[str] | None) -> bool:
-    """Whether a crash begins, and not only another part of the one that is heard already."""
+    """Return whether a new crash begins, rather than another part of the current one."""
     if _RUST.search(text) or _PYTHON.match(text):
         # Of several tracebacks in a row the last one ends the program.
         return True
@@ -112,7 +112,7 @@ def _go_places(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _is_go_library(function: str, file: str) -> bool:
-    """Whether a frame is in the standard library, a module that was fetched, or a vendored one."""
+    """Return whether a frame is in the standard library, a downloaded module, or a vendored one."""
     path, slash, name = function.rpartition("/")
     package = f"{path}{slash}{name.partition('.')[0]}"
     if function == "panic" or _GO_LIBRARY.match(package):

@@ -66,11 +66,11 @@ class Failing(Audience):
         self._words.hear(line)
 
     def crash_of(self, reply: Reply) -> str:
-        """What the crash is known by that came instead of this reply; "" where none did."""
+        """Return the signature of the crash that came instead of this reply; "" where none did."""
         return self._crashes.get(_key(reply), "")
 
     def checks(self, replayed: Replayed) -> list[Check]:
-        """All of them, as they came, once the replay is over."""
+        """Return all failures, as they came, once the replay is over."""
         for text in replayed.tally.failures:
             if text not in self._texts:
                 self._add(Check("failure", says=alike(text), text=text))
@@ -79,11 +79,11 @@ class Failing(Audience):
         return list(self._checks)
 
     def of_plugins(self, replayed: Replayed) -> list[Check]:
-        """What is wrong with how plugins fared."""
+        """Return what is wrong with how plugins fared."""
         return of_plugins(replayed, self._ended)
 
     def _ended(self, plugin: str, explained: str) -> str:
-        """How a plugin's process ended, and what that is known by."""
+        """Describe how a plugin's process ended, with the signature of that."""
         return " ".join(filter(None, (exit_in(explained), self._words.of(plugin))))
 
     def _of_reply(self, reply: Reply, text: str) -> Check:
@@ -110,7 +110,7 @@ class Failing(Audience):
 
 
 def of_plugins(replayed: Replayed, ended: Callable[[str, str], str]) -> list[Check]:
-    """What is wrong with how plugins fared.
+    """Return what is wrong with how plugins fared.
 
     ``ended`` tells what the end of a plugin is known by, given its name and the end in words.
     """

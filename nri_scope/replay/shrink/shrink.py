@@ -98,7 +98,7 @@ class Shrinking:
     """Makes a recording smaller. Call `confirm`, then `shrink`, then `write`."""
 
     def __init__(self, wanted: Wanted, play: Play) -> None:
-        """Raises `UsageError` and `RecordingError` for what cannot be replayed."""
+        """Open the recording. Raises UsageError and RecordingError where it cannot be replayed."""
         self._wanted = wanted
         self._play = play
         with Recording.open(wanted.job.recording) as recording:
@@ -185,7 +185,9 @@ class Shrinking:
         )
 
     def write(self, shrunk: Shrunk, output: Path) -> Extracted:
-        """The part as a recording of its own. Raises `RecordingError` where there can be none."""
+        """Write the part as a recording of its own. Raises RecordingError where
+        that is impossible.
+        """
         with Recording.open(self._job.recording) as recording:
             return extract(recording, output, Selection(numbers=shrunk.numbers, bare=True))
 

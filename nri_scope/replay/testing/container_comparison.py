@@ -13,7 +13,7 @@ from ..result import ContainerResult
 
 
 def explain(operator: str, left: object, right: object) -> list[str] | None:
-    """Lines for ``left == right`` of two containers; None for anything else."""
+    """Explain ``left == right`` of two containers in lines; None for anything else."""
     if operator != "==":
         return None
     if not isinstance(left, ContainerResult) or not isinstance(right, ContainerResult):

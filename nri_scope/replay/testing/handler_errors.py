@@ -26,7 +26,7 @@ class HandlerError(NamedTuple):
     """Its traceback begins in the handler."""
 
     def lines(self) -> Iterator[str]:
-        """Its traceback, as Python prints it."""
+        """Return its traceback, as Python prints it."""
         for text in traceback.format_exception(self.error):
             yield from text.splitlines()
 

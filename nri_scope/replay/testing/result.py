@@ -101,7 +101,7 @@ class Result:
         )
 
     def container(self, name: str) -> ContainerResult:
-        """One container by ``namespace/pod/container``; fails the test where there is none."""
+        """Return a container by ``namespace/pod/container``; fail the test where there is none."""
         __tracebackhide__ = True
         found = self.containers.get(name)
         if found is None:
@@ -116,7 +116,7 @@ class Result:
         return tuple(safe(line) for line in self.replayed.failures())
 
     def assert_ok(self) -> None:
-        """Every reply came in time, and the runtime took what it asks for."""
+        """Assert that every reply came in time, and that the runtime accepts what it asks for."""
         __tracebackhide__ = True
         failures = self.failures
         if not failures:
@@ -129,7 +129,7 @@ class Result:
         raise AssertionError(text) from cause
 
     def assert_golden(self, file: str | Path = "") -> None:
-        """The replies are those of the test's golden.
+        """Assert that the replies are those of the test's golden.
 
         That is ``goldens/TEST_FILE/TEST.yaml`` beside the file of the test, unless ``file`` names
         another, relative to there.

@@ -30,7 +30,7 @@ class Diagnosis:
     """Takes events and rounds as they come; its findings are complete in the end."""
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
-        """``spec_of`` tells what a container is made of by now, by its id."""
+        """Set up the detectors; ``spec_of`` gives a container's current spec by its id."""
         self._parts: tuple[Part, ...] = (
             Times(scene),
             Vanished(scene),
@@ -43,17 +43,19 @@ class Diagnosis:
         )
 
     def see(self, event: Event) -> None:
-        """The next event."""
+        """Take the next event."""
         for part in self._parts:
             part.see(event)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """The next round; ``wanted`` if it is among what the report is about."""
+        """Take the next round; ``wanted`` if the report covers it."""
         for part in self._parts:
             part.round(diff, wanted=wanted)
 
     def findings(self) -> tuple[Finding, ...]:
-        """The worst first; of each kind no more than a limit, and then how many more there are."""
+        """Return the worst findings first; of each kind up to a limit, and then the number of the
+        rest.
+        """
         found: list[Finding] = []
         everything = ranked([one for part in self._parts for one in part.findings()])
         for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):

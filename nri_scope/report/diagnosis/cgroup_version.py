@@ -43,7 +43,7 @@ class Unified:
         self._is_v2 = False
 
     def see(self, event: Event) -> None:
-        """Whether it is started, or never will be."""
+        """Note whether the container is started, or never will be."""
         key = 0, event.container_id
         if event.event in _STARTS:
             # A creation is told of late: whatever follows may be there already.
@@ -55,7 +55,7 @@ class Unified:
                 self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether a plugin sets anything in ``unified``."""
+        """Note whether a plugin sets anything in ``unified``."""
         if diff.name != CREATE or self._is_v2:
             return
         if _has_cgroup_namespace(self._spec_of(diff.container)):
@@ -72,7 +72,9 @@ class Unified:
                 return
 
     def findings(self) -> Iterator[Finding]:
-        """One for each owner; none where any container shows that the node has cgroup v2."""
+        """Yield one finding for each owner; none where any container shows that the node has cgroup
+        v2.
+        """
         if self._is_v2:
             return
         for owner, shown in self._shown.items():

@@ -76,10 +76,10 @@ class Refused:
         self._found: dict[tuple[str, str], _Refused] = {}
 
     def see(self, event: Event) -> None:
-        """Rounds tell all."""
+        """Ignore single events: rounds have all that is needed."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether it failed, or nothing tells that it did not."""
+        """Note whether it failed, or may have failed."""
         said = diff.failure or diff.doubt
         if not (wanted and said) or (diff.doubt and diff.open_ns < _LATE_NS):
             return
@@ -99,13 +99,13 @@ class Refused:
                 found.suspects[clipped(suspect, WORDS_MAX)] = None
 
     def findings(self) -> Iterator[Finding]:
-        """One for each event's name and words."""
+        """Yield one finding for each event's name and words."""
         for one in self._found.values():
             yield _finding(one)
 
 
 def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-    """What plugins asked for, what a runtime may refuse first."""
+    """Yield what plugins asked for, what a runtime may refuse first."""
     for one in diff.asked:
         if one.fate is RequestFate.UNKNOWN:
             yield words.request(

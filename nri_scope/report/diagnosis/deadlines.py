@@ -55,7 +55,7 @@ class Times:
         self._found: dict[str, _Slow] = {}
 
     def see(self, event: Event) -> None:
-        """What one connection's own times show."""
+        """Note what one connection's own times show."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI or not self._scene.wanted(event):
             return
@@ -72,7 +72,7 @@ class Times:
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """What passed between two connections."""
+        """Note what passed between two connections."""
         if not wanted:
             return
         for span in diff.spans:
@@ -85,7 +85,7 @@ class Times:
                 slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
 
     def findings(self) -> Iterator[Finding]:
-        """One for each plugin, or for those between two connections."""
+        """Yield one finding for each plugin, or for those between two connections."""
         for slow in self._found.values():
             count = slow.shown.count
             took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)

@@ -62,7 +62,7 @@ class Vanished:
         self._ours = scene.passive_plugins()
 
     def see(self, event: Event) -> None:
-        """How the exchange with a plugin ended."""
+        """Note how the exchange with a plugin ended."""
         if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
             return
         self._newest[event.session] = event.id
@@ -76,7 +76,7 @@ class Vanished:
             self._is_back(event.plugin)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether it went on without somebody."""
+        """Note whether the chain went on without one of its plugins."""
         if wanted:
             self._by_the_time(diff)
         if diff.name != CREATE:
@@ -92,7 +92,7 @@ class Vanished:
                 gone.shown.add(number, container=self._scene.name_of(diff.container))
 
     def findings(self) -> Iterator[Finding]:
-        """One for each time that one was gone."""
+        """Yield one finding for each time that a plugin was gone."""
         for gone in (*self._over, *self._gone.values()):
             count = len(gone.shown.containers)
             if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
@@ -121,7 +121,9 @@ class Vanished:
                 self._over.append(gone)
 
     def _by_the_time(self, diff: RoundDiff) -> None:
-        """Between two connections it took what one plugin has, and then went on behind it."""
+        """Find two connections between which one plugin's deadline passed, and which
+        then went on.
+        """
         for span in diff.spans:
             if not (span.before and span.deadline_ns <= span.ns < _ONE_TIMEOUT * span.deadline_ns):
                 continue
@@ -141,7 +143,7 @@ class Vanished:
             self._over.append(gone)
 
     def _ended_meanwhile(self, diff: RoundDiff) -> None:
-        """Plugins whose own connection was seen to end before this."""
+        """Find plugins whose own connection was seen to end before this."""
         for number, newest in list(self._newest.items()):
             session = self._scene.sessions[number]
             if session.ended_ns is None or session.ended_ns >= diff.at_ns:
@@ -158,7 +160,9 @@ class Vanished:
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, newest)
 
     def _outlived(self, session: Session, diff: RoundDiff) -> bool:
-        """Whether a connection that was there together with it still is: else all is anew."""
+        """Return whether another connection of that time still is there: else the runtime
+        restarted.
+        """
         return any(
             other.plugin in diff.seen_by
             and other.id != session.id
@@ -169,7 +173,7 @@ class Vanished:
         )
 
     def _by_the_chain(self, diff: RoundDiff) -> None:
-        """Plugins that validators are not told of any more."""
+        """Find plugins that the validators' chain does not list any more."""
         if not diff.chain:
             return
         there = set(diff.chain)

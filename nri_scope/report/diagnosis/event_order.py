@@ -89,7 +89,7 @@ class Order:
         self._pairs: dict[str, None] = {}
 
     def see(self, event: Event) -> None:
-        """The next event of a connection."""
+        """Take the next event of a connection."""
         self._sequence.see(event)
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
@@ -100,10 +100,10 @@ class Order:
             self._container(event, session.mask)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Connections tell it each for itself."""
+        """Ignore rounds: each connection shows its own order."""
 
     def findings(self) -> Iterator[Finding]:
-        """One for each rule."""
+        """Yield one finding for each rule."""
         for rule, shown in self._shown.items():
             title, detail, advice = rule.value
             count = len(shown.containers)
@@ -148,7 +148,7 @@ class Order:
         course.stopped |= rank == _STOPPED
 
     def _surprise(self, event: Event, course: _Course, mask: int) -> Rule | None:
-        """What is odd about an event that goes forwards."""
+        """Return the rule that a forward event breaks, if any."""
         pod = self._pods.get((event.session, event.pod_id)) or 0
         if pod == _POD_REMOVED:
             return Rule.AFTER_POD

@@ -50,10 +50,10 @@ class Dropped:
         self._found: dict[tuple[str, str, str], _Dropped] = {}
 
     def see(self, event: Event) -> None:
-        """Rounds tell all."""
+        """Ignore single events: rounds have all that is needed."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Requests that were not applied, and changes of which the CRI says so."""
+        """Note requests that were not applied, and changes that the CRI shows as not applied."""
         if not wanted or diff.failure:
             # Where all came to nothing, that is what there is to say.
             return
@@ -65,7 +65,7 @@ class Dropped:
                 self._step(step)
 
     def findings(self) -> Iterator[Finding]:
-        """One for each owner, path and reason."""
+        """Yield one finding for each owner, path and reason."""
         for one in self._found.values():
             shown = one.shown
             yield Finding(

@@ -38,7 +38,7 @@ class Names:
         self._chains: dict[tuple[str, ...], int] = {}
 
     def see(self, event: Event) -> None:
-        """Whether two connections under one name take turns."""
+        """Note whether two connections under one name take turns."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
             return
@@ -50,13 +50,13 @@ class Names:
             self._newest[event.plugin] = event.session
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """The chain that the runtime tells, or that was seen."""
+        """Note the chain that the runtime lists, or that was seen."""
         chain = diff.chain or diff.seen_by
         if len(chain) > 1 and len(self._chains) < 1_000:
             self._chains.setdefault(tuple(chain), diff.event)
 
     def findings(self) -> Iterator[Finding]:
-        """Names, then indices."""
+        """Yield findings about names, then about indices."""
         same = dict(self._together)
         for chain, event in self._chains.items():
             for plugin in _twice(chain):

@@ -46,7 +46,7 @@ class Missed:
         self._shown: dict[int, Shown] = {}
 
     def see(self, event: Event) -> None:
-        """The first event of a container at each connection."""
+        """Take the first event of a container at each connection."""
         self._sequence.see(event)
         if not event.container_id:
             return
@@ -62,10 +62,10 @@ class Missed:
             self._shown.setdefault(event.session, Shown()).add(event.id, container=name)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Connections tell it each for itself."""
+        """Ignore rounds: each connection shows its own events."""
 
     def findings(self) -> Iterator[Finding]:
-        """One for each connection."""
+        """Yield one finding for each connection."""
         for number, shown in self._shown.items():
             session = self._scene.sessions[number]
             count = shown.count

@@ -214,7 +214,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         yield self._lines
 
     def on_mount(self) -> None:
-        """Read."""
+        """Read the two events."""
         begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:

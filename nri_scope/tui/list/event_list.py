@@ -74,8 +74,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``is_marked`` says which rows have a mark; see `remark`. ``grows``: whether there is
-        anything to follow still.
+        """Make the list. ``is_marked`` says which rows have a mark; see `remark`. ``grows``:
+        whether there is anything to follow still.
         """
         super().__init__()
         self.store = store

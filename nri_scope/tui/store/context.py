@@ -33,7 +33,9 @@ class Context:
         where: Filter | None = None,
         marked: Callable[[Filter | None], Filter] | None = None,
     ) -> None:
-        """``where``: the filter to begin with. ``marked``: makes one that asks for a mark, too."""
+        """Set up the context. ``where``: the filter to begin with. ``marked``: makes one that asks
+        for a mark, too.
+        """
         self._place = _Narrowing(where.text if where is not None else "", where, None)
         # What it begins with can be left like anything else.
         self._before = [_Narrowing("", None, None)] if where is not None else []

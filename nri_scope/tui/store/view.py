@@ -62,7 +62,7 @@ class NumberRanges:
     """
 
     def __init__(self, oldest: int = 1) -> None:
-        """``oldest``: no number is smaller."""
+        """Set up the position. ``oldest``: no number is smaller."""
         self._firsts = array("q")
         self._starts = array("q")
         """Positions of these, counted from the first number that there ever was."""
@@ -163,7 +163,7 @@ class View:
         about: Pod | Container | None = None,
         looked_at: int = 0,
     ) -> None:
-        """``looked_at``: ``numbers`` has what there is up to this event."""
+        """Set up the view. ``looked_at``: ``numbers`` has everything up to this event."""
         self.where = where
         self.about = about
         self.length = 0

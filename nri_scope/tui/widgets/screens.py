@@ -102,7 +102,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(self, title: str, lines: Sequence[StyledLine], *, wrap: bool = False) -> None:
-        """``wrap``: lines may be longer than there is room."""
+        """Make the screen. ``wrap``: lines may be longer than there is room."""
         super().__init__()
         self._title = title
         self._lines = lines
