@@ -61,7 +61,7 @@ INSTEAD = {
 }
 """Patterns of words to avoid, each with what to write instead."""
 
-# A line break, with the comment sign or quote mark at the start of the next line, counts as a space.
+# A line break counts as a space, with the comment sign or quote mark that follows it.
 _SPACE = r'(?:[ \t]+|[ \t]*"?\n[ \t]*(?:# |f?")?[ \t]*)'
 _WORDS = {
     re.compile(rf"\b(?:{pattern.replace(' ', _SPACE)})\b(?![-_])", re.IGNORECASE): instead
@@ -72,7 +72,11 @@ _WORDS = {
 def findings(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield the line, the words found and what to write instead, in the order of lines."""
     found = [
-        (text.count("\n", 0, match.start()) + 1, " ".join(re.findall(r"[\w'’-]+", match[0])), instead)
+        (
+            text.count("\n", 0, match.start()) + 1,
+            " ".join(re.findall(r"[\w'’-]+", match[0])),
+            instead,
+        )
         for pattern, instead in _WORDS.items()
         for match in pattern.finditer(text)
     ]

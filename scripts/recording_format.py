@@ -255,7 +255,7 @@ filters see.
 
 
 def render() -> str:
-    """The whole document."""
+    """Return the whole document."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in schema.statements():
             connection.execute(statement)

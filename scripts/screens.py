@@ -27,7 +27,7 @@ class Screen:
     """Columns and lines."""
 
     def file(self, theme: str) -> str:
-        """The name of the picture."""
+        """Return the name of the picture."""
         return f"tui-{self.name}-{theme}.svg"
 
     def html(self, folder: str) -> str:

@@ -20,7 +20,7 @@ async def at_once(step: Step) -> None:
 
 
 def paced(speed: float, max_idle: float = inf) -> Wait:
-    """Wait as long as when recorded, ``speed`` times as fast, and at most ``max_idle`` seconds."""
+    """Return a wait as long as recorded, ``speed`` times as fast, at most ``max_idle`` seconds."""
     pace = Pace(speed)
     before_ns: int | None = None
 

@@ -149,7 +149,7 @@ class Performance:
         await self._cast.restart(self._runtime)
 
     def _compare_rounds(self, number: int) -> None:
-        """Check that the same events to the same plugins led to the same containers."""
+        """Note each container that differs from the first round of the same events and plugins."""
         if number == 1:
             self._first_round = self._result.containers
             return

@@ -160,7 +160,7 @@ class Differ:
         return self._containers.know(container, name)
 
     def _take_told(self, before: int | None = None) -> list[RoundDiff]:
-        """Take what came from beside the chain meanwhile, or only before an event."""
+        """Return the rounds from beside the chain so far, or only those before an event."""
         waiting = [] if before is None else [one for one in self._told if one.first.id > before]
         told = self._told[: len(self._told) - len(waiting)]
         self._told = waiting
@@ -314,7 +314,7 @@ class Differ:
     # -- what became of creations -------------------------------------------------------------
 
     def _outcome_of(self, one: Round) -> Outcome:
-        """Return its outcome by later events, or None while these are not recorded."""
+        """Return the outcome that later events show; unknown where these are not at hand."""
         return UNKNOWN if self._outcome is None else self._outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
@@ -440,7 +440,7 @@ class Differ:
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
-        """Take the CRI's view of what a container really became."""
+        """Return what the CRI's view of a container shows, if anything."""
         station = one.stations[0]
         status = told.container_status(station.reply)
         steps: list[Step] | None = None

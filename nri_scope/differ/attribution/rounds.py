@@ -324,7 +324,7 @@ class Rounds:
         )
 
     def _is_no_new_attempt(self, new: Station) -> bool:
-        """Return whether a new attempt would have begun at another connection.
+        """Return whether a runtime's new attempt would have begun at another connection than this.
 
         Where some have gone meanwhile it may ask the others only, but those in their order. No
         container is created twice: who tries again does so under another id.

@@ -168,7 +168,7 @@ class Asker:
         asyncio.get_running_loop().call_later(seconds, self._due.put_nowait, container)
 
     def _done(self, container: str, *, answered: bool | None) -> None:
-        """Return None if there was nothing left to ask about."""
+        """Settle the question about a container; ``answered`` None: it needs no answer any more."""
         if answered:
             self.answered += 1
         elif answered is not None:

@@ -20,7 +20,7 @@ _AGAIN = (1.0, 5.0)
 
 
 def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
-    """Return the ids of containers whose spec these rounds have changed."""
+    """Return the ids of containers whose spec has changed, as this event and these rounds show."""
     wanted: set[str] = set()
     if event is not None and event.event in _DONE:
         wanted.add(event.container_id)

@@ -75,7 +75,7 @@ class CriSessions:
         self._end(ended.reason, ended.wall_ns)
 
     def end(self, reason: str) -> None:
-        """End: there will be no more answers."""
+        """End the session, if there is one: there will be no more answers."""
         self._end(reason, time_ns())
 
     def _end(self, reason: str, at_ns: int) -> None:

@@ -208,7 +208,7 @@ class Marks:
         self.notice, self.is_kept = notice, kept >= set(changed)
 
     def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
-        """Save the marks that are not in the recording beside it. Raises Unusable and OSError."""
+        """Save ``rest`` beside the recording, which has ``kept``. Raises Unusable and OSError."""
         there = sidecar.read(self.path)
         marks = dict(there)
         for key in kept:
