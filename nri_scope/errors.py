@@ -59,7 +59,7 @@ class ConnectError(NriScopeError):
         self.problem = problem
         self.hint = hint
         self.may_come = may_come
-        """Nobody is there yet: waiting may help."""
+        """No runtime listens yet: waiting may help."""
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}"

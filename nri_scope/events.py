@@ -16,7 +16,7 @@ CRI_SERVICE = "runtime.v1.RuntimeService"
 """The CRI's method, and its service, that events of a ``cri`` session are calls of."""
 
 LATE = "answered after the deadline"
-"""The message of such an event, where somebody has waited for it all the same."""
+"""The message of such an event, where the runtime has waited for it all the same."""
 
 
 class Role(StrEnum):
@@ -170,7 +170,7 @@ class Gap:
     to_ns: int
     reason: str
     lost: int | None
-    """How many events were lost; None where nobody can know."""
+    """How many events were lost; None where that is unknown."""
 
     @property
     def is_left_out(self) -> bool:
@@ -201,7 +201,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What whoever wrote the recording has to say about it."""
+    """What the writer of the recording has to say about it."""
 
     id: int
     session: int | None
@@ -240,7 +240,7 @@ that had this name before match nothing."""
 
 
 class Mark(NamedTuple):
-    """An event that somebody marked, or that is not marked any more."""
+    """An event that a user marked, or that is not marked any more."""
 
     event: int
     at_ns: int
@@ -249,7 +249,7 @@ class Mark(NamedTuple):
     made_ns: int = 0
     """Wall clock when this was made; of two marks of one event the newer one counts."""
     gone: bool = False
-    """Whether this takes back an older mark, which may be where nobody can write now."""
+    """Whether this takes back an older mark, which may be where it cannot be written now."""
 
     @property
     def key(self) -> MarkKey:
@@ -264,6 +264,6 @@ class State:
     pods: tuple[bytes, ...]
     """Serialised PodSandbox messages, in the order in which they were told."""
     containers: tuple[bytes, ...]
-    """Serialised Container messages, likewise."""
+    """Serialised Container messages."""
     complete: bool
     """False where the last part of Synchronize never came."""

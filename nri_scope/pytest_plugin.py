@@ -235,8 +235,8 @@ def pytest_terminal_summary(
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """How two containers differ."""
-    # Whoever has a container has imported this.
+    """Explain how two containers differ."""
+    # A test that has a container has imported this.
     testing = sys.modules.get(_TESTING)
     return cast("list[str] | None", testing.explain(op, left, right)) if testing else None
 

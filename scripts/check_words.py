@@ -48,7 +48,7 @@ INSTEAD = {
     r"somebody|anybody|everybody|nobody": "the client, the caller, a user, no process",
     r"in vain": "without effect, not applied",
     r"likewise": "the same for …, also",
-    r"what (?:is|are|was|were) (?:no|not|none|neither)": "the thing itself: 'other entries'",
+    r"what (?:is|are|was|were) (?:no|none|neither)": "the thing itself: 'other entries'",
     r"strangers?|stranger's": "untrusted",
     r"(?:any|every|no|some)(?:thing|one)? of ours|\w+ of ours": "our …, nri-scope's …",
     r"all else": "everything else, the rest",

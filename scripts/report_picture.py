@@ -90,7 +90,7 @@ class Devices:
 
 
 def showcase(output: Path) -> None:
-    """Make a recording in which something is wrong: a real runtime's events, replayed to a chain."""
+    """Make a recording with faults in it: a real runtime's events, replayed to a chain."""
     plugins = (
         InProcess("10", "env-injector", Injector()),
         InProcess("40", "cpu-policy", Policy()),

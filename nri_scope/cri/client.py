@@ -27,7 +27,7 @@ async def connect(path: str | Path, *, timeout: float = CONNECT_TIMEOUT) -> CriC
     """Return a client for the runtime on unix socket ``path``, after it has answered.
 
     :param timeout: seconds to wait for the first answer.
-    :raises ConnectError: no socket, no permission, nobody listens, or no CRI runtime answers.
+    :raises ConnectError: no socket, no permission, no process listens, or no CRI runtime answers.
     :raises RpcError: a runtime answered, with an error.
     """
     client = CriClient(path)

@@ -68,7 +68,7 @@ def _cannot_connect(path: str, error: OSError) -> ConnectError:
         case PermissionError():
             return ConnectError(path, "no permission to connect", "run as root")
         case ConnectionRefusedError():
-            problem = "nobody listens there, or it is not a socket"
+            problem = "no process listens there, or it is not a socket"
             return ConnectError(path, problem, _START)
         case _:
             return ConnectError(path, error.strerror or str(error), _WHERE)

@@ -35,7 +35,7 @@ class TimeIn:
     after: str
     """The connection (``NN-name``) before them; "" where ``owner`` is one that was seen."""
     before: str
-    """The connection behind them; likewise."""
+    """The connection behind them; "" where it is none."""
     count: int
     took: Took
     """Between two connections with what the runtime itself takes, some tens of µs."""
@@ -97,7 +97,7 @@ class Latency:
         """Count what passed in a round; only in what goes through the chain."""
         if one.name not in _NAMES:
             return
-        # In a replay the chain is known: nobody is between two plugins but we as the runtime.
+        # In a replay the chain is known: only we, as the runtime, are between two plugins.
         replayed = one.stations[0].session.role == Role.REPLAY
         for span in spans(one, _NO_NAMES):
             if span.after and replayed:

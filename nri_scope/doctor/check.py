@@ -13,7 +13,7 @@ class Status(StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """It works, but something about it will surprise somebody."""
+    """It works, but something about it may be a surprise."""
     FAIL = "fail"
     """This keeps NRI, or a part of it, from working."""
     UNKNOWN = "unknown"

@@ -46,7 +46,7 @@ class Host:
             try:
                 is_link = stat.S_ISLNK(here.lstat().st_mode)
             except OSError:
-                # Whoever opens the path meets the same error and can say more about it.
+                # Opening the path later fails with the same error and a better explanation.
                 is_link = False
             if not is_link:
                 real.append(part)

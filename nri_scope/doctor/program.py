@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of a process's program, by asking the program if that is safe.
 
-Anybody can start a process that is called containerd. What is executed here, as root as a rule, is
+Any user can start a process that is called containerd. What is executed here, as root as a rule, is
 therefore only what could not do more than it does already: the program of a process of root (or of
-the user we are), in a file that nobody else can change.
+the user we are), in a file that no other user can change.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _refuse_foreign_process(process: int) -> None:
     for uid in map(int, match.groups()):
         if uid not in _trusted():
             raise _Refused(f"the process is of user {uid}")
-    # A container's root is no root of ours, and its files are not the machine's.
+    # A container's root is not the machine's root, and its files are not the machine's.
     theirs, ours = os.stat("root", dir_fd=process), Path("/").stat()
     if (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino):
         raise _Refused("the process has another root folder")

@@ -39,7 +39,7 @@ class NriKeys:
     enabled_is_negated: bool = False
     """The key switches NRI off rather than on."""
     others: frozenset[str] = frozenset()
-    """Valid keys that are no concern of ours."""
+    """Valid keys that have nothing to do with NRI."""
 
     @property
     def all(self) -> frozenset[str]:

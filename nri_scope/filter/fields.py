@@ -177,6 +177,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     none is near.
     """
     by_lower = {each.lower(): each for each in known}
-    # Long words take quadratic time; nobody misspells 64 characters.
+    # Long words take quadratic time; a misspelt word has fewer than 64 characters.
     found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)
     return by_lower[found[0]] if found else ""

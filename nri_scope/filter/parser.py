@@ -92,7 +92,7 @@ class _Parser:
         if found is None or found[1].upper() not in OPERATORS:
             return ""
         if found[1] not in OPERATORS:
-            # As a word to search for it would give a filter that nobody wants.
+            # As a word to search for it would give a filter that no user wants.
             raise self.fail(
                 self.at,
                 f'"{found[1]}" is neither an operator nor quoted',

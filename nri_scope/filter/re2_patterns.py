@@ -2,7 +2,7 @@
 """Regular expressions of filters, by RE2: in the syntax that Go's users know, in linear time.
 
 Not Python's ``re``: it tries alternatives one after the other, and both the pattern (typed by
-somebody) and the text (names in a recording from a stranger) could make it run for ages, holding
+a user) and the text (names in an untrusted recording) could make it run for ages, holding
 the interpreter's lock while ``record --where`` should be answering the runtime.
 """
 

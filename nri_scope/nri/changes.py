@@ -120,8 +120,8 @@ def changes_of(method: str, request: Message | None, reply: Message | None, plug
     """Return what this exchange with `plugin` (``NN-name``) says about changes.
 
     A reply's adjustment and updates are that plugin's own, those of *other* containers included; a
-    ValidateContainerAdjustment request names the last owner of every field, whoever that is. All
-    else says nothing. `request` and `reply` are decoded messages, None where there is none.
+    ValidateContainerAdjustment request names the last owner of every field. Other messages
+    say nothing about changes. `request` and `reply` are decoded messages, None where there is none.
     """
     if isinstance(request, api.ValidateContainerAdjustmentRequest):
         return _owned(request.owners)

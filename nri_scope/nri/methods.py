@@ -39,7 +39,7 @@ class Method:
     service: str
     event: Event | None = None
     """The NRI event that a call of this method is; None for StateChange, whose request says which,
-    and for what is no event."""
+    and for calls that are not events."""
 
 
 def _plugin(

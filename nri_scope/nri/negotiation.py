@@ -64,7 +64,7 @@ def negotiate(
     mask = mask_of(wanted) & valid
     missing = [event for event in sorted(wanted) if not valid & event.bit]
     if chosen is None:
-        # Nobody asked for these one by one; an older runtime simply has fewer events.
+        # These were not asked for one by one; an older runtime simply has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
     runtime = _describe(configure, version, inferred)
     if missing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that ask for no change: what a plugin of ours answers when it has nothing to say.
+"""Replies that ask for no change: what our plugins answer when they have nothing to say.
 
 How the three runtimes read them:
 

@@ -19,7 +19,7 @@ UNKNOWN = "unknown_fields"
 """Key for what a message holds beyond the API we know: no field of the API is called so."""
 
 MALFORMED = "malformed"
-"""Key for the hexadecimal bytes of what is no message of its kind."""
+"""Key for the hexadecimal bytes of a malformed message."""
 LEFT_OUT = "left_out"
 """Key for what stands in a message in the place of all that is too much to be read."""
 RAW = "raw"

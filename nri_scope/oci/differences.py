@@ -41,7 +41,7 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
     environment variables, devices and the like).
 
     What comes or goes is told by its fields (`OPEN` objects: ``/linux/resources/cpu/shares``), by
-    its members (`KEYED` arrays) or whole (all else). A member that moved is told by the fewest
+    its members (`KEYED` arrays) or whole (other values). A member that moved is told by the fewest
     moves that give the new order; what also changed in it is told besides. An object or array that
     is emptied is gone with its last member, unless an empty one is told as added.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec line by line, as somebody would read it, each line with its path."""
+"""A spec line by line, as a person would read it, each line with its path."""
 
 from __future__ import annotations
 

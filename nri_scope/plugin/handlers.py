@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handlers of a plugin that somebody writes: which there are, and which of them it has."""
+"""The handlers of a plugin: which there are, and which of them the plugin's object has."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ EVENT_HANDLERS: dict[Event, str] = {event: _snake(event.name) for event in Event
 _NAMES = frozenset({"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()})
 
 Handler = Callable[..., object]
-"""A method of somebody's; its arguments are those of the method of `BasePlugin`."""
+"""A method of the plugin's object; its arguments are those of the method of `BasePlugin`."""
 
 
 @dataclass(frozen=True, slots=True)

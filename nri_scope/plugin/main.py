@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``run``: the whole main program of a plugin that somebody writes."""
+"""``run``: the whole main program of a plugin."""
 
 from __future__ import annotations
 

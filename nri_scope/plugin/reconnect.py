@@ -56,9 +56,9 @@ async def keep_connected(
 ) -> None:
     """Run session after session, until ``stopping`` or, with ``once``, until one has ended.
 
-    What keeps the first session from beginning is raised, unless there is merely nobody to connect
-    to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is just
-    starting may refuse for a while. ``on_wait`` is told when such a wait begins.
+    What keeps the first session from beginning is raised, unless there is merely no runtime to
+    connect to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is
+    just starting may refuse for a while. ``on_wait`` is told when such a wait begins.
     """
     backoff = backoff or Backoff()
     connected = False

@@ -34,7 +34,7 @@ def flag(value: bool | None) -> api.OptionalBool | None:
 class ResourceSettings:
     """The methods that set resources. Each returns the object itself, for the next one.
 
-    What is None, and in lists what is empty, is left as it is.
+    None, and an empty list, leaves the setting as it is.
     """
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between a session and somebody's handlers: requests in, what the handlers return out."""
+"""Between a session and a plugin's handlers: requests in, what the handlers return out."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class HandlerSession:
             unanswered.append(self._configuring)
         for task in unanswered:
             task.cancel()
-        # Of those that were done a moment too late, somebody has to take what they raised.
+        # Retrieve the exceptions of those that were done a moment too late.
         await asyncio.gather(*unanswered, return_exceptions=True)
         handler = self._handlers.by_name.get("closed")
         if handler is None:
@@ -279,7 +279,7 @@ def _arguments(event: Event, message: Message) -> tuple[object, ...]:
     pod: object = getattr(message, "pod")  # noqa: B009 - one of a dozen messages that have it
     if event.is_pod_event:
         return (pod,)
-    return (pod, getattr(message, "container"))  # noqa: B009 - likewise
+    return (pod, getattr(message, "container"))  # noqa: B009 - the same
 
 
 def _subject(message: Message) -> str:

@@ -33,7 +33,7 @@ REGISTER_TIMEOUT = 30.0
 
 CONFIGURE_TIMEOUT = 10.0
 """Seconds from the reply to RegisterPlugin to Configure, which Go's runtimes send at once. iSulad
-may miss the registration that it has just answered, and leaves the connection open for ever then.
+may miss the registration that it has just answered, and leaves the connection open forever then.
 """
 
 FAILURES_TOLD = 20

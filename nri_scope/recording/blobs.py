@@ -22,7 +22,7 @@ MAX_DEPTH = 4
 """Dictionaries behind each other that we write: a container, its versions, and what it resembles.
 Reading an object means to unpack that many more."""
 MAX_DEPTH_READ = 16
-"""Dictionaries behind each other that we follow in somebody's file."""
+"""Dictionaries behind each other that we follow in an untrusted file."""
 
 # zstd's default. Levels up to 19 gain 2 % of a recording and cost up to 20 times the time.
 _LEVEL_ALONE = 3

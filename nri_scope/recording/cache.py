@@ -14,7 +14,7 @@ class RecentlyUsed(Generic[K, V]):
 
     Two dictionaries, young and old, instead of one that is reordered: a hit in the young one, by
     far the most frequent case, costs a plain look-up. When the young one is full it becomes the
-    old one, and what nobody asked for since then is forgotten.
+    old one, and what was not asked for since then is forgotten.
     """
 
     def __init__(self, limit: int) -> None:

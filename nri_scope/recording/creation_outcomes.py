@@ -44,13 +44,13 @@ _FEW = 24
 """Events that tell of most creations what became of them."""
 _MANY_MAX = 400_000
 """Events that are looked at where these few do not tell. No container is created again and again,
-but in a stranger's recording."""
+but in a forged recording."""
 _NEAR = 1_000
 """How far before an event of a creation the first one may be: all that came in some seconds."""
 _RANGE_MAX = 100_000
 """Events, of whatever session, among which lost ones are looked for; 10 ms."""
 _RANGES_MAX = 500
-"""Times that this is done in one recording, which may be a stranger's."""
+"""Times that this is done in one recording, which may be untrusted."""
 
 
 class CreationFate(Enum):
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
 
 _FATES = {one.value: one for one in CreationFate}
 _NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
-"""What a failure may be shown by, and nothing else of a stranger's file."""
+"""What a failure may be shown by, and nothing else of an untrusted file."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
 

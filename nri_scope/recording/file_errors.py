@@ -58,7 +58,7 @@ def code_of(error: sqlite3.Error) -> int:
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether a file's content is at fault."""
-    # What is no UTF-8 is found by the module, not by SQLite, so it has no code.
+    # Invalid UTF-8 is found by the module, not by SQLite, so it has no code.
     no_text = not hasattr(error, "sqlite_errorcode") and "decode" in str(error)
     return no_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

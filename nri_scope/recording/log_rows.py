@@ -58,7 +58,7 @@ class Log:
     def has_news(self) -> bool:
         """Return whether anything was written since the last call; costs microseconds.
 
-        Raises RecordingError, also where the file is not the same any more: we would wait for ever.
+        Raises RecordingError, also where the file was replaced: we would wait forever.
         """
         if _identity(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what somebody means: an event, a pod or a container, by number, name or id."""
+"""Finding an event, a pod or a container by number, name or id."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _nothing(
 
 def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
     """Return the name or id that was probably meant; "" where none is near."""
-    # Somebody who gives a name alone may have meant the thing itself.
+    # A name alone may have been meant for the pod or container itself.
     for thing in things:
         if thing.name == what:
             return _name(thing)

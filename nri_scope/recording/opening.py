@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening somebody's recording for reading, and nothing but reading."""
+"""Opening an untrusted recording for reading, and nothing but reading."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LIMITS = {
 def is_settled(path: Path) -> bool:
     """Return whether no process writes to the file, and all of it is in the file itself.
 
-    SQLite keeps a log beside the file as long as anybody has it open for writing. ``path`` must
+    SQLite keeps a log beside the file as long as a process has it open for writing. ``path`` must
     not be a symbolic link: the log is beside what it points to.
     """
     # A reader asks at every turn, so as texts: paths take five times as long.
@@ -71,12 +71,11 @@ class Opened(NamedTuple):
 def connect(path: Path, *, settled: bool) -> Opened:
     """Open a recording for reading.
 
-    ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
-    symbolic link. Of a bundle it is the recording in it. The connection has the temporary views
-    ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names.
-    What somebody who was killed left half written in it is undone. Where other users could
-    exchange the file, or what is beside it, all this is done to a private copy. Raises
-    RecordingError.
+    ``settled`` says that no process writes to the file (`is_settled`), nor will. ``path`` must not
+    be a symbolic link. Of a bundle it is the recording in it. The connection has the temporary
+    views ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these
+    names. What a killed process left half written in it is undone. Where other users could exchange
+    the file, or what is beside it, all this is done to a private copy. Raises RecordingError.
     """
     identity = _look_at(path)
     try:
@@ -162,7 +161,7 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
 
 def _look_at(path: Path) -> tuple[int, int]:
     """Return the file's device and number. Raises RecordingError."""
-    # Without opening it: if this process records to it, closing a descriptor of ours would drop
+    # Without opening it: if this process records to it, closing our descriptor would drop
     # the locks that SQLite holds.
     try:
         status = path.stat()
@@ -239,7 +238,7 @@ def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
 
 
 def _is_zip(path: Path) -> bool:
-    # SQLite says that it is none of its files: so nobody records to it, and it may be opened.
+    # SQLite says that it is not a database: so no process records to it, and it may be opened.
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, read: sessions, events, messages. Everything in it is somebody's untrusted input."""
+"""A recording, read: sessions, events, messages. Everything in it is untrusted input."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ runtime every ten seconds would write as many in a month, but for the bound of `
 MAX_TEXT = 32 << 20
 """Characters of all gaps' reasons, or of all notes, as they are read into memory at once."""
 
-# Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
+# Events in one query: short, so that a writer can reuse its log during a slow reading.
 _PAGE = 500
 _PAGE_CHARACTERS = 2 << 20
 """Characters of errors, paths and owners from which on a page is shorter."""
@@ -95,7 +95,7 @@ class Recording:
         try:
             self._real_path = path.resolve()
         except (OSError, RuntimeError) as error:
-            # Python 3.13 leaves it to whoever opens it, which gives the same words.
+            # Python 3.13 reports this only when the file is opened, in the same words.
             words = in_words(OSError(errno.ELOOP, ""))
             raise RecordingError(path, words, way_to_read(words)) from error
         self._outdated: list[sqlite3.Connection] = []
@@ -106,7 +106,7 @@ class Recording:
         """Open for reading, whether it is being written or not. Raises RecordingError.
 
         Nothing is written, neither into the file nor, unless it is being written, beside it; but
-        what somebody who was killed left half written is undone, as by every SQLite. Where other
+        what a killed process left half written is undone, as by every SQLite. Where other
         users can write, what was there when it was opened is read (``is_copy``).
         """
         return cls(Path(path))
@@ -495,7 +495,7 @@ class Recording:
     # -- the file ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        # Looked at before: somebody may begin to write at any moment.
+        # Taken before connecting: a recorder may begin to write at any moment.
         self._fingerprint = fingerprint(self._real_path)
         try:
             self._connection, self.version, self.is_copy = connect(
@@ -510,10 +510,10 @@ class Recording:
         register(self._connection, self)
 
     def _refresh(self) -> bool:
-        """Open the file anew if it was opened as one that nobody writes, and somebody does."""
+        """Open the file anew if it was opened as finished, and is being written now."""
         if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
             return False
-        # Somebody may still use it.
+        # A caller may still use it.
         self._outdated.append(self._connection)
         self._connect()
         return True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold the names of SQLite's companions in a folder to which other users can add files.
 
-In a sticky folder such as /tmp a file of ours keeps its name: others can neither remove nor rename
-it. So there is a file of ours at each name before SQLite looks there, and as long as it may:
+In a sticky folder such as /tmp our own file keeps its name: others can neither remove nor rename
+it. So we put a file at each name before SQLite looks there, and as long as it may:
 
 - ``-wal`` and ``-shm``, which SQLite then uses,
 - ``-journal``, which stays empty: SQLite takes an empty one for the end of a finished write.
@@ -33,7 +33,7 @@ _ASKED_TIMES = 50
 
 @dataclass(slots=True)
 class ReservedNames:
-    """The names beside one recording, with files of ours at them."""
+    """The names beside one recording, with our own files at them."""
 
     path: Path
     _journal: int

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much a recording still takes of what readers have in memory all at once.
 
-Readers refuse a file with more, so a recorder that went on would write what nobody can read.
+Readers refuse a file with more, so a recorder that went on would write an unreadable file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of somebody's recording as values, once their types are what they must be.
+"""Rows of an untrusted recording as values, once their types are what they must be.
 
 SQLite lets any column hold anything, whatever its table says.
 """

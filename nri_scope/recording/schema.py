@@ -86,7 +86,7 @@ TABLES = (
             Column("container", "INTEGER REFERENCES container(key)", "whom it is about"),
             Column("pod_object", "INTEGER REFERENCES object(id)", "the request's pod"),
             Column("container_object", "INTEGER REFERENCES object(id)", "the request's container"),
-            Column("request", "INTEGER REFERENCES object(id)", "all else in it; NULL: nothing"),
+            Column("request", "INTEGER REFERENCES object(id)", "the rest of it; NULL: nothing"),
             Column("reply", "INTEGER REFERENCES object(id)", "the reply; NULL: empty"),
             Column("status_code", _INT, "google.rpc.Code of the answer; 0 is OK, 4 too late"),
             Column("status_message", "TEXT", "the error's words; NULL: none"),
@@ -167,12 +167,12 @@ TABLES = (
             Column("from_ns", _INT, "wall clock, ns since 1970 UTC"),
             Column("to_ns", _INT, "wall clock"),
             Column("reason", _TEXT, "in words"),
-            Column("lost", "INTEGER", "how many events; NULL where nobody can know"),
+            Column("lost", "INTEGER", "how many events; NULL where that is unknown"),
         ),
     ),
     Table(
         "note",
-        "What whoever wrote the file has to say about it.",
+        "What the recorder has to say about the recording.",
         (
             Column("id", _ID, "counts up"),
             Column("session", "INTEGER REFERENCES session(id)", "NULL: none or all"),
@@ -182,7 +182,7 @@ TABLES = (
     ),
     Table(
         "mark",
-        "Events that somebody marked when looking at the recording.",
+        "Events that a user marked when looking at the recording.",
         (
             Column("event", f"{_ID} REFERENCES event(id)", ""),
             Column("made_ns", _INT, "wall clock when it was marked or commented last"),

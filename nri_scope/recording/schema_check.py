@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this file a recording, and nothing else?
 
-A recording may come from a stranger, and an SQLite file can hold more than rows: triggers, views
+A recording may be untrusted, and an SQLite file can hold more than rows: triggers, views
 and computed columns in the place of tables. None of that is followed.
 """
 
@@ -38,7 +38,7 @@ def recover(path: str | Path) -> str:
 def check(connection: sqlite3.Connection, path: Path) -> int:
     """Check an open recording, and return its version.
 
-    Raises RecordingError for what is none or is newer than we are, and sqlite3.Error.
+    Raises RecordingError for other files and for newer versions, and sqlite3.Error.
     """
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database", GIVE_A_RECORDING)
@@ -94,7 +94,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             else {}
         )
         for column in table.columns:
-            # A column that is hidden or computed is none of ours.
+            # The recorder makes no hidden or computed columns.
             if columns.get(column.name) != 0:
                 raise RecordingError(
                     path,

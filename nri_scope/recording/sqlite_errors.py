@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For SQL of our own on somebody's recording: what goes wrong in it is the recording's fault."""
+"""For our own SQL on an untrusted recording: an error in it is the recording's fault."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def listed(texts: Sequence[str]) -> list[str]:
     for number, text in enumerate(texts, 1):
         short = storable(text, NAME_MAX)
         if number == len(texts):
-            # Nothing is to be told of what follows; of a list that was cut before, this tells it.
+            # No note is needed for the rest; a list that was cut before has its note already.
             room += _NOTE_ROOM
         # In JSON a character that cannot be printed may take six.
         room -= len(short) if short.isprintable() else 6 * len(short)

@@ -163,7 +163,7 @@ class GapStats:
     lost: int
     """Events, where it is known how many."""
     unknown: int
-    """Gaps of which nobody can know how many events they lost."""
+    """Gaps with an unknown number of lost events."""
     left_out: int = 0
     """Events that this part of a recording was made without; their gaps are none of those above."""
 

@@ -31,7 +31,7 @@ def temporary_folder() -> Iterator[Path]:
 def writing_to(folder: Path) -> Iterator[None]:
     """Translate failing writes to a temporary folder in this block to a UsageError.
 
-    Nobody has heard of the files in it, so their names would not help. Every OSError in the block
+    The user does not know the files in it: their names would not help. Every OSError in the block
     is taken for one of theirs.
     """
     try:

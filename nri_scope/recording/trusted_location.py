@@ -29,7 +29,7 @@ _ACL = "system.posix_acl_access"
 
 
 class FolderAccess(enum.Enum):
-    """What other users can do to the files in a folder of ours."""
+    """What other users can do to our own files in a folder."""
 
     PRIVATE = "nothing"
     STICKY = "add files"

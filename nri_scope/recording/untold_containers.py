@@ -27,7 +27,7 @@ _THIS_TOLD = (
 def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
     """Return a test: whether no container with an id, or one that begins so, existed by an event.
 
-    That is known where some connection was told of all containers before, and nothing was lost.
+    That is known where a connection got the list of all containers before, and nothing was lost.
     """
 
     def is_unheard(container_id: str, event: Event) -> bool:

@@ -29,9 +29,9 @@ PAGE = 4096
 """Bytes of a page in the files we make."""
 _BUSY_MS = 20
 _OPENING_MS = 500
-"""For whoever keeps a mark in the recording at this moment."""
+"""Time to wait for a process that is writing a mark to the recording at this moment."""
 _ASKED_SECONDS = 0.01
-"""Whoever asks whether somebody records to the file has the lock for less."""
+"""A process that asks whether the file is recorded holds the lock for less than this."""
 _ASKED_TIMES = 5
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
@@ -63,7 +63,7 @@ class RecordingFile:
 
     @classmethod
     def open(cls, path: Path, *, only_new: bool = False) -> Self:
-        """Make the file, or continue one of ours. Raises RecordingError.
+        """Make the file, or continue an existing recording. Raises RecordingError.
 
         Neither where other users could exchange the file or what SQLite puts beside it.
         """
@@ -122,7 +122,7 @@ class RecordingFile:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            # Nobody can tell; as long as writing works, it is well.
+            # Unknown; as long as writing works, it does not matter.
             return False
         return (status.st_dev, status.st_ino) != self._identity
 
@@ -131,7 +131,7 @@ class RecordingFile:
         wal = _identity_of(wal_of(self.path))
         taken = wal is not None and wal != self._wal_identity
         if taken or (self._names is not None and not self._names.lock()):
-            # Somebody took our place and writes a recording of their own, or is opening this one.
+            # Another process took our place and writes its own recording, or is opening this one.
             # SQLite would delete the write-ahead log by its name, so this connection is never
             # closed, not even by the interpreter's end.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
@@ -140,7 +140,7 @@ class RecordingFile:
             if self.connection.in_transaction:
                 self.connection.rollback()
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            # So that any SQLite opens it, in a folder that cannot be written, too. While somebody
+            # So that any SQLite opens it, in a folder that cannot be written, too. While a process
             # reads it this is refused, and the file is as good.
             if self._names is None:
                 self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -227,7 +227,7 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     before SQLite sees it: of an empty one it deletes the journal.
     """
     if not is_new:
-        # Somebody may be keeping a mark in it at this moment.
+        # Another process may be writing a mark to it at this moment.
         until = time.monotonic() + _OPENING_MS / 1000
         while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
             time.sleep(_ASKED_SECONDS)
@@ -291,7 +291,7 @@ def _open_existing(path: Path) -> int:
     if not _is_locked_for_us(lock):
         os.close(lock)
         raise busy
-    # Whoever widened its mode since did so for what was in it then.
+    # A mode that was widened since was meant for what was in it then.
     with suppress(OSError):
         os.fchmod(lock, 0o600)
     return lock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the next event comes: at once, as it once did, or when somebody says so."""
+"""When the next event comes: at once, as it once did, or when the caller says so."""
 
 from __future__ import annotations
 

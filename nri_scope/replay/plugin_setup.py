@@ -18,7 +18,7 @@ class SetUp:
 
     @property
     def profile(self) -> Profile:
-        """The runtime's manners."""
+        """How the runtime behaves."""
         return self._profile
 
     def configure(self, plugin: str, config: str) -> bytes:

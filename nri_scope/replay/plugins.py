@@ -144,7 +144,7 @@ class Cast:
     # -- coming and going ---------------------------------------------------------------------
 
     async def enter(self, runtime: Runtime) -> None:
-        """Start everybody who is to be started, and wait for the others.
+        """Start the plugins that are to be started, and wait for the others.
 
         Raises `UsageError` where one of them does not come up.
         """
@@ -273,9 +273,9 @@ class Cast:
                 "start it while this runs",
             ) from None
         if not there():
-            # It would try the same again, and whoever started it had better know.
+            # It would try the same again, and its user had better know.
             one = refused()[0]
-            raise UsageError(f"{one.plugin} came to {self._casting.listen}, in vain: {one.reason}")
+            raise UsageError(f"{one.plugin} was refused at {self._casting.listen}: {one.reason}")
 
 
 def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .result import Line, PlayedEvent, Replayed
 
 LINES_KEPT = 1_000
-"""Lines that are kept with one event. A plugin may print for ever."""
+"""Lines that are kept with one event. A plugin may print without end."""
 
 LINES_KEPT_IN_ALL = 100_000
 """The same for a whole replay whose events are kept: about 20 MiB of ordinary lines."""
@@ -72,7 +72,7 @@ class Story:
             self._current.output_left_out += 1
             return
         if self.keep:
-            # What is forgotten with its event takes no room for ever.
+            # What is forgotten with its event takes no room any more.
             self._room -= 1
         self._current.output.append(line)
         if self._over:

@@ -67,7 +67,7 @@ class Production:
     def of(cls, path: Path, replayed: Path) -> Production:
         """Look who was tapped in the recording at ``path``.
 
-        Raises `UsageError` where nobody was, and `RecordingError`.
+        Raises `UsageError` where no plugin was, and `RecordingError`.
         """
         tapped: dict[str, tuple[Session, ...]] = {}
         with Recording.open(path) as recording:
@@ -81,7 +81,7 @@ class Production:
             tapped[one.plugin] = (*tapped.get(one.plugin, ()), one)
         if not tapped:
             raise UsageError(
-                f"{safe(str(path))}: no plugin was tapped in it, so nobody knows what one answered",
+                f"{safe(str(path))}: no plugin was tapped in it, so no plugin's answers are known",
                 "record with `tap`, or write a golden with --golden and --update-golden",
             )
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
@@ -89,8 +89,8 @@ class Production:
     def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
         """Return which recorded plugin's answers each of ``plugins`` (``NN-name``) must give.
 
-        One of its name, else the only one there is, or with its index; nobody's for plugins of a
-        chain that were not tapped. Raises `UsageError` where that leaves nobody.
+        One of its name, else the only one there is, or with its index; none for plugins of a
+        chain that were not tapped. Raises `UsageError` where that leaves none.
         """
         session = choice.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
@@ -162,7 +162,7 @@ class Production:
             and (
                 _place(reply) in places
                 or (reply.plugin in counted and _place(reply) not in unreadable)
-                # Nobody knows what it should be; but an error it should not be.
+                # What it should be is unknown; but it should not be an error.
                 or reply.verdict is not Verdict.OK
             )
         ]
@@ -308,7 +308,7 @@ class _Answers:
             verdict = Verdict.ERROR
             problem = str(RpcError(event.status_code, event.status_message))
         if message is None and verdict is Verdict.OK and event.mark != UNKNOWN:
-            # It cannot be read, or nobody waited for it.
+            # It cannot be read, or the runtime did not wait for it.
             self._unreadable.add((plugin, subject, event.event, count))
             return
         yield Reply(

@@ -70,7 +70,7 @@ class PlayedEvent:
     logged: str = ""
     """An error that this runtime only logs, in its words; "" where there is none."""
     skipped: str = ""
-    """Why nobody was asked; "" where somebody was, or nobody wanted to be."""
+    """Why no plugin was asked; "" where one was, or none had subscribed."""
     fault: str = ""
     """What went wrong on purpose."""
     output: list[Line] = field(default_factory=list)
@@ -92,7 +92,7 @@ class PluginResult:
     gone_after: int = 0
     """The event (of the recording) after which it was gone."""
     deserted: str = ""
-    """That it went away while nobody asked it anything, or did not come back; "" for neither."""
+    """That it went away between requests, or did not come back; "" for neither."""
     exit: str = ""
     """How its process ended where that was before the end, in words."""
     left_behind: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Tally:
     """The sum of what was played, for which no event need be kept."""
 
     events: int = 0
-    """Of the recording, that were sent to whoever wanted them."""
+    """Of the recording, that were sent to the plugins that subscribed to them."""
     skipped: int = 0
     """Of the recording, that do not come on this runtime, or not here."""
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])

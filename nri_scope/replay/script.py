@@ -33,7 +33,7 @@ class Step:
 
     recorded: Recorded
     event: Event | None
-    """None for what is no event that we know: it is sent as it is, or not at all."""
+    """None for an unknown event: it is sent as it is, or not at all."""
     message: Message | None
     """The event's own request message, out of its StateChange if it came in one; None with
     `event`."""
@@ -107,7 +107,7 @@ class Script:
         if not state.complete:
             raise UsageError(
                 f"{recording.path}: session {self.session.id} holds no complete Synchronize, so "
-                "nobody knows what existed when it began",
+                "what existed when it began is unknown",
                 "choose another one with --session, or record without --where",
             )
         try:
@@ -122,7 +122,7 @@ class Script:
 
     @property
     def profile(self) -> Profile:
-        """The manners of the runtime that was recorded."""
+        """How the recorded runtime behaves."""
         session = self.session
         profile = Profile.of(
             "recorded", session.runtime_name, session.runtime_version, session.nri_version

@@ -130,11 +130,11 @@ class Links:
         """
         titles = [link.title for link in order]
         inside = order[titles.index(after) + 1 : titles.index(before)]
-        # Those that validators were told of, and that no connection of ours showed.
+        # Those in the validators' request that none of our connections showed.
         unseen = [link.title for link in inside if not link.events]
         if self._told and not unseen and not times.over_half:
             return
-        who = ", ".join(unseen) or "whoever is there, if anybody"
+        who = ", ".join(unseen) or "plugins that are there, if any"
         title = f"between {after} and {before}"
         yield Link(title, "", f"{who}, and the runtime", False, True, 0, times.timing())
 

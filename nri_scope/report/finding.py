@@ -13,7 +13,7 @@ from .limits import EVENTS_KEPT
 
 
 class Level(StrEnum):
-    """How sure it is that somebody has to do something."""
+    """How certain it is that something has to be done."""
 
     PROBLEM = "problem"
     """Something went wrong."""

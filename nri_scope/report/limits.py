@@ -6,7 +6,7 @@ SESSIONS_MAX = 60
 GAPS_MAX = 60
 NOTES_MAX = 40
 PLUGINS_MAX = 100
-"""The indices 00 to 99, each once; more plugins than that are no chain that anybody reads."""
+"""The indices 00 to 99, each once; a chain of more plugins is unreadable."""
 CONTAINERS_MAX = 60
 """Containers whose changes are told."""
 STEPS_MAX = 1_500

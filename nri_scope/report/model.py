@@ -169,7 +169,7 @@ class Facts:
     """Everything that a report tells."""
 
     file: str
-    """The name of the file alone: folders tell about whoever wrote it."""
+    """The name of the file alone: folders tell about its author."""
     about: str
     """What of the recording it is about; "" for all."""
     tool: str

@@ -27,7 +27,7 @@ class Dispatcher:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        """The manners of this runtime."""
+        """How this runtime behaves."""
         self._chain = Chain(by_name=profile.conduct.asks_by_name)
 
     @property
@@ -66,7 +66,7 @@ class Dispatcher:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
 
         It goes to those that subscribe to its event, of these only to ``plugin`` (``NN-name``) if
-        one is given. What is no event that we know goes to everyone.
+        one is given. Requests without a known event go to every plugin.
         """
         return await self._chain.send(
             method,

@@ -3,7 +3,7 @@
 
 Events that were recorded from one runtime happen to pods and containers on another one. `Course`
 says what that one sends: not the events that it leaves out, and also the ones that it sends by
-itself. It asks nobody and changes no request.
+itself. It sends nothing itself and changes no request.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Course:
     ) -> Iterator[Step]:
         stage = self._containers.get(container.id)
         if self._habits.books_containers and stage is None:
-            why = "no plugin was told of the container since the runtime began"
+            why = "no plugin has got the container since the runtime began"
             yield Step(event, request, f"{self._profile.title} does not tell of it: {why}")
             return
         if event is Event.StopContainer:

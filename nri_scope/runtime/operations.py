@@ -158,7 +158,7 @@ class Operation:
     # -- validation ---------------------------------------------------------------------------
 
     async def _validate(self, plugins: Sequence[Plugin]) -> None:
-        """Ask all validators at once; whoever does not agree fails the creation.
+        """Ask all validators at once; one that does not agree fails the creation.
 
         One that was lost during the chain counts among them up to NRI 0.12.4, and cannot agree any
         more. Of several that do not agree, a runtime reports the one that it hears first; here it

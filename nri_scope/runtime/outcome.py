@@ -40,7 +40,7 @@ class Outcome:
     """For CreateContainer, UpdateContainer and StopContainer: what the replies come to. After a
     failure it holds what came before, and nothing of it is done."""
     skipped: str = ""
-    """Why this runtime never sends the event, and nobody was asked; "" where it does."""
+    """Why this runtime never sends the event, so no plugin was asked; "" where it does."""
     left_out: list[Dropped] = field(default_factory=list)
     """Asked for, and dropped before merging: what this runtime has no use for."""
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a launched plugin prints, line by line, in bounded memory.
 
-Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print for ever, and
+Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print without end, and
 must neither fill our memory nor be held up by a full pipe.
 """
 

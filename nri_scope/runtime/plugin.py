@@ -90,7 +90,7 @@ class Plugin:
             asyncio.get_running_loop().create_future()
         )
         """Stream id and request of RegisterPlugin, unanswered yet: its turn may be later."""
-        # Nobody may be waiting for it when the connection ends.
+        # There may be no waiter for it when the connection ends.
         self.registration.add_done_callback(
             lambda future: None if future.cancelled() else future.exception() and None
         )

@@ -33,7 +33,7 @@ class SetUp(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """The runtime's manners."""
+        """How the runtime behaves."""
         ...
 
     def configure(self, plugin: str, config: str) -> bytes:
@@ -126,7 +126,7 @@ def synchronize_parts(
 
     Each is filled as far as it goes. (Upstream shrinks the shares of pods and containers by one
     factor until a message fits, which never ends once the share of pods has come to 0.) An object
-    that is over the limit by itself gets a request of its own, which nobody can send.
+    that is over the limit by itself gets a request of its own, which cannot be sent.
     """
     requests = [SynchronizeRequest()]
     whole = room = limit - MORE_LENGTH

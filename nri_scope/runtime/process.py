@@ -64,7 +64,7 @@ class Process:
         """``exit status 3`` or ``killed by SIGSEGV``; empty as long as it is running."""
         self.exit_code: int | None = None
         """As of `os.waitstatus_to_exitcode`: -9 for SIGKILL; None while it is running, or where
-        nobody knows."""
+        it is unknown."""
         self.ending = False
         """The runtime has begun to end it."""
         self.ended_by_us = False
@@ -174,7 +174,7 @@ class Process:
         try:
             if self._on_output is not None:
                 self._on_output(stream, line, mono_ns)
-        except Exception as error:  # noqa: BLE001 - it is somebody else's code
+        except Exception as error:  # noqa: BLE001 - it is the caller's code
             # We are in a callback of the loop, and what else it has to do must be done.
             context = {"message": "on_output failed", "exception": error}
             self._loop.call_exception_handler(context)
@@ -203,7 +203,7 @@ class Process:
             self.output.finish(stream)
 
     def _read_rest(self) -> None:
-        """Read what it printed before it ended. Children may go on printing: not for ever."""
+        """Read what it printed before it ended. Its children may go on printing."""
         for stream in Stream:
             for _ in range(READS_LAST):
                 if not self._read(stream):
@@ -246,7 +246,7 @@ class Process:
         self._channel.close()
         self._keeper.stop(KEEPER_ENDS_S, terminate_s=0)
         if self.pid and not self._clean:
-            # Somebody killed the keeper. What the plugin started cannot be found any more.
+            # The keeper was killed. What the plugin started cannot be found any more.
             self.survived = True
             self._kill_plugin()
         self._read_rest()

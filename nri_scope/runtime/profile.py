@@ -34,7 +34,7 @@ def _parsed(version: str) -> NriVersion | None:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A runtime's manners. Make one with `of`, and vary it with `dataclasses.replace`."""
+    """How a runtime behaves. Make one with `of`, and vary it with `dataclasses.replace`."""
 
     name: str
     """What users call the profile."""

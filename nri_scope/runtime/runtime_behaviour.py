@@ -107,7 +107,7 @@ ISULAD = Conduct(
     failing=_fixed({}),
     closes_on_error=True,
     # The request of the first plugin goes to all of them; what pluginResult::Apply says of a
-    # conflict nobody asks.
+    # conflict is ignored.
     shows_adjustments=False,
     conflicts_fail=False,
     # m_storeMap has the names of launched plugins as its keys. External plugins stand in it under

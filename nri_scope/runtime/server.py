@@ -38,7 +38,7 @@ from .profile import Profile
 from .rejection import Rejection, Stage
 
 FORMER_KEPT = 1000
-"""Plugins that are gone and still known; a plugin may reconnect for ever."""
+"""Plugins that are gone and still known; a plugin may reconnect without end."""
 
 ENDED = "the runtime has ended"
 """Why a plugin's connection ends with the runtime."""
@@ -218,7 +218,7 @@ class Runtime(Dispatcher):
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
         if self._away:
             # Accepted just before the socket was closed: the event loop may make the link yet, or
-            # may not, so nobody waits for it.
+            # may not, so it is not waited for.
             plugin.drop(self._away)
             return plugin
         self._connected[plugin] = process
@@ -305,7 +305,7 @@ class Runtime(Dispatcher):
     async def go_down(self) -> None:
         """End the runtime for a while: no socket, no connection and no launched plugin is left.
 
-        Events that happen meanwhile reach nobody.
+        Events that happen meanwhile reach no plugin.
         """
         self._away = RESTARTS
         self._paths += [server.path for server in self._servers]
@@ -341,7 +341,7 @@ class Runtime(Dispatcher):
         """
         found = [one for one in self._connected if one.id == plugin]
         if not found:
-            there = ", ".join(one.id for one in self.plugins) or "nobody"
+            there = ", ".join(one.id for one in self.plugins) or "no plugin"
             raise UsageError(f"no plugin {plugin!r} is connected", f"there is {there}")
         for one in found:
             one.drop(reason)

@@ -35,7 +35,7 @@ class Habits:
     """What a runtime does in every lifecycle. The default is to tell what happens as it happens."""
 
     books_containers: bool = False
-    """It knows which containers its plugins were told of: StopContainer comes once for each, just
+    """It knows which containers its plugins have got: StopContainer comes once for each, just
     before RemoveContainer at the latest, and neither comes for one that no plugin knows."""
     books_pods: bool = False
     """The same of pods: StopPodSandbox and RemovePodSandbox come once, and only for pods that were

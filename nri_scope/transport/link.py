@@ -24,7 +24,7 @@ UNSENT_MAX = 16 << 20
 """Bytes of answers a peer may leave unread before we stop reading its requests.
 
 Far above what a peer that waits for answers can cause: two ends that both stopped reading at a
-small limit would wait for each other for ever.
+small limit would wait for each other forever.
 """
 
 Notice = FrameIgnored | MessageIgnored | MessageRejected

@@ -2,9 +2,9 @@
 """Two sockets as if they were one: what comes from each is written to the other, and heard.
 
 Nothing is changed, merged or held. A piece is written in the very callback in which it came; only
-then does anybody look at it. What the system does between two ends of one socket happens here too:
+then is it looked at. What the system does between two ends of one socket happens here too:
 
-- whoever is not read fills a buffer, and stops being read: at most one piece is in our hands;
+- a peer that is not read fills a buffer, and stops being read: at most one piece is in our hands;
 - an end that only stops writing (``shutdown``) goes on being written to;
 - an end that is gone is closed at the other end, once that has been given all that was said.
 """
@@ -108,7 +108,7 @@ class Relay:
             (self._forth if forth else self._back).write(data, arrived_ns)
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Tell whoever listens."""
+        """Tell the listener."""
         if self._on_piece is None:
             return
         try:
@@ -160,7 +160,7 @@ class Relay:
                 reading.readable()
             elif events & _GONE and not self.closed:
                 if reading.over:
-                    # There is nobody to be written to, and nothing left of what was said.
+                    # No end is left to be written to, and nothing left of what was said.
                     self._ended_by(reading.forth, None)
                     self._finish()
                 elif not writing.waiting:

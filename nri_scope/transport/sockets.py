@@ -136,7 +136,7 @@ class Server:
 async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
     """Listen on ``path`` (0600) in a folder that exists; ``new_link`` makes the link of a peer.
 
-    A socket nobody listens on any more is replaced; anything else at that path is left alone.
+    A socket without a listener is replaced; anything else at that path is left alone.
     """
     sock = bind_socket(path)
     inode = _status(os.fspath(path)).st_ino
@@ -190,7 +190,7 @@ def _status(path: str) -> os.stat_result:
 
 
 def _remove_own(path: str, inode: int) -> None:
-    # Somebody else may have put a socket of its own there meanwhile.
+    # Another process may have put its own socket there meanwhile.
     with contextlib.suppress(FileNotFoundError):
         if _status(path).st_ino == inode:
             Path(path).unlink()
@@ -212,7 +212,7 @@ def _remove_stale(path: str) -> None:
             return
         except OSError as error:
             raise ConnectError(path, f"cannot listen here: {_words(error)}") from error
-    raise ConnectError(path, "somebody listens there already", "choose another")
+    raise ConnectError(path, "another process listens there already", "choose another")
 
 
 def _words(error: OSError) -> str:
@@ -220,7 +220,7 @@ def _words(error: OSError) -> str:
         case FileNotFoundError():
             return "no such socket"
         case ConnectionRefusedError():
-            return "nobody listens on this socket"
+            return "no process listens on this socket"
         case PermissionError():
             return "permission denied"
         case NotADirectoryError():

@@ -30,7 +30,7 @@ class TerminalDriver(LinuxDriver):
     """Textual's driver, for terminals that go away.
 
     The thread that writes ends with the first write that fails. Textual goes on putting into its
-    queue, which takes 30 writes, and then waits for it for ever.
+    queue, which takes 30 writes, and then waits for it forever.
     """
 
     def write(self, data: str) -> None:

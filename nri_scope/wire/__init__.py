@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mux frames and ttRPC messages: bytes in, events out.
 
-No I/O, no clock, no asyncio, and no knowledge of NRI: whoever owns a `Connection` feeds it what
+No I/O, no clock, no asyncio, and no knowledge of NRI: the owner of a `Connection` feeds it what
 arrives and writes what it wants written.
 """
 

@@ -170,7 +170,7 @@ class Connection:
         try:
             response = Response.FromString(data)
         except DecodeError as error:
-            # Nobody can tell what else this peer gets wrong, and the call would wait for ever.
+            # What else this peer gets wrong is unknown, and the call would wait forever.
             return RemoteProtocolError(f"response cannot be decoded: {error}")
         status = response.status
         self._events.append(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A socket's bytes, cut so that each message of one mux id is in a piece of its own.
 
-For whoever lets some messages pass and others not. Where frames and messages begin and end
+For a caller that lets some messages pass and others not. Where frames and messages begin and end
 together, as all known peers write them, the pieces are the very frames; elsewhere they are made
 anew, which peers cannot tell apart.
 """

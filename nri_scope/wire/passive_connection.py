@@ -2,8 +2,8 @@
 """What two peers say to each other, for someone who only hears it.
 
 A `Connection` is one of the two: it enforces rules and answers. Here nothing is enforced, as the
-peers have to live with each other; what one of them cannot know, an answer to a call that nobody
-heard for instance, is heard all the same.
+peers have to live with each other; what one of them cannot know, an answer to an unheard call
+for instance, is heard all the same.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Containers:
         know that the runtime has done it, or just any."""
         self._done_ns: dict[str, int] = {}
         """When the newest update of a container was known to be done, or it was created anew; on
-        the monotonic clock, which the CRI's answers have too and nobody sets."""
+        the monotonic clock, which the CRI's answers have too and which is never set."""
 
     # -- names ------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class Containers:
             if history.failure or unsure:
                 return [], []
         if history is not None and history.failure:
-            # It did not fail, or nothing more would be told of it: an event was lost.
+            # It did not fail, or no more events of it would come: an event was lost.
             history.failure = ""
         # The same as the last time is news where something was done meanwhile.
         done = 0 if history is None else len(history.steps)

@@ -63,11 +63,11 @@ class Created:
     """As the chain left it."""
     found: Findings
     tail: Owner
-    """Who may have changed it unseen, after the last that we saw; RUNTIME if nobody."""
+    """Who may have changed it unseen, after the last that we saw; RUNTIME if no plugin."""
 
 
 def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
-    """Look through one round, and through what validators were told of it, either of which may be
+    """Look through one round, and through what validators got of it, either of which may be
     missing. None where there is nothing that can be decoded.
     """
     return _Creation(stations, owned).look()
@@ -81,7 +81,7 @@ class _Creation:
         self.found = Findings()
         self.id = ""
         self.expected = api.Container()
-        """What the next plugin is shown if nobody whom we do not see is asked before it."""
+        """What the next plugin is shown if no unobserved plugin is asked before it."""
         self.hidden = Hidden({})
         self.base: Spec = {}
         """The container before the chain, as far as it was seen."""
@@ -226,7 +226,7 @@ class _Creation:
         """Return a change that two snapshots show, by one of those `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
-            # Which of several moved is a way of telling it: nobody owns a move.
+            # Which of several moved is a way of telling it: a move has no owner.
             return made
         names = tuple(
             name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)

@@ -55,8 +55,8 @@ class Differ:
     """Finds what each round changed, as events are fed to it in the order of a recording.
 
     ``histories`` has every container by its id; without ``keep`` those that were removed are
-    forgotten. Whatever comes in is somebody's untrusted input: what cannot be made out is left
-    out, and nothing raises.
+    forgotten. All input is untrusted: what cannot be decoded is left out, and
+    nothing raises.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class Differ:
         self.lose(gaps)
         self._keep = keep
         self._creation: Round | None = None
-        """A CreateContainer that is over, but for what validators are told of it."""
+        """A CreateContainer that is over, except for the validators' request."""
         self._validated = ""
-        """The container that validators were told of last."""
+        """The container of the validators' last request."""
         self._removed: list[str] = []
         """To be forgotten."""
         self._told: list[Round] = []
@@ -100,7 +100,7 @@ class Differ:
         self._undecided: dict[str, Round] = {}
         """Creations of which nothing told yet what became of them, by container."""
         self._synchronized_with: set[int] = set()
-        """Sessions that were told of all containers."""
+        """Sessions whose Synchronize listed all containers."""
 
     @property
     def histories(self) -> dict[str, History]:
@@ -171,7 +171,7 @@ class Differ:
 
     def _take(self, one: Round) -> list[RoundDiff]:
         while self._removed:
-            # Only now: until then somebody may have asked for its name.
+            # Only now: its name may be asked for until then.
             self._containers.forget(self._removed.pop())
         if one.name == CREATE:
             found = [*self._finish_creation(None), *self._take_told(one.first.id)]
@@ -215,7 +215,7 @@ class Differ:
         made = creation.creation(stations, owned)
         if made is None:
             unread = Findings()
-            unread.note("its request cannot be read, so nobody can tell what it changed")
+            unread.note("its request cannot be read, so what it changed is unknown")
             return [self._plain(whole, unread)]
         found = made.found
         if validation is not None:
@@ -430,7 +430,7 @@ class Differ:
                 if self._only is not None and container.id not in self._only:
                     continue
                 if container.id in self.histories:
-                    # Known from before: somebody may have changed it while nobody looked.
+                    # Known from before: it may have changed while no connection observed it.
                     self._compare(container, station, found)
                 else:
                     self.know(container)

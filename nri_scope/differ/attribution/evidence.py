@@ -50,9 +50,9 @@ def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> l
 
 def updates_of_validation(owned: Owned, chain: Chain) -> list[Wanted]:
     """Return the merged updates of other containers in the validators' request."""
-    anybody = chain.between(None, None)
+    every_plugin = chain.between(None, None)
     return [
-        Wanted(anybody, Evidence.VALIDATOR, owned.event, update, owned=owned)
+        Wanted(every_plugin, Evidence.VALIDATOR, owned.event, update, owned=owned)
         for update in owned.request.update
     ]
 

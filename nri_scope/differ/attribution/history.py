@@ -38,8 +38,8 @@ class History:
     failure: str = ""
     """Why its creation failed; "" where it is not known to have failed."""
     tail: Owner = RUNTIME
-    """Who may have changed it after the last connection that saw its creation; RUNTIME if nobody
-    else."""
+    """Who may have changed it after the last connection that saw its creation; RUNTIME if no
+    plugin."""
     real: Spec | None = None
     """The whole spec that was really used, where the CRI told it."""
     real_event: int = 0

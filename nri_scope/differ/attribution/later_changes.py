@@ -55,8 +55,8 @@ _MAY_BE_LEFT_OUT = (
 not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
 
 
-ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
-NOT_SEEN = "nobody was seen asking for it: out of turn, or beside another event"
+ANY_OWNER = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
+NOT_SEEN = "no request for it was seen: out of turn, or beside another event"
 NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
@@ -164,7 +164,7 @@ def drift(
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
     for change in found:
-        made = Step(history.id, change, ANYBODY, (Evidence.EVENTS,), event.id, event.at_ns)
+        made = Step(history.id, change, ANY_OWNER, (Evidence.EVENTS,), event.id, event.at_ns)
         asked = _asked_for(change, history.asked)
         removal = is_back(change, history.base, newest)
         if asked is not None:
@@ -241,16 +241,16 @@ def _by(
 ) -> tuple[Owner, str]:
     """Return who may have made a change that no connection observed."""
     if tail is None:
-        return ANYBODY, NOT_SEEN
+        return ANY_OWNER, NOT_SEEN
     if is_hidden(change) and tail.who is not Who.RUNTIME:
-        return ANYBODY, NOT_SHOWN
+        return ANY_OWNER, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
         # The runtime has it follow the limit.
         follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
-        return (tail, "") if follows else (ANYBODY, NOT_SEEN)
+        return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
     # Between two events about one container there may be others, and what plugins ask for beside
     # these, or when they connect, none of our connections is shown.
-    return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
+    return (ANY_OWNER, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:

@@ -85,7 +85,7 @@ class Step:
     disputed: tuple[Claim, ...] = ()
     """What other sources say that cannot be true at the same time."""
     applied: Applied | None = None
-    """None: nobody asked, or the container was changed again before anybody could."""
+    """None: the CRI was not asked, or the container was changed again before it could be."""
     actual: Json = None
     """What the runtime's spec has at the path, where it is DIFFERENTLY."""
     note: str = ""
@@ -132,7 +132,7 @@ class Span(NamedTuple):
     after: str
     """The connection (``NN-name``) that had answered; "" where `owner` is the one that was seen."""
     before: str
-    """The connection (``NN-name``) that was asked next; likewise."""
+    """The connection (``NN-name``) that was asked next; "" where it is none."""
     ns: int
     """Includes what the runtime itself takes, some tens of µs, where it is between two."""
     deadline_ns: int
@@ -176,7 +176,7 @@ class RoundDiff:
     created: bool = field(default=False, compare=False)
     """Whether a container is known to have been created by it, which later events show."""
     remarks: tuple[str, ...] = ()
-    """What limits the evidence, in words: "nobody saw what plugins before 50 did"."""
+    """What limits the evidence, in words: "what plugins before 50 did was not observed"."""
 
     @property
     def own(self) -> tuple[Step, ...]:

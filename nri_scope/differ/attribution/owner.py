@@ -17,7 +17,7 @@ class Who(StrEnum):
     RUNTIME = "runtime"
     """No plugin: the runtime, or what it was asked for when the container was created."""
     REQUEST = "request"
-    """Whoever asked the runtime to update the container over CRI, usually the kubelet."""
+    """The client that asked the runtime to update the container over CRI, usually the kubelet."""
     UNKNOWN = "unknown"
     """It was not observed."""
 
@@ -49,7 +49,7 @@ class Owner:
 
     @property
     def exact(self) -> bool:
-        """Whether nobody else can have done it."""
+        """Whether this is certainly the one that did it."""
         return self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST) and not (
             self.or_runtime or self.first or self.ties
         )
@@ -78,7 +78,7 @@ REQUEST = Owner(Who.REQUEST)
 BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
 """The runtime, as far as a connection at 00 can tell: a second plugin there may come before it."""
 ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
-"""The request, likewise."""
+"""The request, before the plugins with index 00."""
 UNKNOWN = Owner(Who.UNKNOWN)
 
 

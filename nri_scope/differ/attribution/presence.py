@@ -98,7 +98,7 @@ class Presence:
                 continue
             # By either clock: after a restart of the machine the monotonic one begins anew.
             if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
-                # A creation may be asked about once more when validators were told of it.
+                # A creation may be asked about once more when validators get it.
                 if 0 < heard.over < first.id:
                     over.append(number)
                 heard.over = heard.over or first.id

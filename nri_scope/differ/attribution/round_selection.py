@@ -13,7 +13,7 @@ from .model import RoundDiff
 
 
 class Choice:
-    """What is about one thing. All else is evidence still: of what was before, of who was there."""
+    """The rounds about one subject; other events still are evidence of state and presence."""
 
     def __init__(self, recording: Recording, thing: lookup.Found) -> None:
         self._event = thing.id if isinstance(thing, Event) else 0

@@ -31,7 +31,7 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
         for after, before in pairwise(one.stations):
             passed = before.event.mono_ns - after.answered_ns
             if after.session.role == before.session.role == Role.REPLAY:
-                # We were the runtime: nobody was between them.
+                # We were the runtime: no plugin was between them.
                 continue
             if passed >= 0:
                 found.append(

@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """Nobody reads the changes any more."""
+    """The output is not read any more."""
 
 
 class Opened(NamedTuple):

@@ -56,7 +56,7 @@ class CriThread:
         try:
             asyncio.run(self._main(started))
         except BaseException as error:
-            # Whatever it is, nobody shall wait for ever.
+            # Whatever the error is, the waiting thread must not hang.
             if started.done():
                 raise
             started.set_exception(error)

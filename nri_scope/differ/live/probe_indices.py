@@ -16,7 +16,7 @@ def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
     """Return the indices for probes, ascending, given those of the plugins of a chain.
 
     Always 00 and 99, and one between any two neighbouring plugins where an index is free; where
-    none is, nobody can look between them. Of several free ones it is one of ``now``, where there
+    none is, no probe can look between them. Of several free ones it is one of ``now``, where there
     are probes already, else the middle. With more than `MOST` places, some in between are left
     out, evenly.
     """

@@ -15,7 +15,7 @@ class Place(NamedTuple):
     event: int
     """The newest one; 0: none."""
     session: int
-    """Likewise."""
+    """The id of the last session; 0 for none."""
 
     @classmethod
     def end_of(cls, recording: Recording) -> Place:

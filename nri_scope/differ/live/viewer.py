@@ -30,7 +30,7 @@ class Audience(Protocol):
 
     @property
     def nobody_reads(self) -> bool:
-        """Whether there is nobody left: that ends it all."""
+        """Whether the reader of the output is gone, which ends the viewer."""
         ...
 
     def show(self, differ: Differ, seen: Seen) -> None:
@@ -84,7 +84,7 @@ class Watcher:
         self._cri = CriThread(cri, self._tell)
 
     def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
-        """Show what is recorded to ``path``, until that is complete or nobody reads it.
+        """Show what is recorded to ``path``, until that is complete or the output's reader is gone.
 
         Returns whether there was a recording. Raises RecordingError.
         """
@@ -118,7 +118,7 @@ class Watcher:
             self._take(follower, seen)
 
     def _take(self, follower: Follower, seen: Seen) -> None:
-        # Reading and showing take long; whoever waits for this processor may be the runtime.
+        # Reading and showing take long; the runtime may be waiting for this processor.
         os.sched_yield()
         if seen.event is not None:
             chain = self._chain.look(seen.event, seen.request)

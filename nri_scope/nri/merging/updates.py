@@ -20,7 +20,7 @@ from .version_rules import Rules
 class Updates:
     """The merged updates of one request, in the order in which containers came up.
 
-    `created` is the id of the container that the request creates: nobody may update that one.
+    `created` is the id of the container that the request creates: no plugin may update that one.
     `request` is the UpdateContainer that is being merged: the update of its own container starts
     from the resources asked for there, and later plugins see it there.
     """

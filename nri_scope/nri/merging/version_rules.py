@@ -41,12 +41,12 @@ class Rules:
     """From 0.10 who removed something owns that: a later plugin has to remove it again to set it.
     Before, a removal made the field free."""
     passes_device_rules: bool
-    """From 0.10 the rules of an update's device cgroup survive merging (nobody can set them)."""
+    """From 0.10 the rules of an update's device cgroup survive merging (no plugin can set them)."""
     loses_hook_owners: bool
     """0.10 and 0.11 mean to join the owners of hooks; from the second on there is only the last
     one, marked as if it had removed them."""
     panics_on_sysctl: bool
-    """0.11 writes sysctls to a map that nobody made: the runtime itself dies."""
+    """0.11 writes sysctls to a nil map: the runtime itself dies."""
     sysctl_removals_as_annotations: bool
     """From 0.11 to 0.12.2 a removed sysctl goes among the annotations: it stays, and an annotation
     of its name goes."""

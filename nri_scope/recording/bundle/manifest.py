@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``manifest.json`` of a bundle: what is in it, said by whoever packed it."""
+"""``manifest.json`` of a bundle: what is in it, as its packer claims."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Runtime:
     name: str
     version: str
     nri_version: str
-    """"" where nobody knows it."""
+    """"" where it is unknown."""
     nri_version_inferred: bool
 
 
@@ -282,7 +282,7 @@ class _Table:
         if self._values.get(name) is None:
             return None
         moment = self.get(name, int)
-        # A stranger's recording may be older than 1970.
+        # An untrusted recording may be older than 1970.
         if not -(1 << 63) <= moment < 1 << 63:
             raise ManifestError(f"{self._place(name)} in its manifest is no time")
         return moment
@@ -310,7 +310,7 @@ class _Table:
         return list(self._values.items())
 
     def _place(self, name: str) -> str:
-        # Names that are ours, or a stranger's: those are shortened.
+        # Our own names, or untrusted ones: those are shortened.
         shown = name if len(name) <= 60 else f"{name[:60]}…"
         return shown if self.where == "the manifest" else f"{self.where}.{shown}"
 

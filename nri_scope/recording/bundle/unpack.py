@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, taken out of a bundle that may come from anybody."""
+"""A recording, taken out of an untrusted bundle."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def unpack(path: Path, folder: Path) -> Path:
     """Write the recording of the bundle ``path`` to a new file in ``folder``; returns its path.
 
     ``folder`` is private to us. What is written is readable for its owner alone, and as it was
-    when the bundle was packed; whether it is a recording, whoever opens it finds out. Where
+    when the bundle was packed; whether it is a recording shows when it is opened. Where
     something is wrong, nothing is left. Raises RecordingError for the bundle's part, OSError for
     the folder's.
     """
@@ -161,7 +161,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def _file(path: Path) -> BinaryIO:
-    # A pipe put in its place would have us wait for ever.
+    # A pipe put in its place would have us wait forever.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -184,7 +184,7 @@ def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
     if entry.size > MAX_MANIFEST:
         raise ManifestError("its manifest is too large")
     manifest = from_bytes(b"".join(unpacked(file, entry)))
-    # A later version may add files; but what the manifest does not name, nobody put there for us.
+    # A later version may add files; but a file that the manifest does not name is not for us.
     for name in found.keys() - {MANIFEST} - manifest.files.keys():
         raise ManifestError(f"it has a file {name}, of which its manifest says nothing")
     for name in sorted(manifest.files.keys() - found.keys()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zip around a bundle, read as what it may be: made by somebody to do harm.
+"""The zip around a bundle, read as what it may be: made to do harm.
 
 Far less is understood than zip allows, and every number in it is checked before it is used. So
 there is one way to read an archive, and what another program sees in it is what we saw: no second

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody records to a file."""
+"""Whether a recorder writes to a file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RecorderWatch:
         return lock
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         for lock in self._opened.values():
             os.close(lock)
         self._opened.clear()

@@ -24,7 +24,7 @@ from ..sqlite_text import HIGHEST
 
 SCHEMA_VERSION = 1
 _MAX_FILE = 8 << 20
-"""Bytes of a file that is read: it may come from a stranger, together with the recording."""
+"""Bytes of a file that is read: it may be untrusted, as the recording is."""
 
 
 class Unusable(Exception):
@@ -39,7 +39,7 @@ def path_of(recording: Path) -> Path:
 def read(path: Path) -> dict[MarkKey, Mark]:
     """Return the marks in a file; nothing where there is none. Raises Unusable."""
     try:
-        # A link may lead anywhere, and a pipe would be waited for for ever.
+        # A link may lead anywhere, and opening a pipe would wait forever.
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return {}

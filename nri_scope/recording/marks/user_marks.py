@@ -150,7 +150,7 @@ class Marks:
         return "lost when you leave: neither this recording nor its folder can be written"
 
     def close(self) -> None:
-        """Let go of the recording, once nothing else of this process has it open."""
+        """Close the recording, once nothing else of this process has it open."""
         if self._watch is None:
             return
         with suppress(OSError):

@@ -17,7 +17,7 @@ from .matchers import Expected, Ignored
 MAX_CANDIDATES = 50
 """Expected replies that are looked at for the nearest; more would take long and say no more."""
 MAX_SEARCHES = 100
-"""Missing entries for which the nearest is looked for; nobody reads further, and each costs."""
+"""Missing entries for which the nearest is looked for; more are not read, and each costs time."""
 
 
 class Kind(StrEnum):

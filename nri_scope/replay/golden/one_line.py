@@ -22,7 +22,7 @@ PARTS_MAX = 24
 VALUE_MAX = 48
 """Characters of one value."""
 
-# What every message of NRI has around that which somebody wants to know.
+# The frame that every message of NRI has around its interesting part.
 _FRAMES = frozenset({"adjust", "linux", "resources", "linux_resources"})
 # Members by their keys, each with a text.
 _TEXTS = frozenset({"annotations", "env", "sysctl", "unified"})

@@ -84,7 +84,7 @@ _FRAMES = frozenset(
         "Hooks",
     }
 )
-# Where a number that is not on the wire is a 0 that somebody meant.
+# Where a number that is not on the wire is a 0 that the plugin meant.
 _WITH_ZEROS = frozenset(
     {
         "POSIXRlimit",

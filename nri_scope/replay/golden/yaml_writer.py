@@ -98,7 +98,7 @@ def _entry(start: str, value: Expected, indent: str) -> Iterator[str]:
 def _one_line(items: list[Expected]) -> str:
     """Format on one line; return nothing for a list that is better written one item per line."""
     long = isinstance(items, OneLine)
-    # No list of many is joined in vain.
+    # Do not join a long list only to discard the result.
     if not items or (len(items) > _ONE_LINE and not long):
         return ""
     if not all(isinstance(item, str | int) for item in items):

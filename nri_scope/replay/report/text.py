@@ -76,7 +76,7 @@ class Report:
         for reply in event.replies:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
-            # Nobody was asked: a plugin has asked.
+            # No plugin was asked: a plugin has asked.
             asking = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
             for plugin in dict.fromkeys(asking):
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
@@ -249,7 +249,7 @@ def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Chang
         one, two = ours.containers.get(name), other.containers.get(name)
         found = next((result for result in (one, two) if result is not None), None)
         if found is not None and found.existed:
-            # In the chain that does not know it, nobody has touched it.
+            # In the chain that does not know it, no plugin has touched it.
             if differences := changes(_made(one, found), _made(two, found)):
                 yield name, list(differences)
         elif one is None or two is None or one.created != two.created:
@@ -264,5 +264,5 @@ def _made(result: ContainerResult | None, other: ContainerResult) -> Spec:
 
 
 def _sorted(result: ContainerResult) -> Spec:
-    # A runtime sorts the mounts of whoever adjusts one: no difference between chains.
+    # A runtime sorts all mounts when one is adjusted: no difference between chains.
     return sort_mounts(result.spec)

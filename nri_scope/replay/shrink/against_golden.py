@@ -68,7 +68,7 @@ class AgainstGolden:
             if one.kind is Kind.UNUSED:
                 number = self._numbers.get((one.key.subject, one.key.event), 0)
                 if number not in there:
-                    # Nobody was asked: its event is not in this part of the recording.
+                    # No plugin was asked: its event is not in this part of the recording.
                     continue
             crash = heard.crash_of(answer) if answer is not None else ""
             found.append(_check(one, number, crash))

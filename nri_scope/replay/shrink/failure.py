@@ -24,7 +24,7 @@ class Check:
     kind: str
     """A verdict, or what else can be wrong, in a word or two."""
     plugin: str = ""
-    """``NN-name``; "" where it is nobody's."""
+    """``NN-name``; "" where it is no plugin's."""
     event: str = ""
     subject: str = ""
     """``namespace/pod`` or ``namespace/pod/container``; "" where it is about neither."""

@@ -88,7 +88,7 @@ def write_test(
     """Write the test, and the configuration that its plugins get. Raises `UsageError`.
 
     ``faults`` as they are written for ``--fault``. The recording, and a golden, are written by
-    whoever has them. ``force``: write over what is there.
+    the caller. ``force``: write over what is there.
     """
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:

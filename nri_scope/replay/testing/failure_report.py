@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay came to, for whoever has to find out why a test failed."""
+"""The outcome of a replay, for finding out why a test failed."""
 
 from __future__ import annotations
 

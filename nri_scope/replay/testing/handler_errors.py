@@ -41,7 +41,7 @@ def caught() -> Iterator[list[HandlerError]]:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             found.append(HandlerError(record.getMessage(), _from_handler(error)))
-        # What nobody would have heard of without us, nobody does.
+        # Records below the level that was set before this handler came go no further.
         return record.levelno >= effective
 
     _LOG.addFilter(collect)

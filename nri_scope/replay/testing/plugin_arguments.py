@@ -61,7 +61,7 @@ def _place(key: object) -> tuple[str, str]:
 def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProcess:
     argv = _argv(plugin)
     if argv is None:
-        # Also finds out what is no plugin at all, before anybody waits for it to register.
+        # Also refuses other objects, before waiting for them to register.
         Handlers.of(plugin)
         return InProcess(
             check_index(index or DEFAULT_INDEX), check_name(name or _name_of(plugin)), plugin

@@ -51,7 +51,7 @@ class Result:
         self._goldens = goldens
 
     def __repr__(self) -> str:
-        plugins = ", ".join(plugin.plugin for plugin in self.plugins) or "nobody"
+        plugins = ", ".join(plugin.plugin for plugin in self.plugins) or "no plugin"
         source = f"{self.replayed.source}, as {self.replayed.profile}"
         return f"<replay of {source} to {plugins}: {len(self.replies)} replies>"
 

@@ -46,7 +46,7 @@ class Unified:
         """Note whether the container is started, or never will be."""
         key = 0, event.container_id
         if event.event in _STARTS:
-            # A creation is told of late: whatever follows may be there already.
+            # A creation is reported late: later events may be there already.
             self._started[key] = True
             self._waiting.pop(key)
         elif event.event in _ENDS and (waiting := self._waiting.pop(key)) is not None:

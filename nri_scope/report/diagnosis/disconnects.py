@@ -44,7 +44,7 @@ class _Gone:
     shown: Shown = field(default_factory=Shown)
     back: bool = False
     seems: bool = False
-    """Nobody saw its connection."""
+    """Its connection was not observed."""
 
 
 class Vanished:
@@ -58,7 +58,7 @@ class Vanished:
         self._newest: dict[int, int] = {}
         """The newest event of each plugin's session."""
         self._told: dict[str, int] = {}
-        """Plugins that validators were told of last, with the event."""
+        """The plugins of the validators' last request, with the event."""
         self._ours = scene.passive_plugins()
 
     def see(self, event: Event) -> None:
@@ -189,7 +189,7 @@ class Vanished:
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, event)
         for plugin in diff.chain:
             gone = self._gone.get(plugin)
-            # It is told of in the very round in which it went, too.
+            # The round in which it went still lists it.
             if gone is not None and gone.last not in diff.events and gone.last < diff.event:
                 self._is_back(plugin)
         self._told = dict.fromkeys(diff.chain, diff.event)

@@ -49,7 +49,7 @@ class Rule(Enum):
     NEVER_RAN = (
         "A container was stopped that never ran",
         "StopContainer came, and StartContainer had not: it was created and could not be started, "
-        "or nobody started it.",
+        "or no client started it.",
         "Do not take StopContainer for the end of something that began: release what was set up "
         "at creation, and expect nothing of what StartContainer would have set up.",
     )

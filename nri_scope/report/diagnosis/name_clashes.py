@@ -20,7 +20,7 @@ _SAME_ADVICE = (
 )
 _NAME_ADVICE = (
     "See whether both are meant. Launched plugins of one name share the configuration file "
-    "/etc/nri/conf.d/NAME.conf; and in logs that leave out the index nobody can tell them apart."
+    "/etc/nri/conf.d/NAME.conf; and in logs without the index they cannot be told apart."
 )
 _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 

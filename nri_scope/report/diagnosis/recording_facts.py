@@ -40,7 +40,7 @@ class Scene:
 
 
 class Part(Protocol):
-    """Looks for one kind of finding. Values are somebody's untrusted input: nothing raises."""
+    """Looks for one kind of finding. Values are untrusted input: nothing raises."""
 
     def see(self, event: Event) -> None:
         """Take the next event of the recording."""

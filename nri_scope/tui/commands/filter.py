@@ -129,7 +129,7 @@ class Narrower:
             case Board(selected=Container(pod=Pod() as pod)):
                 self.narrow(pod)
             case Board(selected=Container()):
-                self._say_none("nobody told the pod of this container")
+                self._say_none("the pod of this container is unknown")
             case Board():
                 self._say_none("there is no pod here")
             case _:

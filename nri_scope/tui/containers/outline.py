@@ -31,7 +31,7 @@ class Node(NamedTuple):
     container: int = 0
     """0 for a pod."""
     event: int = 0
-    """An event's number; 0 for what is none."""
+    """An event's number; 0 for a row without one."""
 
     @property
     def level(self) -> Level:

@@ -67,7 +67,7 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     yield _fact("from", _moment(gap.from_ns))
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
     yield _fact("why", (gap.reason or "not known", Style.WARN))
-    lost = "nobody can know how many" if gap.lost is None else f"{gap.lost:,}"
+    lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
     if gap.is_left_out:
         yield _fact("events", lost)
     else:

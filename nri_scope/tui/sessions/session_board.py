@@ -135,7 +135,7 @@ def end_words(entry: Connection, *, growing: bool) -> Span:
         again = f"reconnected after {duration(entry.away_ns)}"
     session = entry.session
     if session.ended_ns is not None:
-        text, style = session.end_reason or "ended, nobody said why", Style.PLAIN
+        text, style = session.end_reason or "ended, for an unknown reason", Style.PLAIN
     elif growing:
         text, style = "connected", Style.GOOD
     else:
@@ -148,7 +148,7 @@ def gap_words(gap: Gap) -> str:
     if gap.is_left_out:
         return f"{gap.reason}: {gap.lost or 0:,}"
     if gap.lost is None:
-        lost = "nobody knows how many events were lost"
+        lost = "an unknown number of events was lost"
     else:
         lost = f"{many(gap.lost, 'event')} lost"
     return f"{gap.reason}; {lost}"

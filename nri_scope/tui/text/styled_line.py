@@ -60,7 +60,7 @@ def text_of(parts: Iterable[Span]) -> str:
     return "".join(part.text for part in parts)
 
 
-# Renderers escape what strangers wrote, so every escape sequence in their lines is their own.
+# Renderers escape untrusted text, so every escape sequence in their lines is their own.
 _PAINT = re.compile(r"\x1b\[([0-9;]*)m")
 _STYLES = {
     "1": Style.STRONG,
