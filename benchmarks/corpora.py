@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public corpora of others: credentials by rules that are not ours, and what is none.
+"""Public corpora of others: credentials by rules that are not ours, and texts without any.
 
 They are fetched from the package indexes of this machine into ``.cache/corpora``; nothing of them
 is a part of this project.

@@ -113,7 +113,7 @@ class Terminal:
         except BlockingIOError:
             return
         except OSError:
-            # How a terminal says that nobody has its other end open any more.
+            # How a terminal says that its other end is not open any more.
             chunk = b""
         if not chunk:
             asyncio.get_running_loop().remove_reader(self._descriptor)

@@ -56,7 +56,7 @@ def on_terminal(command: list[str]) -> str:
             while data := os.read(ours, 65536):
                 output += data
         except OSError:
-            # How a terminal says that nobody has its other end open any more.
+            # How a terminal says that its other end is not open any more.
             pass
     os.close(ours)
     if process.returncode:

@@ -111,7 +111,7 @@ def shoot(page: Path, image: Path, *, width: int, dark: bool = False, height: in
 def page_height(page: Path, width: int) -> int:
     """How high the page is at that width, as the browser says.
 
-    The script that asks is in a page of ours around it, never in the report.
+    The script that asks is in our own page around it, never in the report.
     """
     with tempfile.TemporaryDirectory() as folder:
         frame = Path(folder) / "frame.html"

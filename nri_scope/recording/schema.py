@@ -172,7 +172,7 @@ TABLES = (
     ),
     Table(
         "note",
-        "What the recorder has to say about the recording.",
+        "Remarks of the program that wrote the file.",
         (
             Column("id", _ID, "counts up"),
             Column("session", "INTEGER REFERENCES session(id)", "NULL: none or all"),
