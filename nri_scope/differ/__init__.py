@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plugin changed what of a container: evidence weighed, in OCI terms."""
+"""Find out which plugin changed what of a container, and show it in OCI terms.
+
+In: events of several connections, from a recording or from one that grows. Out: rounds with their
+steps, histories of containers, comparisons, and these as text, Markdown and JSON. `attribution`
+decides, `blame` and `render` only show, `live` follows. This room never knows the command line,
+or how a recording is stored.
+"""
 
 from .attribution.differ import Differ
 from .attribution.history import History

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter language: one tree, as an SQL condition and as a predicate.
+"""Parse the filter language to one tree, and apply it in SQL and in Python.
 
 In: the text of ``--where``, of the filter bar, of export and replay. Out: a `Filter`, which selects
 rows of a recording by SQL and events that are not in a file by a Python function, with equal

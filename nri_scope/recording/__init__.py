@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file: what a recording is, and every way to read one.
+"""Define the file format of recordings, and read recordings in every way.
 
 In: the path of a recording or a bundle, which may be untrusted. Each byte of it is treated as
 hostile: where SQLite may open it is decided first, its schema is checked, counts and sizes have

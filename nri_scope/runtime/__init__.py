@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime's role: accept or launch plugins, configure, synchronize and ask them in turn."""
+"""Play the runtime's role: accept or launch plugins, configure, synchronize and ask them in turn.
+
+In: requests to send, a profile of a runtime, and plugins' replies. Out: outcomes of operations,
+merged as that runtime does, and what plugins printed. This room never knows recordings, and
+never starts a container.
+"""
 
 from .answer import Answer
 from .exchange import Exchange

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goldens: the replies that plugins are expected to give, as YAML that reads well in a diff."""
+"""Compare replies with goldens: the replies that plugins are expected to give, as YAML.
+
+In: the text of a golden, which may be untrusted, and the replies of a replay. Out: mismatches, and
+updated goldens that keep comments and matchers. This package never runs a plugin and never reads a
+recording.
+"""
 
 from __future__ import annotations
 

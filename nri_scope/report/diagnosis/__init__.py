@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a recording asks for attention. One part looks for each kind of finding."""
+"""Look for problems in a recording, with one detector for each kind of finding.
+
+In: events and rounds, in order, and facts about sessions. Out: findings with their evidence. Values
+are untrusted input, so nothing raises. A detector never reports what a gap may explain, and never
+knows how findings are shown.
+"""
 
 from __future__ import annotations
 
