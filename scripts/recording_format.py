@@ -77,8 +77,8 @@ knowledge of the fields is needed. The result equals what was on the wire as a m
 unknown to us included; the order of maps is not kept. The reply is kept as it was.
 
 A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
-{int(blobs.Kind.POD)}) and `containers` (kind {int(blobs.Kind.CONTAINER)}). The rows of a \
-session from its `sync_event` on are what existed when it began.
+{int(blobs.ObjectKind.POD)}) and `containers` (kind \
+{int(blobs.ObjectKind.CONTAINER)}). The rows of a session from its `sync_event` on are what existed when it began.
 
 An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
 `request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \

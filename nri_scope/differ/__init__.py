@@ -9,13 +9,14 @@ or how a recording is stored.
 
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
+from .attribution.model import Applied, Asked, ChangeStep, Claim, Evidence, RoundDiff, Span
 from .attribution.owner import Owner, Who
 from .attribution.rounds import Round, Rounds, Station
 
 __all__ = [
     "Applied",
     "Asked",
+    "ChangeStep",
     "Claim",
     "Differ",
     "Evidence",
@@ -26,6 +27,5 @@ __all__ = [
     "Rounds",
     "Span",
     "Station",
-    "Step",
     "Who",
 ]

@@ -11,7 +11,7 @@ from nri_scope.oci import ABSENT, Change, Spec, changes, value_at
 from nri_scope.recording.reader import Recording
 
 from .attribution.history import History
-from .attribution.model import Evidence, Step
+from .attribution.model import ChangeStep, Evidence
 from .attribution.owner import Owner
 from .generated_values import Generated
 from .recorded import histories
@@ -26,7 +26,7 @@ class Side:
     owner: Owner
     """Who made it what it is, or removed it; where no plugin did, what the container began with."""
     evidence: tuple[Evidence, ...]
-    step: Step | None
+    step: ChangeStep | None
     """The newest step that touched the path, what it is a part of, or its parts."""
 
 

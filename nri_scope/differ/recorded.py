@@ -22,7 +22,7 @@ from nri_scope.recording.untold_containers import unheard_in
 
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.model import Evidence, RoundDiff, Step
+from .attribution.model import ChangeStep, Evidence, RoundDiff
 from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.round_selection import Choice
 from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
@@ -225,6 +225,6 @@ def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundD
             yield replace(one, steps=steps)
 
 
-def _key(step: Step) -> tuple[str, str, int, tuple[Evidence, ...]]:
+def _key(step: ChangeStep) -> tuple[str, str, int, tuple[Evidence, ...]]:
     # One event may show two: what happened before it, and what its own reply did.
     return step.container, step.change.path, step.event, step.evidence

@@ -7,7 +7,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.oci import Change, Json
 from nri_scope.recording.records import rfc3339
 
-from .attribution.model import Asked, Claim, NameOf, Step
+from .attribution.model import Asked, ChangeStep, Claim, NameOf
 from .attribution.owner import Owner
 
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
@@ -28,7 +28,7 @@ def change_record(change: Change) -> dict[str, Plain]:
     }
 
 
-def step_record(step: Step, name_of: NameOf) -> dict[str, Plain]:
+def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
     """Return a change with all that is known of it."""
     return {
         **change_record(step.change),

@@ -9,7 +9,7 @@ results; errors name the position and the nearest word. This room never opens a 
 from __future__ import annotations
 
 from .compiled import Filter, parse
-from .fields import FIELDS, Field, Kind
+from .fields import FIELDS, Field, FieldKind
 from .sql import register
 
-__all__ = ["FIELDS", "Field", "Filter", "Kind", "parse", "register"]
+__all__ = ["FIELDS", "Field", "FieldKind", "Filter", "parse", "register"]

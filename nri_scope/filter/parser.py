@@ -23,7 +23,7 @@ from typing import NamedTuple
 from nri_scope.errors import FilterError
 from nri_scope.events import Status
 
-from .fields import BY_NAME, NUMERIC, Field, Kind, nearest, nearest_field
+from .fields import BY_NAME, NUMERIC, Field, FieldKind, nearest, nearest_field
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
 from .re2_patterns import regex
 from .text_comparison import fold
@@ -228,7 +228,7 @@ class _Parser:
             return self.between(field, "")
         value = self.state_change(field) or self.value(f"a value for {field.name}")
         text = value.text
-        if field.kind is Kind.STATUS:
+        if field.kind is FieldKind.STATUS:
             known = tuple(Status)
             if text.lower() not in known:
                 raise self.fail(
@@ -237,7 +237,7 @@ class _Parser:
                     "it is one of " + " ".join(known),
                 )
             return Is(field, text.lower(), wild=False)
-        if not text and field.kind in (Kind.ID, Kind.PATH):
+        if not text and field.kind in (FieldKind.ID, FieldKind.PATH):
             raise self.fail(value.at, f"an empty {field.name} matches every event", "leave it out")
         wild = "*" in text and not value.quoted
         if not wild:
@@ -335,9 +335,9 @@ def _nearest_is(name: str) -> str:
     return f', the nearest is "{name}"' if name else ""
 
 
-def _unit(kind: Kind, unit: str) -> int | None:
-    if kind is Kind.DURATION:
+def _unit(kind: FieldKind, unit: str) -> int | None:
+    if kind is FieldKind.DURATION:
         return duration_unit(unit or "us")
-    if kind is Kind.SIZE:
+    if kind is FieldKind.SIZE:
         return size_unit(unit or "b")
     return None if unit else 1

@@ -46,7 +46,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     """What is said. The value is who says it, and how to name it to a human."""
 
     REGISTER = (Role.PLUGIN, "RegisterPlugin")
@@ -73,9 +73,9 @@ class Kind(Enum):
         return self.value[1]
 
 
-S, K = State, Kind
+S, K = State, MessageKind
 
-TRANSITIONS: dict[tuple[State, Kind], State] = {
+TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     (S.CONNECTED, K.REGISTER): S.REGISTERING,
     (S.REGISTERING, K.REGISTER_REPLY): S.REGISTERED,
     # Go's runtime configures from another goroutine than the one that answers the registration:
@@ -118,7 +118,7 @@ class Session:
         self.role = role
         self.state = State.CONNECTED
 
-    def feed(self, kind: Kind) -> State:
+    def feed(self, kind: MessageKind) -> State:
         """Note that `kind` was sent or received; returns the new state.
 
         Out of order it raises, and the state stays as it is: LocalProtocolError where this end

@@ -12,28 +12,28 @@ from .adjustment import adjust, sort_mounts
 from .apply_changes import apply
 from .apply_update import update
 from .container import spec_of
-from .differences import Change, Kind, changes, same
+from .differences import Change, ChangeKind, changes, same
 from .path_lookup import labels_at, namesakes, value_at
 from .paths import pointer, split
 from .remarks import ONLY_THE_LIMIT, Remark, RemarkKind, remarks
 from .runtime_rules import Manner, UpdatePath, manner_of
 from .spec import ABSENT, Absent, Json, Spec
 from .spec_file import read_spec
-from .spec_lines import Form, Line, walk
+from .spec_lines import Form, SpecLine, walk
 
 __all__ = [
     "ABSENT",
     "ONLY_THE_LIMIT",
     "Absent",
     "Change",
+    "ChangeKind",
     "Form",
     "Json",
-    "Kind",
-    "Line",
     "Manner",
     "Remark",
     "RemarkKind",
     "Spec",
+    "SpecLine",
     "UpdatePath",
     "adjust",
     "apply",

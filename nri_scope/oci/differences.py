@@ -11,7 +11,7 @@ from .lists import KEYED, OPEN, Keyed, members
 from .paths import pointer
 from .spec import ABSENT, Absent, Json, Spec
 
-Kind: TypeAlias = Literal["added", "removed", "changed", "moved"]
+ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
 
 
 class Change(NamedTuple):
@@ -23,7 +23,7 @@ class Change(NamedTuple):
     """None for what was added (and for a JSON null). The old position for what was moved."""
     after: Json
     """None for what was removed (and for a JSON null). The new position for what was moved."""
-    kind: Kind
+    kind: ChangeKind
     at: int | None = None
     """Position from 0 in `after`'s array, for what was added or moved where order matters."""
 

@@ -13,7 +13,7 @@ from .spec import Json, Spec
 Form: TypeAlias = Literal["scalar", "object", "array"]
 
 
-class Line(NamedTuple):
+class SpecLine(NamedTuple):
     """One value of a spec: a scalar, or the line that begins an object or an array."""
 
     path: str
@@ -33,7 +33,7 @@ class Line(NamedTuple):
     none."""
 
 
-def walk(spec: Spec) -> Iterator[Line]:
+def walk(spec: Spec) -> Iterator[SpecLine]:
     """Yield all lines of a spec except the spec itself, in document order. Takes any JSON."""
     # Iterators in place of recursion: a hostile spec may be deeper than Python's stack.
     open_ones = [_below("", "", 0, spec)]
@@ -50,7 +50,7 @@ def walk(spec: Spec) -> Iterator[Line]:
 
 def _below(
     path: str, place: str | None, depth: int, value: Json
-) -> Iterator[tuple[Line, str | None]]:
+) -> Iterator[tuple[SpecLine, str | None]]:
     items: Iterable[tuple[str, Json]] = ()
     in_array = isinstance(value, list)
     if isinstance(value, dict):
@@ -58,7 +58,7 @@ def _below(
     elif isinstance(value, list):
         items = zip(labelled(place, value) or (), value, strict=True)
     for label, item in items:
-        line = Line(pointer(path, label), depth, label, in_array, _form(item), item)
+        line = SpecLine(pointer(path, label), depth, label, in_array, _form(item), item)
         yield line, step(place, label)
 
 

@@ -21,7 +21,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
 from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.nri.session import Kind, Role, Session
+from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.transport import Link
 from nri_scope.wire import Code, RequestReceived
 
@@ -44,9 +44,9 @@ NRI_VERSION = "v0.12.2"
 
 
 _CONVERSATION = {
-    "Configure": (Kind.CONFIGURE, Kind.CONFIGURE_REPLY),
-    "Synchronize": (Kind.SYNCHRONIZE, Kind.SYNCHRONIZE_REPLY),
-    "Shutdown": (Kind.SHUTDOWN,),
+    "Configure": (MessageKind.CONFIGURE, MessageKind.CONFIGURE_REPLY),
+    "Synchronize": (MessageKind.SYNCHRONIZE, MessageKind.SYNCHRONIZE_REPLY),
+    "Shutdown": (MessageKind.SHUTDOWN,),
 }
 """The requests that lead a session on; all others are events."""
 
@@ -141,7 +141,7 @@ class PluginSession:
             self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
         )
         self._link = link
-        self._order.feed(Kind.REGISTER)
+        self._order.feed(MessageKind.REGISTER)
         try:
             # The runtime may configure us before it answers this; _on_request is ready for it.
             await link.call(
@@ -154,7 +154,7 @@ class PluginSession:
                 ).SerializeToString(),
                 timeout=REGISTER_TIMEOUT,
             )
-            self._order.feed(Kind.REGISTER_REPLY)
+            self._order.feed(MessageKind.REGISTER_REPLY)
             if impatient:
                 asyncio.get_running_loop().call_later(CONFIGURE_TIMEOUT, self._give_up, link)
             reason = await link.wait_closed()
@@ -189,7 +189,7 @@ class PluginSession:
         """
         if self._link is None or self._link.closed:
             raise ConnectionClosed("there is no connection to a runtime")
-        self._order.feed(Kind.UPDATE_CONTAINERS)
+        self._order.feed(MessageKind.UPDATE_CONTAINERS)
         payload = request.SerializeToString()
         reply = await self._link.call(RUNTIME_SERVICE, "UpdateContainers", payload, timeout=timeout)
         try:
@@ -249,9 +249,9 @@ class PluginSession:
         A passive plugin has no reason to end a session because of the runtime's habits: what is
         out of order is told, not refused.
         """
-        kinds = _CONVERSATION.get(method, (Kind.EVENT,))
+        kinds = _CONVERSATION.get(method, (MessageKind.EVENT,))
         if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:
-            kinds = (Kind.SYNCHRONIZE_PART, Kind.SYNCHRONIZE_PART_REPLY)
+            kinds = (MessageKind.SYNCHRONIZE_PART, MessageKind.SYNCHRONIZE_PART_REPLY)
         try:
             for kind in kinds[:1] if code else kinds:
                 self._order.feed(kind)

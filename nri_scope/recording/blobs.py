@@ -37,7 +37,7 @@ _MIN_BASE = 64
 _MAX_WINDOW = 8 << 20
 
 
-class Kind(IntEnum):
+class ObjectKind(IntEnum):
     """What an object is."""
 
     RAW = 0

@@ -11,7 +11,7 @@ from itertools import pairwise
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod, Role
 
-from .blobs import Kind
+from .blobs import ObjectKind
 from .display import SHORT_ID, moment
 from .reader import Recording
 from .rows import number_of
@@ -375,7 +375,7 @@ def existed(recording: Recording, container: Container) -> Told | None:
     )
     for number, event in rows:
         kind, content = recording.object(number)
-        if kind == Kind.CONTAINER:
+        if kind == ObjectKind.CONTAINER:
             return Told(content, event)
     return None
 
@@ -402,7 +402,7 @@ def newest(recording: Recording, thing: Pod | Container) -> Told | None:
     least = 2 * len(thing.id) if thing.name else 0
     for number, event in rows:
         kind, content = recording.object(number)
-        if kind != (Kind.POD if isinstance(thing, Pod) else Kind.CONTAINER):
+        if kind != (ObjectKind.POD if isinstance(thing, Pod) else ObjectKind.CONTAINER):
             continue
         told = Told(content, event)
         best = best or told

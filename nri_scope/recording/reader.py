@@ -23,7 +23,7 @@ from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
-from .blobs import ContentError, Kind
+from .blobs import ContentError, ObjectKind
 from .cri_answers import is_container_status
 from .decode_budget import Allowance
 from .file_errors import code_of, in_words, is_damage, way_to_read
@@ -73,7 +73,10 @@ _SYNCHRONIZE = "Synchronize"
 # In a row of `EVENT_COLUMNS`; the last two are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
-_MESSAGES: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: ContainerMessage}
+_MESSAGES: dict[int, type[Message]] = {
+    ObjectKind.POD: PodSandbox,
+    ObjectKind.CONTAINER: ContainerMessage,
+}
 _Request = tuple[int | None, int | None, int | None]
 """Objects: the pod, the container, and the rest of a request."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
@@ -395,7 +398,7 @@ class Recording:
         return self._read(lambda: self._reply(event, found[0][0]), lambda: f"at event {event_id}")
 
     def object(self, object_id: int) -> tuple[int, bytes]:
-        """Return the kind (`content.Kind`) and content of an object; pods and containers are
+        """Return the kind (`ObjectKind`) and content of an object; pods and containers are
         bounded.
         """
 
@@ -489,7 +492,7 @@ class Recording:
             if elements.left < 0:
                 self._warn(f"what Synchronize told has more than {MAX_TOLD:,} elements")
                 return State(tuple(pods), tuple(containers), False)
-            (pods if kind == Kind.POD else containers).append(content)
+            (pods if kind == ObjectKind.POD else containers).append(content)
         return State(tuple(pods), tuple(containers), True)
 
     # -- the file ---------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from nri_scope.events import Event
 from nri_scope.nri.plain import MALFORMED, plain_bytes
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
-from .blobs import Kind
+from .blobs import ObjectKind
 from .cri_answers import is_container_status, reply_as_plain, request_as_plain
 
 FUNCTIONS = {
@@ -30,7 +30,7 @@ PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
 """What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only tells that something
 was: sqlite3 does not hand on the words of an exception."""
 
-_KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
+_KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTAINER: Container}
 
 
 class Messages(Protocol):

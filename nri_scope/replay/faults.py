@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError
 from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
 
-from .script import Step
+from .script import ReplayStep
 
 FORMS = {
     "slow": "slow:EVENT:DURATION",
@@ -65,7 +65,7 @@ class Faults:
     huge_sync: int = 0
     """So many containers more exist at the beginning."""
 
-    def arranged(self, steps: Iterator[Step]) -> Iterator[Step]:
+    def arranged(self, steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
         """Yield the events in the order and number in which these faults make them come."""
         if self.reorder:
             steps = _pods_stop_early(steps)
@@ -148,13 +148,13 @@ def _number(text: str, digits: str, most: int) -> int:
     return int(digits)
 
 
-def _pods_stop_early(steps: Iterator[Step]) -> Iterator[Step]:
+def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
     """Hold the ends of a pod's containers back until its StopPodSandbox has come.
 
     containerd and CRI-O do that when a pod is removed by force, and the node is busy. Where that
     never comes, those of the pod that waits longest go on once `HELD_BACK_MAX` are held back.
     """
-    held: dict[str, list[Step]] = {}
+    held: dict[str, list[ReplayStep]] = {}
     stopped: set[str] = set()
     count = 0
     for step in steps:

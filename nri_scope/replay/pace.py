@@ -9,13 +9,13 @@ from math import inf
 
 from nri_scope.runtime import Pace
 
-from .script import Step
+from .script import ReplayStep
 
-Wait = Callable[[Step], Awaitable[None]]
+Wait = Callable[[ReplayStep], Awaitable[None]]
 """Returns when the event may be sent."""
 
 
-async def at_once(step: Step) -> None:
+async def at_once(step: ReplayStep) -> None:
     """Do not wait at all."""
 
 
@@ -24,7 +24,7 @@ def paced(speed: float, max_idle: float = inf) -> Wait:
     pace = Pace(speed)
     before_ns: int | None = None
 
-    async def wait(step: Step) -> None:
+    async def wait(step: ReplayStep) -> None:
         nonlocal before_ns
         at_ns = step.recorded.at_ns
         if before_ns is not None:

@@ -21,7 +21,7 @@ from .read_ahead import Ahead
 from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
-from .script import Script, Step
+from .script import ReplayStep, Script
 from .world import World
 
 
@@ -98,7 +98,7 @@ class Player:
                     never = f"after={number} never came, there were {self._played} events"
                     self._story.note(fault, never)
 
-    def _follow(self, step: Step) -> None:
+    def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
             return
         shown = self._world.shown(step.event, step.message)
@@ -111,7 +111,7 @@ class Player:
 
     # -- one event ----------------------------------------------------------------------------
 
-    async def _step(self, step: Step) -> None:
+    async def _step(self, step: ReplayStep) -> None:
         recorded = step.recorded
         if step.event is None or step.message is None or not self._manner.effects:
             await self._send_raw(step)
@@ -196,7 +196,7 @@ class Player:
             answer, played.event_id, event, played.subject, refused=refused, lost=lost
         )
 
-    def _timeout_ns(self, step: Step) -> int:
+    def _timeout_ns(self, step: ReplayStep) -> int:
         """Return the recorded timeout; on another runtime than the recorded one,
         its usual timeout.
         """
@@ -209,7 +209,7 @@ class Player:
 
     # -- what does not go by the book ---------------------------------------------------------
 
-    async def _send_raw(self, step: Step) -> None:
+    async def _send_raw(self, step: ReplayStep) -> None:
         recorded = step.recorded
         played = self._played_of(step)
         self._story.begin(played)
@@ -220,7 +220,7 @@ class Player:
         if step.event is not None and step.message is not None:
             self._world.happened(step.event, step.message)
 
-    def _played_of(self, step: Step) -> PlayedEvent:
+    def _played_of(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded
         return PlayedEvent(
             recorded.id, recorded.event, step.subject, recorded.at_ns, fault=step.added

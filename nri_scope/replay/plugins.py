@@ -16,7 +16,7 @@ from nri_scope.plugin import Identity, inherited, serve
 from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
 
 from .chain import Command
-from .result import Line, PluginResult
+from .result import PluginResult, PrintedLine
 
 COMES_BACK = 10.0
 """Seconds for plugins of their own to be back after their connections were closed."""
@@ -64,7 +64,7 @@ class Cast:
     def __init__(
         self,
         casting: Casting,
-        on_output: Callable[[Line], None],
+        on_output: Callable[[PrintedLine], None],
         last_event: Callable[[], int],
     ) -> None:
         """Set up the plugins. ``last_event`` gives the number of the event that is played."""
@@ -209,7 +209,7 @@ class Cast:
 
     async def _launch(self, runtime: Runtime, plugin: Command) -> None:
         def printed(stream: Stream, text: str, mono_ns: int) -> None:
-            self._on_output(Line(plugin.id, str(stream), text, mono_ns))
+            self._on_output(PrintedLine(plugin.id, str(stream), text, mono_ns))
 
         try:
             await runtime.launch_command(
@@ -275,7 +275,9 @@ class Cast:
         if not there():
             # It would try the same again, and its user had better know.
             one = refused()[0]
-            raise UsageError(f"{one.plugin} was refused at {self._casting.listen}: {one.reason}")
+            raise UsageError(
+                f"{one.plugin} came to {self._casting.listen} and was not accepted: {one.reason}"
+            )
 
 
 def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:

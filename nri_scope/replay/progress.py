@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .result import Line, PlayedEvent, Replayed
+from .result import PlayedEvent, PrintedLine, Replayed
 
 LINES_KEPT = 1_000
 """Lines that are kept with one event. A plugin may print without end."""
@@ -23,7 +23,7 @@ class Audience:
     def event(self, played: PlayedEvent) -> None:
         """Note that an event is over, with all replies and what was printed until then."""
 
-    def line(self, line: Line) -> None:
+    def line(self, line: PrintedLine) -> None:
         """Note that a plugin printed something after the last event."""
 
 
@@ -66,7 +66,7 @@ class Story:
         self.begin(PlayedEvent(0, event, "", 0, fault=fault))
         self.end()
 
-    def printed(self, line: Line) -> None:
+    def printed(self, line: PrintedLine) -> None:
         """Note that a plugin printed something."""
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1

@@ -17,9 +17,9 @@ from .replies import Reply, Verdict
 __all__ = [
     "Attributed",
     "ContainerResult",
-    "Line",
     "PlayedEvent",
     "PluginResult",
+    "PrintedLine",
     "Replayed",
     "Tally",
 ]
@@ -28,7 +28,7 @@ FAILURES_KEPT = 10_000
 """Failures that are told one by one; the rest is counted."""
 
 
-class Line(NamedTuple):
+class PrintedLine(NamedTuple):
     """A line that a plugin printed."""
 
     plugin: str
@@ -73,7 +73,7 @@ class PlayedEvent:
     """Why no plugin was asked; "" where one was, or none had subscribed."""
     fault: str = ""
     """What went wrong on purpose."""
-    output: list[Line] = field(default_factory=list)
+    output: list[PrintedLine] = field(default_factory=list)
     """What plugins printed from this event on to the next."""
     output_left_out: int = 0
     """Lines that were too many to be kept."""

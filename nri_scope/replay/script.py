@@ -28,7 +28,7 @@ from nri_scope.runtime.stored_requests import SETUP_METHODS
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """One recorded event."""
 
     recorded: Recorded
@@ -136,7 +136,7 @@ class Script:
             synchronizes_launched=True,
         )
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ReplayStep]:
         """Yield every event of the session up to the end, also those that are not to be played: the
         state in Synchronize follows them.
         """
@@ -154,7 +154,7 @@ class Script:
             wanted = wanted and (not choice.only or concerns(choice.only, recorded))
             yield self._step(recorded, request, wanted)
 
-    def before(self) -> Iterator[Step]:
+    def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first one to be played.
 
         Raises `UsageError` in the end where a choice was made, and none is left to be played.
@@ -170,15 +170,15 @@ class Script:
                 "see `log` for what it has, and widen --where, --only, --from or --to",
             )
 
-    def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> Step:
+    def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> ReplayStep:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         if recorded.mark or decoded.message is None or method is None or method.event is None:
-            return Step(recorded, None, None, request, wanted=wanted)
+            return ReplayStep(recorded, None, None, request, wanted=wanted)
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):
             message = own_request(method.request, message)
-        return Step(recorded, method.event, message, request, wanted=wanted)
+        return ReplayStep(recorded, method.event, message, request, wanted=wanted)
 
     def _check_only(self, only: str) -> None:
         events = self._recording.events(where=parse(f"session:{self.session.id}"))

@@ -26,7 +26,7 @@ from .plugins import Cast, Casting
 from .progress import Audience, Story
 from .replay_recording import Tape
 from .reply_verdict import Judge
-from .result import ContainerResult, Line, PlayedEvent, Replayed
+from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 from .script import Script
 from .world import World
 
@@ -241,7 +241,7 @@ class Performance:
 
     # -- keeping the result -------------------------------------------------------------------
 
-    def _printed(self, line: Line) -> None:
+    def _printed(self, line: PrintedLine) -> None:
         self._story.printed(line._replace(at_ns=line.at_ns - self._began_ns))
 
     def _outline(self) -> Iterable[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import Evidence, NameOf, RoundDiff, Step
+from nri_scope.differ.attribution.model import ChangeStep, Evidence, NameOf, RoundDiff
 from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.legend import Legend
@@ -112,7 +112,7 @@ class Changes:
                 found = self._found[container] = _Container(self._name_of(container))
         return found
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: ChangeStep) -> None:
         self.rows += 1
         found = self._of(step.container)
         if found is None:
@@ -127,7 +127,7 @@ class Changes:
         for other in step.disputed:
             self._legend.see(other.owner, (other.evidence,))
 
-    def _judge(self, step: Step) -> None:
+    def _judge(self, step: ChangeStep) -> None:
         """Judge a step that was taken before."""
         key = step.change.path, step.event, step.evidence
         found = self._found.get(step.container)
@@ -136,7 +136,7 @@ class Changes:
             self._legend.see(step.owner, step.evidence)
 
 
-def _row(step: Step) -> Row:
+def _row(step: ChangeStep) -> Row:
     change = step.change
     before, after = clipped_pair(*sides(change), VALUE_MAX)
     if change.kind == "moved":
@@ -160,6 +160,6 @@ def _row(step: Step) -> Row:
     )
 
 
-def _by(step: Step) -> str:
+def _by(step: ChangeStep) -> str:
     who = clipped(wording.owner(step.owner), WORDS_MAX)
     return f"{who}, {step.applied}" if step.applied else who

@@ -23,7 +23,7 @@ class Level(StrEnum):
     """Nothing is wrong by itself, but plugins have stumbled over it."""
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What is found. The names are part of the JSON."""
 
     DEADLINE = "deadline"
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 class Finding:
     """One of them. Texts may quote the recording; nothing is escaped."""
 
-    kind: Kind
+    kind: FindingKind
     level: Level
     title: str
     """One sentence that says what and who, without a full stop."""
@@ -102,7 +102,7 @@ class Shown:
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
     """Return the worst findings first; of one level by kind, then by their first events."""
-    levels, kinds = list(Level), list(Kind)
+    levels, kinds = list(Level), list(FindingKind)
     return sorted(
         findings,
         key=lambda one: (levels.index(one.level), kinds.index(one.kind), one.events[:1]),

@@ -9,7 +9,7 @@ never starts a container.
 from .answer import Answer
 from .exchange import Exchange
 from .launch import read_config
-from .lifecycle import Course, Step
+from .lifecycle import Course, LifecycleStep
 from .outcome import Outcome
 from .output import OnOutput, Output, OutputLine, Stream
 from .plugin import Plugin
@@ -29,6 +29,7 @@ __all__ = [
     "Course",
     "Exchange",
     "LeftBehind",
+    "LifecycleStep",
     "OnOutput",
     "Outcome",
     "Output",
@@ -44,7 +45,6 @@ __all__ = [
     "Runtime",
     "SetUp",
     "Stage",
-    "Step",
     "Stored",
     "Stream",
     "exit_in",

@@ -29,7 +29,7 @@ from nri_scope.nri.methods import (
     RUNTIME_SERVICE,
     STATE_CHANGE_EVENTS,
 )
-from nri_scope.nri.session import Kind, Role, Session
+from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.nri.session import State as SessionState
 from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
@@ -222,11 +222,11 @@ class Plugin:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
             elif request.method == "RegisterPlugin":
                 registration = RegisterPluginRequest.FromString(request.payload)
-                self.session.feed(Kind.REGISTER)
+                self.session.feed(MessageKind.REGISTER)
                 self.registration.set_result((request.stream_id, registration))
             elif request.method == "UpdateContainers":
                 update = UpdateContainersRequest.FromString(request.payload)
-                self.session.feed(Kind.UPDATE_CONTAINERS)
+                self.session.feed(MessageKind.UPDATE_CONTAINERS)
                 self._on_update(self, request.stream_id, update)
             else:
                 raise RpcError(Code.UNIMPLEMENTED, f"no method {request.method!r} here")

@@ -31,7 +31,7 @@ from nri_scope.oci import (
 from nri_scope.oci.resources import UNRESOLVED_CLASS
 
 from .findings import standing
-from .model import Applied, Step
+from .model import Applied, ChangeStep
 
 NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
 CLASS_UNKNOWN = "only the node's configuration tells what the class means"
@@ -54,7 +54,7 @@ _YES = _Finding(Applied.YES)
 _NO = _Finding(Applied.NO)
 
 
-def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
+def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep:
     """Return `step` with the verdict of the runtime's own spec: ``applied``, ``actual``, ``note``.
 
     It has a meaning for a step that no later one undid, see `judge_all`. A change is applied where
@@ -73,7 +73,9 @@ def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
     return replace(step, applied=finding.applied, actual=finding.actual, note=note or finding.note)
 
 
-def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> dict[int, Step]:
+def judge_all(
+    steps: Sequence[ChangeStep], real: Spec, known: Spec | None = None
+) -> dict[int, ChangeStep]:
     """Return the steps of one container that can be judged, judged, by their positions in `steps`.
 
     Not those whose value a later step changed, in part or with what it is a part of.
@@ -91,7 +93,7 @@ def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> d
 
 
 def of_runtime(
-    spec_with_plugins: Spec, real: Spec, steps: Iterable[Step] = ()
+    spec_with_plugins: Spec, real: Spec, steps: Iterable[ChangeStep] = ()
 ) -> tuple[Change, ...]:
     """Return what the runtime did by itself: from the spec with all plugins' changes to the real
     one.

@@ -14,7 +14,7 @@ from nri_scope.recording.display import SHORT_ID
 
 from . import applied_spec, later_changes
 from .history import History
-from .model import Asked, RequestFate, Step
+from .model import Asked, ChangeStep, RequestFate
 from .owner import UNKNOWN, Owner
 from .rounds import CREATE, UNDOING, UPDATE, Round
 
@@ -147,7 +147,7 @@ class Containers:
         self._shown.pop(history.id, None)
         self._tails[history.id] = history.tail
 
-    def updated(self, history: History, steps: list[Step], spec: Spec, tail: Owner) -> None:
+    def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
         """Note its update; the next event shows what the runtime, or `tail`, made of it."""
         history.add(steps, spec)
         self._doing[history.id] = True
@@ -159,7 +159,7 @@ class Containers:
 
     def compare(
         self, container: api.Container, event: Event, manner: oci.Manner
-    ) -> tuple[list[Step], list[Asked]]:
+    ) -> tuple[list[ChangeStep], list[Asked]]:
         """Return what an event shows of it that no known change explains, which is known from now
         on; and requests that the event shows as not applied.
         """
@@ -212,7 +212,7 @@ class Containers:
                 del self._doing[container]
                 self._done_ns[container] = one.first.mono_ns
 
-    def judge(self, container_id: str, real: Spec, event: Event) -> list[Step] | None:
+    def judge(self, container_id: str, real: Spec, event: Event) -> list[ChangeStep] | None:
         """Return the steps that the real spec can judge, judged by it.
 
         None where the CRI was asked before the runtime can have done the newest update.

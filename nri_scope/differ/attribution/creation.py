@@ -37,7 +37,7 @@ from .findings import (
     version_of,
 )
 from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
-from .model import EVICTION, Asked, Claim, Evidence, RequestFate, Step
+from .model import EVICTION, Asked, ChangeStep, Claim, Evidence, RequestFate
 from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .rounds import Station
 from .validator_owners import Owned
@@ -174,7 +174,7 @@ class _Creation:
             if change is not None:
                 back.append(change)
                 self.found.steps.append(
-                    Step(
+                    ChangeStep(
                         self.id,
                         change,
                         RUNTIME,
@@ -222,7 +222,7 @@ class _Creation:
         self.expected = request.container
         return shown
 
-    def _unseen(self, change: Change, between: Owner, event: Event) -> Step:
+    def _unseen(self, change: Change, between: Owner, event: Event) -> ChangeStep:
         """Return a change that two snapshots show, by one of those `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
@@ -397,13 +397,15 @@ class _Creation:
                 self.found.remark(self.id, owner, Evidence.VALIDATOR, owned.event, one)
         return final
 
-    def _kept(self, change: Change, removal: Step, owned: Owned) -> None:
+    def _kept(self, change: Change, removal: ChangeStep, owned: Owned) -> None:
         """Note that the runtime keeps a value of its own that a plugin removed."""
         made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
         self.found.steps.append(made)
         self.found.ask(not_passed_on(removal, owned.event))
 
-    def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
+    def _by_owner(
+        self, change: Change, rest: Owner, last: Station | None, owned: Owned
+    ) -> ChangeStep:
         """Return a change that the merged adjustment shows and no snapshot did."""
         names = owned.owners_of(self.id, change.path)
         if names:
@@ -497,7 +499,7 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
     return notes
 
 
-def not_passed_on(removal: Step, event: Event) -> Asked:
+def not_passed_on(removal: ChangeStep, event: Event) -> Asked:
     """Return the remark on a removal without effect, as `event` shows."""
     path = removal.change.path
     return Asked(

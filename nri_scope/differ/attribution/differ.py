@@ -19,7 +19,7 @@ from .chain import Chain
 from .containers import Containers
 from .findings import Findings, Wanted, evidence_of, manner_of, reply_of, request_of, version_of
 from .history import History
-from .model import Asked, Evidence, RoundDiff, Step
+from .model import Asked, ChangeStep, Evidence, RoundDiff
 from .owner import plugin
 from .rounds import (
     ASIDE,
@@ -443,7 +443,7 @@ class Differ:
         """Return what the CRI's view of a container shows, if anything."""
         station = one.stations[0]
         status = told.container_status(station.reply)
-        steps: list[Step] | None = None
+        steps: list[ChangeStep] | None = None
         if status.spec is not None:
             container = one.first.container_id
             steps = self._containers.judge(container, status.spec, station.event)

@@ -16,7 +16,7 @@ from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 
-from .model import Asked, Evidence, RequestFate, Step
+from .model import Asked, ChangeStep, Evidence, RequestFate
 from .owner import Owner, one_of
 from .rounds import Station
 from .validator_owners import Owned
@@ -45,7 +45,7 @@ class Wanted:
 class Findings:
     """What is found of one round while it is looked through."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChangeStep] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     updates: list[Wanted] = field(default_factory=list)
@@ -92,9 +92,9 @@ _FATES: dict[oci.RemarkKind, RequestFate] = {
 
 def step(
     container: str, change: Change, owner: Owner, evidence: Evidence, event: Event, note: str = ""
-) -> Step:
+) -> ChangeStep:
     """Return a step that one source shows."""
-    return Step(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
+    return ChangeStep(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
 
 
 def evidence_of(station: Station) -> Evidence:
@@ -145,7 +145,7 @@ def value_at(spec: Spec, path: str) -> Json:
     return None if value is oci.ABSENT else value
 
 
-def standing(steps: Sequence[Step]) -> list[int]:
+def standing(steps: Sequence[ChangeStep]) -> list[int]:
     """Return the positions of steps that no later one changed again, wholly or in part; except
     moves.
     """

@@ -14,7 +14,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import ABSENT, Change, Json, Spec
 
-from .model import Step
+from .model import ChangeStep
 
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
 """Where nothing that a plugin does is shown."""
@@ -25,12 +25,12 @@ MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
 BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
 
 
-def newest_steps(steps: Iterable[Step]) -> dict[str, Step]:
+def newest_steps(steps: Iterable[ChangeStep]) -> dict[str, ChangeStep]:
     """Return the newest step at each path."""
     return {one.change.path: one for one in steps}
 
 
-def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> Step | None:
+def is_back(change: Change, base: Spec, newest: Mapping[str, ChangeStep]) -> ChangeStep | None:
     """Return the removal after which a value is back as the container began with it.
 
     None where it is no such thing. `newest`: see `newest_steps`.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.oci import Spec
 
-from .model import Asked, Evidence, Step
+from .model import Asked, ChangeStep, Evidence
 from .owner import RUNTIME, UNKNOWN, Owner
 
 
@@ -25,7 +25,7 @@ class History:
     """RUNTIME where its creation was seen from the beginning of the chain."""
     spec: Spec = field(default_factory=dict)
     """As it is now, with what is known."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChangeStep] = field(default_factory=list)
     """In order."""
     asked: list[Asked] = field(default_factory=list)
     """What plugins asked for and was not simply carried out."""
@@ -57,7 +57,7 @@ class History:
         known = self.created and not self.failure and not self.doubt
         return f"{'created by' if known else 'CreateContainer:'} event {self.created_event}"
 
-    def add(self, steps: list[Step], spec: Spec) -> None:
+    def add(self, steps: list[ChangeStep], spec: Spec) -> None:
         """Add steps that led to `spec`."""
         self.steps += steps
         self.spec = spec
@@ -72,7 +72,7 @@ class History:
         if text not in self.remarks:
             self.remarks.append(text)
 
-    def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
+    def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
         """Return who made one line of the present spec, how that is known, and the step.
 
         That is the newest step at `path` or at what it is a part of; without one the line is what
@@ -86,7 +86,7 @@ class History:
                 return step.owner, step.evidence, step
         return self.base_owner, (), None
 
-    def of(self, path: str) -> list[Step]:
+    def of(self, path: str) -> list[ChangeStep]:
         """Return all steps at `path`, at its parents, and at its parts; in order."""
         below = f"{path}/"
         return [
@@ -97,7 +97,7 @@ class History:
             or path.startswith(f"{step.change.path}/")
         ]
 
-    def replace_newest(self, judged: dict[str, Step]) -> None:
+    def replace_newest(self, judged: dict[str, ChangeStep]) -> None:
         """Put steps that were judged in place of the newest at their paths."""
         for number in range(len(self.steps) - 1, -1, -1):
             step = judged.pop(self.steps[number].change.path, None)

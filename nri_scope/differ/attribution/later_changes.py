@@ -16,7 +16,7 @@ from nri_scope.oci import ABSENT, Change, Spec
 from .creation import changes_of_chain, not_passed_on
 from .hidden_changes import is_back, is_hidden, newest_steps
 from .history import History
-from .model import Asked, Evidence, RequestFate, Step
+from .model import Asked, ChangeStep, Evidence, RequestFate
 from .owner import RUNTIME, Owner, Who
 
 _State = Literal[
@@ -129,7 +129,7 @@ def never_ran(container: api.Container) -> bool:
 class Drift:
     """What an event shows of a container, beside what is known of it."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChangeStep] = field(default_factory=list)
     spec: Spec = field(default_factory=dict)
     """The container as it is known now."""
     asked: list[Asked] = field(default_factory=list)
@@ -164,7 +164,7 @@ def drift(
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
     for change in found:
-        made = Step(history.id, change, ANY_OWNER, (Evidence.EVENTS,), event.id, event.at_ns)
+        made = ChangeStep(history.id, change, ANY_OWNER, (Evidence.EVENTS,), event.id, event.at_ns)
         asked = _asked_for(change, history.asked)
         removal = is_back(change, history.base, newest)
         if asked is not None:
@@ -185,7 +185,7 @@ def drift(
 
 
 def _is_no_news(
-    change: Change, history: History, newest: Mapping[str, Step], manner: oci.Manner
+    change: Change, history: History, newest: Mapping[str, ChangeStep], manner: oci.Manner
 ) -> bool:
     """Return whether this runtime keeps showing an earlier value, whatever became of it."""
     path = change.path
@@ -201,7 +201,7 @@ def _is_no_news(
 
 
 def _inverse(change: Change) -> Change:
-    kinds: dict[oci.Kind, oci.Kind] = {"added": "removed", "removed": "added"}
+    kinds: dict[oci.ChangeKind, oci.ChangeKind] = {"added": "removed", "removed": "added"}
     return Change(
         change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
     )

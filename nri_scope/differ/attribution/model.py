@@ -70,7 +70,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChangeStep:
     """One change of one container, with who made it and how that is known."""
 
     container: str
@@ -161,7 +161,7 @@ class RoundDiff:
     """Connections that were there, had subscribed to it, and did not see it."""
     chain: tuple[str, ...]
     """All plugins of the chain, where the runtime told a validator; else ()."""
-    steps: tuple[Step, ...]
+    steps: tuple[ChangeStep, ...]
     """In the order in which they happened: the container's own and, as side effects, of others."""
     asked: tuple[Asked, ...]
     """What plugins asked for and was not simply carried out."""
@@ -179,11 +179,11 @@ class RoundDiff:
     """What limits the evidence, in words: "what plugins before 50 did was not observed"."""
 
     @property
-    def own(self) -> tuple[Step, ...]:
+    def own(self) -> tuple[ChangeStep, ...]:
         """Steps of the container that the event is about."""
         return tuple(step for step in self.steps if step.container == self.container)
 
     @property
-    def side_effects(self) -> tuple[Step, ...]:
+    def side_effects(self) -> tuple[ChangeStep, ...]:
         """Steps of other containers."""
         return tuple(step for step in self.steps if step.container != self.container)

@@ -28,7 +28,7 @@ from .findings import (
     version_of,
 )
 from .history import History
-from .model import EVICTION, Asked, Evidence, RequestFate, Step
+from .model import EVICTION, Asked, ChangeStep, Evidence, RequestFate
 from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import GONE, Round, Station
 
@@ -265,7 +265,7 @@ def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Ask
 
 
 def _not_done(
-    steps: Sequence[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
+    steps: Sequence[ChangeStep], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
 ) -> list[Asked]:
     """Return changes that were requested and not applied, or not known to be applied."""
     limits = [one.change.after for one in steps if one.change.path == _LIMIT]

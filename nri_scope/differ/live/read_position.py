@@ -9,7 +9,7 @@ from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 
 
-class Place(NamedTuple):
+class ReadPosition(NamedTuple):
     """How far a recording has come."""
 
     event: int
@@ -18,7 +18,7 @@ class Place(NamedTuple):
     """The id of the last session; 0 for none."""
 
     @classmethod
-    def end_of(cls, recording: Recording) -> Place:
+    def end_of(cls, recording: Recording) -> ReadPosition:
         """Return the current end of a file that is continued: earlier events are not shown."""
         sessions = (session.id for session in recording.sessions())
         return cls(lookup.event_range(recording)[1], max(sessions, default=0))

@@ -16,7 +16,7 @@ from .chain import ChainWatch
 from .channel import Asked, ChainSeen, Closed, FinishAsking, Message, Opened, ToRecorder
 from .cri_queue import Starting, is_gone, worth_asking
 from .growing_recording import Follower, Seen
-from .read_position import Place
+from .read_position import ReadPosition
 
 if TYPE_CHECKING:
     from .cri_thread import CriThread
@@ -93,7 +93,7 @@ class Watcher:
                 return False
             time.sleep(POLL_SECONDS)
         with Recording.open(path) as recording:
-            self._follow(Follower(recording, Place(*self._opened)), recorder_ended)
+            self._follow(Follower(recording, ReadPosition(*self._opened)), recorder_ended)
         return True
 
     def _follow(self, follower: Follower, recorder_ended: Callable[[], bool]) -> None:

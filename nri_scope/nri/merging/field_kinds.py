@@ -26,7 +26,7 @@ from .fields import ARGS, Field
 from .turn import Turn
 
 
-class Step(Protocol):
+class MergeStep(Protocol):
     """How one field is merged."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:

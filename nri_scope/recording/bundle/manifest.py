@@ -102,7 +102,7 @@ class Redaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BundlePart:
     """Which of several bundles it is."""
 
     number: int
@@ -129,7 +129,7 @@ class Manifest:
     note: str = ""
     damage: str = ""
     """What was wrong with the original; "": nothing."""
-    part: Part | None = None
+    part: BundlePart | None = None
     """None: it is one bundle."""
     files: Mapping[str, File] = field(default_factory=dict[str, File])
     """Every other file in the bundle, by name."""
@@ -236,7 +236,7 @@ def from_bytes(data: bytes) -> Manifest:
         redaction=_redaction(top.optional_table("redaction")),
         note=top.get("note", str),
         damage=recording.get("damage", str),
-        part=None if part is None else Part(part.count("number"), part.count("of")),
+        part=None if part is None else BundlePart(part.count("number"), part.count("of")),
         files={name: _file(one) for name, one in top.table("files").tables_by_name()},
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from .entries import SESSION, Key, entries_of, fingerprint
 from .file_layout import Origin
 from .golden import Golden
-from .mismatch import Kind, Mismatch
+from .mismatch import Mismatch, MismatchKind
 from .render import as_data, lines
 from .reply_values import NameOf, plain_reply
 
@@ -19,8 +19,8 @@ __all__ = [
     "SESSION",
     "Golden",
     "Key",
-    "Kind",
     "Mismatch",
+    "MismatchKind",
     "NameOf",
     "Origin",
     "as_data",

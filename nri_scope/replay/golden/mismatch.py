@@ -20,7 +20,7 @@ MAX_SEARCHES = 100
 """Missing entries for which the nearest is looked for; more are not read, and each costs time."""
 
 
-class Kind(StrEnum):
+class MismatchKind(StrEnum):
     """What is wrong, in one word."""
 
     DIFFERS = "differs"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 class Mismatch:
     """One event whose reply is not as expected."""
 
-    kind: Kind
+    kind: MismatchKind
     key: Key
     expected: Expected
     """The entry of the golden, or the nearest one; None where nothing is near."""
@@ -51,8 +51,8 @@ class Mismatch:
     @property
     def quiet(self) -> bool:
         """There is nothing to show but that an event came or did not."""
-        return self.kind is not Kind.DIFFERS and is_quiet(
-            self.got if self.kind is Kind.MISSING else self.expected
+        return self.kind is not MismatchKind.DIFFERS and is_quiet(
+            self.got if self.kind is MismatchKind.MISSING else self.expected
         )
 
 
@@ -70,8 +70,12 @@ def compare_entries(
             found.append(_missing(key, reply, nearest.to(key, reply), expected, lines))
         elif differ := differences(expected[key], reply):
             line = lines.get(key, 0)
-            found.append(Mismatch(Kind.DIFFERS, key, expected[key], reply, differ, line=line))
-    found += [Mismatch(Kind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused]
+            found.append(
+                Mismatch(MismatchKind.DIFFERS, key, expected[key], reply, differ, line=line)
+            )
+    found += [
+        Mismatch(MismatchKind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused
+    ]
     return sorted(found, key=lambda mismatch: mismatch.key.place)
 
 
@@ -83,10 +87,10 @@ def _missing(
     lines: Mapping[Key, int],
 ) -> Mismatch:
     if nearest is None:
-        return Mismatch(Kind.MISSING, key, None, reply)
+        return Mismatch(MismatchKind.MISSING, key, None, reply)
     entry = expected[nearest]
     differ = differences(entry, reply)
-    return Mismatch(Kind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
+    return Mismatch(MismatchKind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
 
 
 def _must_be(entry: Expected) -> bool:

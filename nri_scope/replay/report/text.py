@@ -13,7 +13,7 @@ from nri_scope.recording.display import duration
 from nri_scope.text.escape import columns, safe
 
 from ..replies import Reply, Verdict
-from ..result import ContainerResult, Line, PlayedEvent, Replayed
+from ..result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 _SUBJECT_WIDTH = 28
@@ -62,7 +62,7 @@ class Report:
         if event.output_left_out:
             yield self._paint(_DIM, f"        … and {event.output_left_out} more lines")
 
-    def line(self, line: Line) -> str:
+    def line(self, line: PrintedLine) -> str:
         """Format a line that a plugin printed."""
         return self._paint(_DIM, safe(_printed(line, chain=self._chain), self._width))
 
@@ -238,7 +238,7 @@ def value(json_value: Json) -> str:
     return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
 
 
-def _printed(line: Line, *, chain: bool) -> str:
+def _printed(line: PrintedLine, *, chain: bool) -> str:
     plugin = f"{line.plugin} " if chain else ""
     return f"        {plugin}{line.stream}: {line.text}"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nri_scope.recording.records import to_json
 
-from ..golden import SESSION, Golden, Key, Kind, Mismatch, entries_of
+from ..golden import SESSION, Golden, Key, Mismatch, MismatchKind, entries_of
 from ..origin import origin_of
 from ..replies import Reply
 from ..result import Replayed
@@ -19,9 +19,9 @@ _Place = tuple[str, int, str]
 """A plugin, the number of a recorded event, and what was sent for it."""
 
 _WORDS = {
-    Kind.DIFFERS: "the reply is not as the golden wants it",
-    Kind.MISSING: "the golden has no such reply",
-    Kind.UNUSED: "the reply that the golden wants does not come",
+    MismatchKind.DIFFERS: "the reply is not as the golden wants it",
+    MismatchKind.MISSING: "the golden has no such reply",
+    MismatchKind.UNUSED: "the reply that the golden wants does not come",
 }
 
 
@@ -65,7 +65,7 @@ class AgainstGolden:
         for one in mismatches:
             answer = replies[first[one.key]] if one.key in first else None
             number = answer.event_id if answer is not None else 0
-            if one.kind is Kind.UNUSED:
+            if one.kind is MismatchKind.UNUSED:
                 number = self._numbers.get((one.key.subject, one.key.event), 0)
                 if number not in there:
                     # No plugin was asked: its event is not in this part of the recording.
@@ -105,9 +105,9 @@ def _check(one: Mismatch, event_id: int, crash: str) -> Check:
 
 def _difference(one: Mismatch) -> str:
     """Describe where and how it differs. What was expected is the same in each replay."""
-    if one.kind is Kind.DIFFERS:
+    if one.kind is MismatchKind.DIFFERS:
         return to_json([[each.path, each.got] for each in one.differences])
-    return to_json(one.got) if one.kind is Kind.MISSING else ""
+    return to_json(one.got) if one.kind is MismatchKind.MISSING else ""
 
 
 def _place(reply: Reply) -> _Place:

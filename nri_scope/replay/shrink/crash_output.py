@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ..result import Line
+from ..result import PrintedLine
 
 LINES_MAX = 500
 """Lines that are kept from where a crash begins: message and frames of one goroutine or thread."""
@@ -41,7 +41,7 @@ class LastWords:
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
 
-    def hear(self, line: Line) -> None:
+    def hear(self, line: PrintedLine) -> None:
         """Take a line that a plugin printed."""
         if line.stream != "stderr":
             return

@@ -10,7 +10,7 @@ from nri_scope.runtime import exit_in
 
 from ..progress import Audience
 from ..replies import Reply, Verdict
-from ..result import FAILURES_KEPT, Line, PlayedEvent, Replayed
+from ..result import FAILURES_KEPT, PlayedEvent, PrintedLine, Replayed
 from .crash_output import LastWords, alike
 
 KEPT = 1_000
@@ -62,7 +62,7 @@ class Failing(Audience):
                 self._texts.add(text)
             self._add(self._of_reply(reply, text))
 
-    def line(self, line: Line) -> None:
+    def line(self, line: PrintedLine) -> None:
         self._words.hear(line)
 
     def crash_of(self, reply: Reply) -> str:

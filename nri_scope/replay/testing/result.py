@@ -13,7 +13,7 @@ from nri_scope.nri.merging import Dropped
 from nri_scope.text.escape import safe
 
 from ..replies import Reply
-from ..result import ContainerResult, Line, PlayedEvent, PluginResult, Replayed
+from ..result import ContainerResult, PlayedEvent, PluginResult, PrintedLine, Replayed
 from .error_wording import problem
 from .goldens import Goldens
 from .handler_errors import HandlerError
@@ -88,7 +88,7 @@ class Result:
         return tuple(one for event in self.replayed.events for one in event.dropped)
 
     @property
-    def output(self) -> Sequence[Line]:
+    def output(self) -> Sequence[PrintedLine]:
         """What launched plugins printed."""
         return tuple(line for event in self.replayed.events for line in event.output)
 

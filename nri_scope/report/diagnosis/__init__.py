@@ -25,7 +25,7 @@ from .disconnects import Vanished
 from .event_order import Order
 from .ignored_requests import Dropped
 from .name_clashes import Names
-from .recording_facts import Part, Scene
+from .recording_facts import Detector, Scene
 from .unknown_containers import Missed
 
 __all__ = ["Diagnosis", "Scene"]
@@ -36,7 +36,7 @@ class Diagnosis:
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
         """Set up the detectors; ``spec_of`` gives a container's current spec by its id."""
-        self._parts: tuple[Part, ...] = (
+        self._parts: tuple[Detector, ...] = (
             Times(scene),
             Vanished(scene),
             Refused(scene),

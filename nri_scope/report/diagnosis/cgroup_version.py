@@ -17,7 +17,7 @@ from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.oci import Spec
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Latest, Scene
 
 _PATH = "/linux/resources/unified"
@@ -31,7 +31,7 @@ _ENDS = ("StopContainer", "RemoveContainer")
 
 
 class Unified:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
         self._scene = scene
@@ -80,7 +80,7 @@ class Unified:
         for owner, shown in self._shown.items():
             count = len(shown.containers)
             yield Finding(
-                Kind.UNIFIED,
+                FindingKind.UNIFIED,
                 Level.WARNING,
                 f"{owner} set `unified` on what looks like a node with cgroup v1",
                 f"{count:,} container{'s were' if count != 1 else ' was'} created with `unified` "

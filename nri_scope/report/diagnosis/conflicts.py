@@ -16,7 +16,7 @@ from nri_scope.differ.render.values import clipped
 from nri_scope.events import Event
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Scene
 
@@ -69,7 +69,7 @@ class _Refused:
 
 
 class Refused:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -123,11 +123,11 @@ _DID = {"added": "added", "removed": "removed", "changed": "changed", "moved": "
 def _finding(one: _Refused) -> Finding:
     fatal = one.name in _FATAL
     outcome = "The operation failed" if fatal else "The runtime only logs that"
-    kind, level = Kind.FAILED, Level.PROBLEM if fatal else Level.WARNING
+    kind, level = FindingKind.FAILED, Level.PROBLEM if fatal else Level.WARNING
     title, advice = f"{one.name} failed: {one.words}", _ERROR_ADVICE
     detail = f"{outcome}, and plugins behind it in the chain did not see the event."
     if _CONFLICT in one.words:
-        kind, advice = Kind.CONFLICT, _CONFLICT_ADVICE
+        kind, advice = FindingKind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
         detail = f"{one.name} fails when two plugins set one field, for all plugins alike."
     elif "rejected it" in one.words:

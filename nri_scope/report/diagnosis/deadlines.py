@@ -13,7 +13,7 @@ from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Scene
 
 _ADVICE = (
@@ -48,7 +48,7 @@ class _Slow:
 
 
 class Times:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -94,7 +94,7 @@ class Times:
                 over = f", {slow.over:,} of them all of it" if slow.over else ""
                 told = f"{count:,} events took over half of the deadline{over}; the longest: {told}"
             yield Finding(
-                Kind.DEADLINE,
+                FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_did(slow)}",
                 f"{told}. One answer after the deadline makes the runtime drop the plugin's "

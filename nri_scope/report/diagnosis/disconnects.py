@@ -14,7 +14,7 @@ from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX
 from .recording_facts import Scene
 
@@ -48,7 +48,7 @@ class _Gone:
 
 
 class Vanished:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -99,7 +99,7 @@ class Vanished:
                 # Nothing was done without it.
                 continue
             yield Finding(
-                Kind.DISCONNECTED,
+                FindingKind.DISCONNECTED,
                 gone.level,
                 _title(gone, count),
                 f"It {gone.why}. {_outcome(gone, count)}",

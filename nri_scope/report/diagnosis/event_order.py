@@ -11,7 +11,7 @@ from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Latest, Scene, Sequence
 
 _RANKS = {
@@ -78,7 +78,7 @@ class _Course:
 
 
 class Order:
-    """See `Part`. Each connection is looked at by itself: it is what a plugin sees."""
+    """See `Detector`. Each connection is looked at by itself: it is what a plugin sees."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -111,7 +111,7 @@ class Order:
                 detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS])}."
             times = f" It happened to {count:,} of them." if count > 1 else ""
             yield Finding(
-                Kind.ORDER,
+                FindingKind.ORDER,
                 Level.NOTE,
                 title,
                 f"{detail}{times}",

@@ -10,16 +10,16 @@ from nri_scope.differ.attribution.model import (
     EVICTION,
     Applied,
     Asked,
+    ChangeStep,
     RequestFate,
     RoundDiff,
-    Step,
 )
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Event
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Scene
 
@@ -43,7 +43,7 @@ class _Dropped:
 
 
 class Dropped:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -69,7 +69,7 @@ class Dropped:
         for one in self._found.values():
             shown = one.shown
             yield Finding(
-                Kind.DROPPED,
+                FindingKind.DROPPED,
                 Level.WARNING,
                 one.title,
                 one.detail,
@@ -91,7 +91,7 @@ class Dropped:
             event,
         )
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: ChangeStep) -> None:
         who, fate = wording.owner(step.owner), wording.fate(step)
         self._add(
             (str(step.owner), step.change.path, str(step.applied)),

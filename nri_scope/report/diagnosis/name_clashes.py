@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Scene
 
 _TITLE = re.compile(r"[0-9]{2}-.")
@@ -26,7 +26,7 @@ _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 
 
 class Names:
-    """See `Part`. Who is there together is told by events that come in turn, not by clocks."""
+    """See `Detector`. Who is there together is told by events that come in turn, not by clocks."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -63,7 +63,7 @@ class Names:
                 same.setdefault(plugin, Shown()).add(event)
         for plugin, shown in same.items():
             yield Finding(
-                Kind.DUPLICATE,
+                FindingKind.DUPLICATE,
                 Level.PROBLEM,
                 f"Two plugins are called {plugin}",
                 "Both were there at the same time. Which of them is asked first is not defined, "
@@ -90,7 +90,7 @@ class Names:
                             shared[value].setdefault(one, event)
         for name, plugins in by_name.items():
             yield Finding(
-                Kind.DUPLICATE,
+                FindingKind.DUPLICATE,
                 Level.NOTE,
                 f"{_listed(plugins)} share the name {name}",
                 "They are in one chain at different indices.",
@@ -100,7 +100,7 @@ class Names:
             )
         for index, plugins in by_index.items():
             yield Finding(
-                Kind.ORDER,
+                FindingKind.ORDER,
                 Level.NOTE,
                 f"{_listed(plugins)} share the index {index}",
                 "Which of them is asked first is not defined, and may be another one after each "

@@ -39,7 +39,7 @@ class Scene:
         return frozenset(one.plugin for one in self.sessions.values() if self.is_passive(one.id))
 
 
-class Part(Protocol):
+class Detector(Protocol):
     """Looks for one kind of finding. Values are untrusted input: nothing raises."""
 
     def see(self, event: Event) -> None:

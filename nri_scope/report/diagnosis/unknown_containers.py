@@ -13,7 +13,7 @@ from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Latest, Scene, Sequence
 
 _LIVING = frozenset(
@@ -36,7 +36,7 @@ _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
 class Missed:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -70,7 +70,7 @@ class Missed:
             session = self._scene.sessions[number]
             count = shown.count
             yield Finding(
-                Kind.MISSED,
+                FindingKind.MISSED,
                 Level.WARNING,
                 f"{session.plugin} was never told of {count:,} container"
                 f"{'s' if count != 1 else ''} that it got events of",
