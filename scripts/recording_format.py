@@ -78,7 +78,8 @@ unknown to us included; the order of maps is not kept. The reply is kept as it w
 
 A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
 {int(blobs.ObjectKind.POD)}) and `containers` (kind \
-{int(blobs.ObjectKind.CONTAINER)}). The rows of a session from its `sync_event` on are what existed when it began.
+{int(blobs.ObjectKind.CONTAINER)}). The rows of a session from its `sync_event` on are what \
+existed when it began.
 
 An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
 `request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \
