@@ -136,7 +136,7 @@ class RecordingCut(UserWarning):
 
 
 class RedactionLeak(NriScopeError):
-    """What was replaced is still in what was written. Tells where and by which rule, never what."""
+    """A replaced value is still in the output. Tells where and by which rule, never the value."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a recording and what comes out of it, as plain immutable values.
+"""The content of a recording, as plain immutable values: what is written and what is read.
 
 Times are integers in nanoseconds: ``*_ns`` wall-clock values count from the Unix epoch,
 ``mono_ns`` from an arbitrary point of the recording host's monotonic clock.
@@ -20,7 +20,7 @@ LATE = "answered after the deadline"
 
 
 class Role(StrEnum):
-    """Who wrote a session."""
+    """The writer of a session."""
 
     LOGGER = "logger"
     PROBE = "probe"
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class Status(StrEnum):
-    """How an event was answered, as filters name it."""
+    """The result of an event, as filters name it."""
 
     OK = "ok"
     ERROR = "error"
@@ -174,7 +174,7 @@ class Gap:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether this stands for what a part of a recording was made without: nothing was lost."""
+        """Whether this stands for events that a part of a recording omits: nothing was lost."""
         return self.reason == LEFT_OUT
 
 
@@ -201,7 +201,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the writer of the recording has to say about it."""
+    """A remark of the program that wrote the recording."""
 
     id: int
     session: int | None
@@ -222,7 +222,7 @@ class Printed(NamedTuple):
 
 
 class Tapped(NamedTuple):
-    """What only a tap knows of an event."""
+    """A tap's record of an event."""
 
     event: int
     held_ns: int
@@ -253,7 +253,7 @@ class Mark(NamedTuple):
 
     @property
     def key(self) -> MarkKey:
-        """What it is of."""
+        """The event that it marks."""
         return self.event, self.at_ns
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime answers: versions, pods and containers as plain immutable values."""
+"""Answers of a runtime: versions, pods and containers as plain immutable values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
-    """Who answers: such as ``containerd``, ``v1.7.24`` and the CRI version ``v1``."""
+    """The runtime that answers: such as ``containerd``, ``v1.7.24`` and the CRI version ``v1``."""
 
     name: str
     version: str
@@ -26,7 +26,7 @@ class RuntimeVersion:
 
 
 class ContainerState(StrEnum):
-    """Where a container is in its life; ``unknown`` also for a state that CRI may add."""
+    """The state of a container; ``unknown`` also for a state that CRI may add."""
 
     CREATED = "created"
     RUNNING = "running"

@@ -66,7 +66,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two recordings."""
+    """The differences between two recordings."""
 
     only_a: tuple[Named, ...]
     only_b: tuple[Named, ...]
@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether anything does."""
+        """Whether there are differences."""
         return bool(self.only_a or self.only_b or self.differ)
 
 

@@ -26,7 +26,7 @@ _BESIDE = 50
 
 
 class Excerpt:
-    """What the differ makes of the events about some containers."""
+    """The differ's results for the events about some containers."""
 
     def __init__(
         self, differ: Differ, rounds: Sequence[RoundDiff], names: Mapping[str, str]

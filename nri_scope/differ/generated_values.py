@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made up anew for each container: ids, process ids, random names and times.
+"""Values that are generated anew for each container: ids, process ids, random names and times.
 
 In its place stands what it is (``<container id>``), so that two containers made of the same can be
 compared, field by field and with nothing left out.
@@ -38,7 +38,7 @@ _PATTERNS = (
 
 
 class Generated:
-    """What was made up for one container."""
+    """The generated values of one container."""
 
     def __init__(self, container_id: str, pod_id: str = "", pod_uid: str = "") -> None:
         names = {

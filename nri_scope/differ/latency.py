@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long plugins took, over all events: those that were seen, and those between connections."""
+"""Times that plugins took, over all events: seen ones, and those between connections."""
 
 from __future__ import annotations
 

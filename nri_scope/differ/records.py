@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ finds as plain values for JSON: every key is there, lists are never null."""
+"""The differ's findings as plain values for JSON: every key is there, lists are never null."""
 
 from __future__ import annotations
 

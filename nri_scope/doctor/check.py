@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check says."""
+"""Results of checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"

@@ -32,7 +32,7 @@ _UIDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ProgramVersion:
-    """What a program says of itself."""
+    """The version that a program prints."""
 
     text: str
     """E.g. ``1.7.24~ds1``; "" if unknown."""

@@ -31,7 +31,7 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How far a registration came and what was learnt."""
+    """The progress of a registration and the facts learnt by it."""
 
     configured: bool = False
     synchronized: bool = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime's configuration says about NRI, in one shape for all runtimes."""
+"""A runtime's configuration of NRI, in one shape for all runtimes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a file of the configuration."""
+    """An error in a file of the configuration."""
 
     file: str
     text: str

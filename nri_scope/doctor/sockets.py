@@ -23,7 +23,7 @@ CONNECT_TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SocketFile:
-    """What the file system says."""
+    """The socket in the file system."""
 
     path: str
     problem: str = ""

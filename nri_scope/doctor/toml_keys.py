@@ -26,7 +26,7 @@ TablePath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class NriKeys:
-    """How a runtime calls the settings of `NriConfig`."""
+    """The names that a runtime has for the settings of `NriConfig`."""
 
     enabled: str
     disconnections: str

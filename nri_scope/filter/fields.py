@@ -13,7 +13,7 @@ from nri_scope.nri.methods import METHODS
 
 
 class FieldKind(Enum):
-    """How a field's values compare; the text is the word for it in help texts."""
+    """The way in which a field's values compare; the text is the word for it in help texts."""
 
     NAME = "name"
     """Exact, ``*`` stands for anything."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How filters compare text: exactly as SQLite does, so that both back-ends agree."""
+"""Comparison of texts in filters: exactly as SQLite does, so that both back-ends agree."""
 
 from __future__ import annotations
 

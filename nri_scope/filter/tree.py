@@ -16,7 +16,7 @@ _PLAIN_REGEX = re.compile(r"[A-Za-z0-9_./@+*?^$-]+")
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of ``items``; with none of them, every event."""
+    """A conjunction of ``items``; without items, every event."""
 
     items: tuple[Node, ...]
 

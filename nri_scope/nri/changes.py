@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins changed, as far as one exchange says so: OCI paths and the plugins behind them.
+"""Changes by plugins, as far as one exchange shows them: OCI paths and the plugins behind them.
 
 Paths are JSON pointers (RFC 6901) into an OCI runtime-spec ``config.json``. Members of the arrays
 that plugins change one by one are addressed by what identifies them instead of by position:

@@ -35,7 +35,7 @@ _HIGH = bytes(range(0x80, 0x100))
 
 
 class Elements:
-    """How many elements messages may still have, all together."""
+    """The number of elements that messages may still have, all together."""
 
     def __init__(self, most: int) -> None:
         self.left = most

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a plugin is: its index, its name, and the file name from which a runtime launches it."""
+"""A plugin's identity: its index, its name, and the file name from which a runtime launches it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .versions import V0_11, V0_12, NriVersion, infer, runtime_title, valid_mask
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What to answer to Configure, and why."""
+    """The reply to Configure, and the reason for it."""
 
     version: NriVersion | None
     """The runtime's NRI version; None if it neither says nor can be inferred."""

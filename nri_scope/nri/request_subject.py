@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request is about: its event, pod and container, from the bytes that were on the wire."""
+"""The subject of a request: its event, pod and container, from the bytes that were on the wire."""
 
 from __future__ import annotations
 

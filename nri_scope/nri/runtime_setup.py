@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime says of itself while a plugin is set up, without the messages it said it in."""
+"""What a runtime says about itself while it sets up a plugin, as values."""
 
 from __future__ import annotations
 

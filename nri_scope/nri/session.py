@@ -27,7 +27,7 @@ class Role(Enum):
 
 
 class State(Enum):
-    """How far the conversation is."""
+    """The state of the conversation."""
 
     CONNECTED = auto()
     """Nothing was said yet."""
@@ -47,7 +47,7 @@ class State(Enum):
 
 
 class MessageKind(Enum):
-    """What is said. The value is who says it, and how to name it to a human."""
+    """The kind of a message. The value is its sender, and its name for people."""
 
     REGISTER = (Role.PLUGIN, "RegisterPlugin")
     REGISTER_REPLY = (Role.RUNTIME, "reply to RegisterPlugin")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two specs, path by path."""
+"""Differences between two specs, path by path."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def _member_itself(_key: str, value: Json) -> Json:
 
 
 class Keyed(NamedTuple):
-    """How the members of one array are told apart."""
+    """The way to tell the members of one array apart."""
 
     split: Callable[[Json], tuple[str, Json] | None]
     """A member's key and value; None if it has no key, so that the array is one value."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands at a path of a spec."""
+"""Look-ups by the paths of a spec."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the spec made by `adjust` or `update` is not what a plugin, or the node, would say."""
+"""Remarks on specs made by `adjust` or `update` that differ from what a plugin, or the node, would
+say.
+"""
 
 from __future__ import annotations
 

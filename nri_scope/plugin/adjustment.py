@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin asks for a container that is being created."""
+"""Adjustments: what a plugin asks for a container that is being created."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the values of an adjustment have to look like, wherever the API or OCI has a rule.
+"""Checks of values in an adjustment, wherever the API or OCI has a rule.
 
 A runtime notices most of these only when it creates the container, and then the container fails.
 Every check returns the value, or raises `UsageError` with what is wrong about it.

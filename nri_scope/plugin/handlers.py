@@ -142,13 +142,13 @@ Handler = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What handlers an object has, checked."""
+    """The handlers that an object has, checked."""
 
     by_name: dict[str, Handler]
 
     @property
     def events(self) -> frozenset[Event]:
-        """Those that have one."""
+        """The events that have a handler."""
         return frozenset(event for event, name in EVENT_HANDLERS.items() if name in self.by_name)
 
     @classmethod

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What handlers may return, and the messages that are made of it."""
+"""Types that handlers may return, and the messages that are made of them."""
 
 from __future__ import annotations
 

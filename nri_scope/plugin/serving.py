@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between a session and a plugin's handlers: requests in, what the handlers return out."""
+"""The bridge from a session to a plugin's handlers: requests in, what the handlers return out."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class AnswerLater(Exception):
 
 
 class Plugin(Protocol):
-    """What a session asks of a plugin. All of it runs in the socket's read callback."""
+    """The interface of a plugin to its session. All of it runs in the socket's read callback."""
 
     def configure(self, request: ConfigureRequest) -> int:
         """Return the event mask to subscribe to. `UsageError` refuses, and ends the session.
@@ -99,7 +99,7 @@ class Plugin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """How far a session came, and why it ended."""
+    """The progress of a session, and the reason of its end."""
 
     reason: str
     configured: bool

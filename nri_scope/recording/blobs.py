@@ -38,7 +38,7 @@ _MAX_WINDOW = 8 << 20
 
 
 class ObjectKind(IntEnum):
-    """What an object is."""
+    """The kind of an object."""
 
     RAW = 0
     """Bytes that could not be read: a malformed or unknown request, whole."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of the creations of a recording, by the events that came after them.
+"""Outcomes of a recording's creations, by the events that came after them.
 
 A runtime tells PostCreateContainer of every container that it created, and of no other. containerd
 undoes a creation that failed by StopContainer and RemoveContainer (``UndoCreateContainer`` in
@@ -54,7 +54,7 @@ _RANGES_MAX = 500
 
 
 class CreationFate(Enum):
-    """What became of a creation."""
+    """The fate of a creation."""
 
     CREATED = "created"
     FAILED = "failed"
@@ -65,7 +65,7 @@ class CreationFate(Enum):
 
 
 class Outcome(NamedTuple):
-    """What became of a creation, and what shows it."""
+    """The outcome of a creation, and the evidence."""
 
     fate: CreationFate
     event: int = 0

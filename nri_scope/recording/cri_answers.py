@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording holds of the CRI: answers to ContainerStatus, events of a ``cri`` session.
+"""The CRI's answers in a recording: ContainerStatus, as events of a ``cri`` session.
 
 The request is the CRI's own message, the reply the JSON text that a verbose answer has under
 ``info``, with the OCI spec that was really used in ``runtimeSpec``, and ``status`` where the

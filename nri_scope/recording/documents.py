@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a recording knows of an event, a pod or a container, as one document."""
+"""An event, a pod or a container with all that a recording has of it, as one document."""
 
 from __future__ import annotations
 

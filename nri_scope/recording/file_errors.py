@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What went wrong with a recording's file, in words that help."""
+"""Errors of a recording's file, in words that help."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class Recording:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For SQL: read-only, with the views ``events`` and ``log``, REGEXP and ``nri_json``.
+        """A connection for SQL: read-only, with the views ``events`` and ``log``, REGEXP and
+        ``nri_json``.
 
         To be asked for anew for each query: the file may have been opened again.
         """

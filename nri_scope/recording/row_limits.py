@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a recording still takes of what readers have in memory all at once.
+"""Limits for the rows that readers hold in memory all at once.
 
 Readers refuse a file with more, so a recorder that went on would write an unreadable file.
 """
@@ -80,7 +80,9 @@ class Room:
 
 
 class Rooms:
-    """For sessions, gaps and notes; what does not fit is told in gaps. Raises sqlite3.Error."""
+    """The limits for sessions, gaps and notes; gaps report what exceeds them.
+    Raises sqlite3.Error.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -34,7 +34,7 @@ _KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTA
 
 
 class Messages(Protocol):
-    """What the functions ask a recording for. Its methods raise RecordingError."""
+    """The source of the functions' messages. Its methods raise RecordingError."""
 
     def event(self, event_id: int, /) -> Event | None:
         """Return an event, or None."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For our own SQL on an untrusted recording: an error in it is the recording's fault."""
+"""Errors of our own SQL on an untrusted recording: they are the recording's fault."""
 
 from __future__ import annotations
 

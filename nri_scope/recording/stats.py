@@ -20,7 +20,7 @@ RUN = 1 << 16
 
 
 class Sample(NamedTuple):
-    """What counts of an event."""
+    """The values of an event that are counted."""
 
     event: str
     namespace: str
@@ -51,7 +51,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class EventStats:
-    """All events of one name."""
+    """The statistics of all events of one name."""
 
     event: str
     count: int
@@ -63,7 +63,7 @@ class EventStats:
 
 @dataclass(frozen=True, slots=True)
 class PodStats:
-    """All events about one pod, by name."""
+    """The statistics of all events about one pod, by name."""
 
     namespace: str
     pod: str
@@ -72,7 +72,7 @@ class PodStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What `tally` found."""
+    """The result of `tally`."""
 
     count: int
     by_status: dict[str, int]

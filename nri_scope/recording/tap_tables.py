@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording knows by a tap beside events: its own time, metadata, what plugins printed."""
+"""A tap's records of events: its own time, metadata, what plugins printed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
 
 
 class Taps:
-    """What a tap knows of events that are asked for one after the other, by ascending number."""
+    """A tap's records of events that are asked for one after the other, by ascending number."""
 
     def __init__(self, recording: Recording) -> None:
         self._rows = _all(recording)

@@ -29,7 +29,7 @@ _ACL = "system.posix_acl_access"
 
 
 class FolderAccess(enum.Enum):
-    """What other users can do to our own files in a folder."""
+    """The access of other users to our own files in a folder."""
 
     PRIVATE = "nothing"
     STICKY = "add files"
@@ -38,7 +38,7 @@ class FolderAccess(enum.Enum):
 
 
 class FolderFinding(NamedTuple):
-    """What `folder_access` found; ``problem`` says why others can replace files, "" if not."""
+    """The result of `folder_access`; ``problem`` says why others can replace files, "" if not."""
 
     access: FolderAccess
     problem: str

@@ -54,7 +54,7 @@ _WAY_OUT = "here recordings are only read: use SELECT"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a query gives; ``rows`` is read while the database works, and only once."""
+    """The result of a query; ``rows`` is read while the database works, and only once."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Cell, ...]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of one container in a replay."""
+"""The result of a replay for one container."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ContainerResult:
 
     @property
     def before(self) -> Spec:
-        """As the runtime would have made it without any plugin."""
+        """The spec as the runtime would have made it without any plugin."""
         return self._specs()[0]
 
     @before.setter
@@ -74,7 +74,7 @@ class ContainerResult:
 
     @property
     def spec(self) -> Spec:
-        """As it is with all of them."""
+        """The spec with all plugins."""
         return self._specs()[1]
 
     @spec.setter
@@ -83,7 +83,7 @@ class ContainerResult:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What the plugins together made of it."""
+        """The changes that all plugins made together."""
         before, spec = self._specs()
         return () if before is spec else changes(before, spec)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from one event: for the world, for the containers' specs, and for the result."""
+"""Effects of one event: on the world, on the containers' specs, and on the result."""
 
 from __future__ import annotations
 

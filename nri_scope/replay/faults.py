@@ -42,7 +42,7 @@ HELD_BACK_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong in a replay, on purpose."""
+    """The faults that are injected into a replay."""
 
     slow: dict[Event, float] = field(default_factory=dict)
     """Seconds that a reply to the event spends on its way to the runtime."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins made of each container, in OCI terms and event by event."""
+"""The plugins' changes to each container, in OCI terms and event by event."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden of a replay belongs to."""
+"""The origin of a replay's golden."""
 
 from __future__ import annotations
 

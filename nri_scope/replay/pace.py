@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the next event comes: at once, as it once did, or when the caller says so."""
+"""The pace of a replay: at once, as recorded, or when the caller says so."""
 
 from __future__ import annotations
 

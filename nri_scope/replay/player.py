@@ -27,7 +27,7 @@ from .world import World
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a script is played."""
+    """The way in which a script is played."""
 
     wait: Wait = field(default=at_once)
     faults: Faults = NONE
@@ -37,7 +37,7 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where it is played."""
+    """The objects that a replay is played with."""
 
     runtime: Runtime
     world: World

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins of a replay are told before their first event."""
+"""Set-up of a replay's plugins before their first event."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Audience:
 
 @dataclass(slots=True)
 class Story:
-    """Everything that happens, in order, told to an audience and counted.
+    """The course of a replay, in order, reported to an audience and counted.
 
     With ``keep`` it is in the result too, else it is forgotten once it has been told.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins answered in production, where they were tapped: the golden of a replay.
+"""Plugins' answers in production, where they were tapped: the golden of a replay.
 
 Two ways to say which answer belongs to which reply. Where the tapped session itself is replayed, an
 event's number says it. Where another session is, of this recording or of another one, the subject's

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay came to: every event with its replies, every container as it ended up."""
+"""The result of a replay: every event with its replies, every container in its final state."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Replayed:
-    """All of it."""
+    """The whole result."""
 
     source: str
     """What was replayed, in words."""
@@ -183,10 +183,10 @@ class Replayed:
 
     @property
     def conflicts(self) -> list[str]:
-        """What the runtime refused, in its own words."""
+        """The conflicts that the runtime refused, in its own words."""
         return [reply.problem for reply in self.replies() if reply.verdict is Verdict.CONFLICT]
 
     @property
     def ok(self) -> bool:
-        """Nothing went wrong."""
+        """Whether nothing went wrong."""
         return next(self.failures(), None) is None

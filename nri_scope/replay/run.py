@@ -23,7 +23,7 @@ from .session import Performance
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that a replay needs to know."""
+    """The arguments of a replay."""
 
     recording: Path
     casting: Casting

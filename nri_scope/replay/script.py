@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is played: one session of a recording, from a state through its events."""
+"""The script of a replay: one session of a recording, from a state through its events."""
 
 from __future__ import annotations
 

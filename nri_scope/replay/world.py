@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exists at some point of a replay: the recording's pods and containers, as the plugins under
+"""The state at some point of a replay: the recording's pods and containers, as the plugins under
 test have made them.
 
 A recording tells which pods and containers came and went, and what became of them: their states,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is in the chain, and how long each of them takes."""
+"""The plugins of the chain, and how long each of them takes."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Changes:
 
     @property
     def containers(self) -> int:
-        """Those that were changed, with those that are left out."""
+        """The number of changed containers, omitted ones included."""
         return len(self._found) + len(self._skipped)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Something in a recording that asks for attention, with its evidence and the way on."""
+"""Findings: a problem in a recording, with its evidence and advice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Level(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """What is found. The names are part of the JSON."""
+    """The kind of a finding. The names are part of the JSON."""
 
     DEADLINE = "deadline"
     DISCONNECTED = "disconnected"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a recording a report holds. What is beyond is counted, and said to be left out."""
+"""Limits of a report. What is beyond them is counted, and reported as omitted."""
 
 SESSIONS_MAX = 60
 """Plugin connections that are listed."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the owner of an emulated runtime is asked and told."""
+"""Callbacks of the owner of an emulated runtime."""
 
 from __future__ import annotations
 

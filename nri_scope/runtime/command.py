@@ -23,7 +23,7 @@ INTERPRETER_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is executed, and with what."""
+    """The program of a plugin, with its arguments and environment."""
 
     path: str
     """The program's file, absolute."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime asks its plugins: whole operations, single events, stored and unknown requests."""
+"""Requests of a runtime to its plugins: whole operations, single events, stored and
+unknown ones.
+"""
 
 from __future__ import annotations
 

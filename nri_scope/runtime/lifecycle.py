@@ -34,7 +34,7 @@ class LifecycleStep(NamedTuple):
 
 
 class _Stage(Enum):
-    """How far a container or pod has come in the runtime's books."""
+    """The stage of a container or pod in the runtime's books."""
 
     LIVE = auto()
     STOPPED = auto()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launched plugin prints, line by line, in bounded memory.
+"""Output of a launched plugin, line by line, in bounded memory.
 
 Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print without end, and
 must neither fill our memory nor be held up by a full pipe.
@@ -30,7 +30,7 @@ LAST_KEPT = 10
 
 
 class Stream(StrEnum):
-    """Where a plugin printed."""
+    """The stream that a plugin printed to."""
 
     STDOUT = "stdout"
     STDERR = "stderr"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin is told before its first event: Configure, and the runtime's state in Synchronize.
+"""Set-up of a plugin before its first event: Configure, and the runtime's state in Synchronize.
 
 The state goes in parts where it does not fit into one ttRPC message, which is 4 MiB at most.
 """
@@ -70,7 +70,7 @@ class ProfileSetUp:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSetUp:
-    """What a runtime once sent, byte for byte.
+    """The requests that a runtime once sent, byte for byte.
 
     A plugin gets what the plugin of its ``NN-name`` got then, or what the first one got.
     """

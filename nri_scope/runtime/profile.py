@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a given runtime version behaves towards its plugins."""
+"""Profiles: how a given runtime version behaves towards its plugins."""
 
 from __future__ import annotations
 

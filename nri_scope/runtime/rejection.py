@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who connected, or were launched, and did not come so far as to get events."""
+"""Plugins that connected, or were launched, and failed before they got events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri_scope.nri.merging.go_quoting import quoted
 
 
 class Stage(StrEnum):
-    """How far a plugin has come on its way in."""
+    """The stage that a plugin has reached in its set-up."""
 
     LAUNCH = "launch"
     REGISTRATION = "registration"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How containerd, CRI-O and iSulad each deal with their plugins, around or without the NRI library.
+"""Behaviour of containerd, CRI-O and iSulad towards plugins, around or without the NRI library.
 
 What depends on the NRI version is in ``profile``; here is what is the runtime's own code. Read in
 containerd v1.7.24, v2.1.9, v2.2.1, v2.3.4 and v2.4.0-beta.0 (``pkg/nri``, ``pkg/cri/nri``, later

@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long to wait between two events: as long as it was, within bounds."""
+    """The wait between two events: as long as recorded, within bounds."""
 
     speed: float = 1.0
     """2 is twice as fast; infinity does not wait at all."""
@@ -58,7 +58,7 @@ FASTEST = Pace(speed=inf, longest=1.0)
 
 @dataclass(slots=True)
 class Played:
-    """What `play` did."""
+    """The result of `play`."""
 
     events: int = 0
     answers: int = 0

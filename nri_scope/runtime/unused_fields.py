@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime has no use for in plugins' replies, though its NRI has the field."""
+"""Fields of plugins' replies that a runtime ignores, though its NRI has them."""
 
 from __future__ import annotations
 

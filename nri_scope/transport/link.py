@@ -139,7 +139,7 @@ class Link(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing can be sent any more."""
+        """Whether nothing can be sent any more."""
         return self._transport is None or self._transport.is_closing()
 
     def close(self, reason: str = "closed by us") -> None:

@@ -31,7 +31,7 @@ monotonic times (ns) when it had come and when all of it was with the other sock
 
 
 class RelayEnd(NamedTuple):
-    """How a relay ended."""
+    """The end of a relay, with the reason."""
 
     first: bool | None
     """Whether it was the first socket's peer that ended it; None: neither, it was closed here."""
@@ -40,7 +40,7 @@ class RelayEnd(NamedTuple):
 
 
 class Through(Protocol):
-    """What may stand in the way, for those who want faults. It decides what `pass_on` is given."""
+    """A hook in a relay's way, for faults. It decides what `pass_on` gets."""
 
     def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
         """Take bytes that came."""
@@ -90,7 +90,7 @@ class Relay:
 
     @property
     def closed(self) -> bool:
-        """Nothing is relayed any more."""
+        """Whether nothing is relayed any more."""
         return self._closed.done()
 
     async def wait_closed(self) -> RelayEnd:

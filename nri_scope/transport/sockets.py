@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where links come from: a path to connect to, an inherited descriptor, a path to listen on."""
+"""Sources of links: a path to connect to, an inherited descriptor, a path to listen on."""
 
 from __future__ import annotations
 

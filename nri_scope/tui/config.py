@@ -20,7 +20,7 @@ MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the file says, or would say by itself."""
+    """The settings of the file, with their defaults."""
 
     keymap: Keymap = DEFAULT
     theme: str = ""

@@ -22,7 +22,7 @@ from .widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
 
 @dataclass(frozen=True, slots=True)
 class WorkState:
-    """What goes on while people wait."""
+    """The state of background work."""
 
     part: float | None = None
     """How much of the recording a filter has looked through, 0 to 1; None: no filter is at work."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When keys do what they do: before the next one is looked at, and when there is what it is for."""
+"""The order of keys: each acts before the next one is looked at, and once its view exists."""
 
 from __future__ import annotations
 

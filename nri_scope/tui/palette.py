@@ -16,7 +16,7 @@ from .widgets.board import Board
 
 
 class PaletteActions(Provider):
-    """What can be done, here or in another view, which is shown then."""
+    """The actions of this view, and of others, which are shown first then."""
 
     async def discover(self) -> Hits:
         """List all of them, in the order of the table."""

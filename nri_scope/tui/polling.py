@@ -36,12 +36,12 @@ class RecorderNews(Protocol):
 
     @property
     def latest(self) -> str:
-        """What it told last."""
+        """The newest message of the recorder."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether it records no more."""
+        """Whether the recorder has ended."""
         ...
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Textual does and has no public name for, and workers that a key may give up at once.
+"""Functions that Textual has and does not make public, and workers that a key may cancel at once.
 
 Each of these has a test that fails with a Textual that has dropped it.
 """

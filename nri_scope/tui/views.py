@@ -115,7 +115,7 @@ class Views(Container):
 
     @property
     def scope(self) -> Scope:
-        """Where the keys of the view that is shown count."""
+        """The scope of the keys of the view that is shown."""
         return SCOPES[self.mode]
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `Connection` has seen. Named tuples, because one is made for every message."""
+"""Events of a `Connection`. Named tuples, because one is made for every message."""
 
 from __future__ import annotations
 

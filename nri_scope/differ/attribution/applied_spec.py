@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of changes, by the OCI spec that the runtime says it really used.
+"""Verdicts on changes by the OCI spec that the runtime reports as really used.
 
 That spec has all that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …), most
 of which NRI never shows. It has neither ``/cdiDevices`` nor ``/nri``, which are ours. Updates reach

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who was asked between two connections that we saw."""
+"""The plugins between two connections that were seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOWEST, HIGHEST = "00", "99"
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What is known of the plugins that were asked, in call order."""
+    """The known plugins of a round, in call order."""
 
     plugins: tuple[str, ...] = ()
     """All of them (``NN-name``), where the runtime told a validator; else ()."""

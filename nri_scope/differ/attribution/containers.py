@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All containers that are known: their names, histories, and how the newest event showed them."""
+"""All known containers: their names, histories, and how the newest event showed them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What was found of one CreateContainer."""
+    """The findings of one CreateContainer."""
 
     container: api.Container
     """As the first to see it saw it."""

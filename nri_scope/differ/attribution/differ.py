@@ -143,7 +143,7 @@ class Differ:
 
     @property
     def looked_at(self) -> int:
-        """How much there is besides messages to be looked through with each event, in elements."""
+        """The number of elements to look through with each event, besides messages."""
         return self._rounds.looked_at
 
     @property

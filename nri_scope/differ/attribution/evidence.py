@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What replies, validators and the CRI tell beside the container that an event is about."""
+"""Evidence of replies, validators and the CRI, beside the container that an event is about."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def rejection(validation: Round) -> str:
 
 
 class Status(NamedTuple):
-    """What the CRI's verbose answer tells of a container."""
+    """The CRI's verbose answer about a container."""
 
     spec: Spec | None
     """The OCI spec that the runtime made; None where there is none."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found of one round while it is looked through."""
+"""The findings of one round while it is looked through."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Findings:
-    """What is found of one round while it is looked through."""
+    """The findings of one round while it is looked through."""
 
     steps: list[ChangeStep] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin adjusts and no later plugin of the chain is shown, so that no snapshot has it.
+"""Adjustments that no later plugin of the chain is shown, so that no snapshot has them.
 
 Runtimes show later plugins the container as adjusted so far, but for CDI devices, RDT and memory
 policies; and what was removed from a map they go on showing (containerd/nri, pkg/adaptation, up to

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What later events show of a container that nothing seen before explains."""
+"""Changes in later events of a container that nothing seen before explains."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def never_ran(container: api.Container) -> bool:
 
 @dataclass(slots=True)
 class Drift:
-    """What an event shows of a container, beside what is known of it."""
+    """The changes in an event beside what is known of its container."""
 
     steps: list[ChangeStep] = field(default_factory=list)
     spec: Spec = field(default_factory=dict)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ finds, as plain values: steps, spans, and what one round changed."""
+"""The differ's findings, as plain values: steps, spans, and what one round changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ of the id where that was never told."""
 
 
 class Evidence(StrEnum):
-    """How a change is known."""
+    """The source from which a change is known."""
 
     TAP = "tap"
     """The plugin's own answer, seen on its connection."""
@@ -53,7 +53,7 @@ _MEANING = {
 
 
 class Applied(StrEnum):
-    """What became of a change, by the runtime's own word."""
+    """The runtime's own report on a change."""
 
     YES = "applied"
     NO = "not applied"
@@ -61,7 +61,7 @@ class Applied(StrEnum):
 
 
 class Claim(NamedTuple):
-    """What another source says of the same path."""
+    """Another source's statement about the same path."""
 
     evidence: Evidence
     owner: Owner
@@ -93,7 +93,7 @@ class ChangeStep:
 
 
 class RequestFate(StrEnum):
-    """What became of a request that is not simply carried out."""
+    """The fate of a request that is not simply carried out."""
 
     NOT_APPLIED = "not applied"
     RESOLVED = "resolved by the runtime"
@@ -103,7 +103,7 @@ class RequestFate(StrEnum):
 
 
 class Asked(NamedTuple):
-    """Something that a plugin asked for and that is not simply carried out."""
+    """A request of a plugin that is not simply carried out."""
 
     container: str
     """The id of the container that it was asked for."""

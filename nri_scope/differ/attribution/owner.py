@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who made a change, as exactly as the evidence says and no more."""
+"""Owners of changes, as exact as the evidence and no more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Who(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who made a change. Use the functions below to make one."""
+    """The owner of a change. Use the functions below to make one."""
 
     who: Who
     plugins: tuple[str, ...] = ()

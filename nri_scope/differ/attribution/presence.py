@@ -41,7 +41,7 @@ def outlived(session: Session, own: Event, other: Event) -> bool:
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of a session by its events."""
+    """The known facts of a session, by its events."""
 
     newest: Event
     set_up: bool
@@ -81,7 +81,7 @@ class Presence:
 
     @property
     def count(self) -> int:
-        """How many sessions may be there."""
+        """The number of sessions that may exist."""
         return len(self._heard) + len(self._starts)
 
     def during(

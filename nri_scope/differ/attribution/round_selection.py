@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of all rounds those that are about one thing."""
+"""A selection of the rounds that are about one subject."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Station:
 
     @property
     def answered_ns(self) -> int:
-        """When it had answered, on the clock of `Event.mono_ns`."""
+        """The time of its answer, on the clock of `Event.mono_ns`."""
         return self.event.mono_ns + self.event.took_ns
 
 
@@ -90,12 +90,12 @@ class Round:
 
     @property
     def first(self) -> Event:
-        """What the first connection got."""
+        """The event at the first connection."""
         return self.stations[0].event
 
     @property
     def name(self) -> str:
-        """Of the event, such as ``CreateContainer``."""
+        """The event's name, such as ``CreateContainer``."""
         return self.first.event
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who had how much of the time that one round took."""
+"""Shares of plugins in the time that one round took."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runtime tells validators: the last owner of each field, and everyone in the chain."""
+"""The validators' request: the last owner of each field, and every plugin of the chain."""
 
 from __future__ import annotations
 

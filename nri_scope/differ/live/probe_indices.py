@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where to put probes so that each plugin of a chain is alone between two of them."""
+"""Indices for probes so that each plugin of a chain is alone between two of them."""
 
 from __future__ import annotations
 

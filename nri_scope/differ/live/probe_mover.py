@@ -15,7 +15,7 @@ plugin that crashes again and again must not make that happen each time."""
 
 
 class Movable(Protocol):
-    """What is to be placed."""
+    """The probes that are to be placed."""
 
     @property
     def indices(self) -> tuple[str, ...]: ...

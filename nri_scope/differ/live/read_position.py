@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a recording has come."""
+"""The position up to which a recording was read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri_scope.recording.reader import Recording
 
 
 class ReadPosition(NamedTuple):
-    """How far a recording has come."""
+    """The position up to which a recording was read."""
 
     event: int
     """The newest one; 0: none."""

@@ -26,7 +26,7 @@ POLL_SECONDS = 0.02
 
 
 class Audience(Protocol):
-    """Who is shown what is over."""
+    """The receiver of finished rounds."""
 
     @property
     def nobody_reads(self) -> bool:

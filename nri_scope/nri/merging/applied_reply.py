@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How later events show a container, after a runtime did what the merged replies say.
+"""A container as later events show it, after a runtime did what the merged replies say.
 
 Runtimes apply an adjustment to the OCI spec with upstream's generator, and an update by way of the
 CRI's resources; later events show what then is in the spec. So of memory only the limit has an

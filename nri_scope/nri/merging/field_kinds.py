@@ -27,7 +27,7 @@ from .turn import Turn
 
 
 class MergeStep(Protocol):
-    """How one field is merged."""
+    """The way in which one field is merged."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Merge it. Raises AdjustmentRefused at a conflict. `merged` is None in an update."""

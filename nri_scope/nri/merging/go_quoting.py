@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Go writes a string in an error message."""
+"""Quoting of strings as in Go's error messages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who set what: a field of a container belongs to the plugin that set it."""
+"""Owners of fields: a field of a container belongs to the plugin that set it."""
 
 from __future__ import annotations
 

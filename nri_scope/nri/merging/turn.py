@@ -20,7 +20,7 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Something that a plugin asked for and that this runtime drops without a word."""
+    """A request of a plugin that this runtime drops without an error."""
 
     plugin: str
     container_id: str

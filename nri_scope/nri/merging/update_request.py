@@ -37,7 +37,9 @@ class Updating:
 
     @property
     def resources(self) -> api.LinuxResources:
-        """What the container is to get: the resources asked for, with what plugins changed."""
+        """The resources that the container is to get: those of the request, with the plugins'
+        changes.
+        """
         return self.request.linux_resources
 
     @property

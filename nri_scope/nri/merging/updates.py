@@ -46,12 +46,12 @@ class Updates:
 
     @property
     def others(self) -> list[api.ContainerUpdate]:
-        """Of containers other than the one that the request updates."""
+        """The updates of other containers than the one that the request updates."""
         return [update for id_, update in self._by_id.items() if id_ != self._updated]
 
     @property
     def own(self) -> api.ContainerUpdate | None:
-        """Of the container that the request updates, if a plugin asked for one."""
+        """The update of the container that the request updates, if a plugin asked for one."""
         return None if self._updated is None else self._by_id.get(self._updated)
 
     def merge(self, updates: Iterable[api.ContainerUpdate], plugin: str) -> None:

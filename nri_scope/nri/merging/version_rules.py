@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between NRI versions in merging, from upstream's releases 0.2.0 to 0.12.5.
+"""Differences between NRI versions in merging, from upstream's releases 0.2.0 to 0.12.5.
 
 Which fields exist is said at each field (``fields``); here is how the same fields are treated.
 """
@@ -25,7 +25,9 @@ V0_12_3 = _version("0.12.3")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a runtime on one NRI version merges; the newest version where None is known."""
+    """The rules by which a runtime on one NRI version merges; those of the newest where None is
+    known.
+    """
 
     version: NriVersion | None
     unknown: frozenset[Field]

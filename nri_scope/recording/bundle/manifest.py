@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class ManifestError(ValueError):
-    """It is no manifest that we read. The text says why."""
+    """A malformed manifest. The text says why."""
 
 
 class NewerBundle(ManifestError):
-    """It is of a version that came after us."""
+    """A manifest of a newer version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much is in the recording."""
+    """The numbers of things in the recording."""
 
     events: int
     """Events that were chosen."""
@@ -82,7 +82,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What was replaced. What the originals were is in no bundle."""
+    """What was replaced. The originals are in no bundle."""
 
     rules: str
     """Whether they were the default ones, in words."""
@@ -111,7 +111,7 @@ class BundlePart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All of it. Times are wall clock, ns since 1970 UTC."""
+    """The manifest. Times are wall clock, ns since 1970 UTC."""
 
     tool_version: str
     recording_version: int

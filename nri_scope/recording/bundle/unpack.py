@@ -87,7 +87,7 @@ def _check_room(path: Path, size: int, folder: Path) -> None:
 
 
 class _Unwritable(Exception):
-    """What could not be written, as opposed to what could not be read."""
+    """A file that could not be written, as opposed to one that could not be read."""
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a recorder writes to a file."""
+"""The lock that shows whether a recorder writes to a file."""
 
 from __future__ import annotations
 

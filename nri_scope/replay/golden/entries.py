@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden holds of replies: one entry for each, by what it is about."""
+"""Entries of a golden: one for each reply, by its subject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
 
 class Key(NamedTuple):
-    """What a reply is about, in words that are the same whenever a recording is replayed."""
+    """The subject of a reply, in words that are the same whenever a recording is replayed."""
 
     plugin: str
     """``NN-name``."""

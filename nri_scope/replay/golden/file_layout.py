@@ -45,7 +45,7 @@ _VERSION, _RECORDING, _FINGERPRINT, _PROFILE, _PLUGINS = _KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a golden belongs to."""
+    """The recording and profile that a golden belongs to."""
 
     recording: str
     """For people: runtime and version, how many events of how many containers."""

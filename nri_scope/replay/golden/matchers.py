@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden may hold in place of a value: a tag, and what it says about the value.
+"""Matchers: a tag in place of a value in a golden, and what it accepts.
 
 ======================  =========================================================================
 ``!regex '^a+$'``       a string or number in whose text RE2 finds the pattern (anchor it for all)
@@ -39,7 +39,7 @@ class Regex:
 
     @property
     def argument(self) -> str:
-        """What stands behind the tag."""
+        """The text behind the tag."""
         return self.pattern
 
     def accepts(self, value: Plain) -> bool:
@@ -60,7 +60,7 @@ class Tolerance:
 
     @property
     def argument(self) -> str:
-        """What stands behind the tag."""
+        """The text behind the tag."""
         return f"{self.expected} ±{self.margin}{'%' * self.percent}"
 
     def accepts(self, value: Plain) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where replies are not what a golden expects, and the expected reply that comes nearest."""
+"""Mismatches of replies with a golden, each with the nearest expected reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SEARCHES = 100
 
 
 class MismatchKind(StrEnum):
-    """What is wrong, in one word."""
+    """The kind of a mismatch, in one word."""
 
     DIFFERS = "differs"
     """Both are there and differ."""

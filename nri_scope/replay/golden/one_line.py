@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked and answered, in few words: the form of goldens, for one line."""
+"""Requests and replies in few words: the form of goldens, on one line."""
 
 from __future__ import annotations
 

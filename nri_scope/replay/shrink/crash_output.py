@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program that crashed printed last, as far as the same crash is known again by it.
+"""The output of a crashed program, reduced to what identifies the same crash again.
 
 A crash is known by its message, without the numbers in it, and by the first place in the plugin's
 own code: two Go panics, or two tracebacks of Python, end in the same frames of the library that

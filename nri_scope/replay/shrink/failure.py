@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fails in a replay, one check at a time, so that the same failure is known again."""
+"""Failures of a replay, one check at a time, in a form that identifies the same failure again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be left out of a recording together: pods, containers, kinds of events, single ones."""
+"""Units that can be omitted from a recording: pods, containers, kinds of events, single events."""
 
 from __future__ import annotations
 

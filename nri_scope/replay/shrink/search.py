@@ -24,7 +24,7 @@ class Exhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is."""
+    """The progress of a search."""
 
     replays: int
     stage: str

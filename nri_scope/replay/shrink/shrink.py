@@ -32,7 +32,7 @@ Play = Callable[[Job, Audience], Replayed]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search ends, finished or not. A replay that has begun is played to its end."""
+    """The limits of a search. A replay that has begun is played to its end."""
 
     replays: int = 500
     """Those that confirm the failure are not counted."""
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be made smaller."""
+    """The failure to reproduce."""
 
     job: Job
     """The whole recording, and whom it is replayed to. Only its session is of its choice."""
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What fails with the whole recording."""
+    """The failure of the whole recording."""
 
     check: Check
     checks: Sequence[Check]
@@ -64,12 +64,12 @@ class Failure:
 
     @property
     def stable(self) -> bool:
-        """It failed each time."""
+        """Whether it failed each time."""
         return self.shown == self.replays
 
     @property
     def tries(self) -> int:
-        """How often a part is replayed before it is thought not to show it."""
+        """The number of times a part is replayed before it counts as not failing."""
         return 1 if self.stable else self.replays
 
 

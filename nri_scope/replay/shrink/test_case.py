@@ -33,7 +33,7 @@ _NAME_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the files of one test case are."""
+    """The paths of one test case's files."""
 
     folder: Path
     name: str
@@ -46,12 +46,12 @@ class Place:
 
     @property
     def recording(self) -> Path:
-        """What it replays."""
+        """The path of the recording."""
         return self.folder / f"{self.name}.nriscope.db"
 
     @property
     def golden(self) -> Path:
-        """What it expects, where that is a golden; where the fixture looks for it."""
+        """The path of the golden, where the fixture looks for it."""
         return self.folder / "goldens" / self.name / f"{self.name}.yaml"
 
     def config(self, index: str) -> Path:

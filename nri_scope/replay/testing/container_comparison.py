@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How two containers differ, where a test says that they do not."""
+"""Explanation of how two containers differ, for a failed comparison in a test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the handlers of plugins in this process raise, of which the wire carries but a line."""
+"""Exceptions of handlers in this process, of which the wire carries only one line."""
 
 from __future__ import annotations
 

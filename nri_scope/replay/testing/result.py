@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test gets of a replay, to assert things about."""
+"""The result of a replay for a test's assertions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 50
 
 
 class Timing(NamedTuple):
-    """How long one reply took."""
+    """The time of one reply."""
 
     plugin: str
     event: str
@@ -34,7 +34,7 @@ class Timing(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the deadline: 0.5 is half of it; 0 where there was none."""
+        """The share of the deadline: 0.5 is half of it; 0 where there was none."""
         return self.took_ns / self.deadline_ns if self.deadline_ns else 0.0
 
 
@@ -74,27 +74,27 @@ class Result:
 
     @property
     def plugins(self) -> Sequence[PluginResult]:
-        """How each plugin fared, by index."""
+        """The result of each plugin, by index."""
         return tuple(self.replayed.plugins)
 
     @property
     def conflicts(self) -> Sequence[str]:
-        """What the runtime refused, in its own words."""
+        """The conflicts that the runtime refused, in its own words."""
         return tuple(self.replayed.conflicts)
 
     @property
     def dropped(self) -> Sequence[Dropped]:
-        """What plugins requested and this runtime drops without a word."""
+        """The requests of plugins that this runtime drops without an error."""
         return tuple(one for event in self.replayed.events for one in event.dropped)
 
     @property
     def output(self) -> Sequence[PrintedLine]:
-        """What launched plugins printed."""
+        """The output of launched plugins."""
         return tuple(line for event in self.replayed.events for line in event.output)
 
     @property
     def timings(self) -> Sequence[Timing]:
-        """How long each reply took."""
+        """The time of each reply."""
         return tuple(
             Timing(one.plugin, one.event, one.subject, one.took_ns, one.deadline_ns)
             for one in self.replayed.replies()
@@ -112,7 +112,7 @@ class Result:
 
     @property
     def failures(self) -> Sequence[str]:
-        """What went wrong, a line each: errors, late replies, crashes, conflicts."""
+        """The errors, late replies, crashes and conflicts, a line each."""
         return tuple(safe(line) for line in self.replayed.failures())
 
     def assert_ok(self) -> None:

@@ -32,7 +32,7 @@ _PAIRS = 4
 
 
 class Rule(Enum):
-    """What may surprise: what happened, what it means, and what to do."""
+    """An order that may surprise: what happened, what it means, and what to do."""
 
     POD_FIRST = (
         "A container was stopped after its pod",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins asked for and did not get."""
+"""Requests of plugins that were not applied."""
 
 from __future__ import annotations
 

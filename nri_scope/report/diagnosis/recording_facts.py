@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part of the diagnosis may ask about the recording."""
+"""Facts about the recording for all detectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What every part of the diagnosis may ask about the recording."""
+    """Facts about the recording for all detectors."""
 
     sessions: Mapping[int, Session]
     gaps: tuple[Gap, ...]

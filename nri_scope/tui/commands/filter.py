@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of a recording: filters, one pod or container, marked events, and the way back."""
+"""The keys for narrowing: filters, one pod or container, marked events, and the way back."""
 
 from __future__ import annotations
 

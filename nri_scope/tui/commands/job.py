@@ -54,7 +54,7 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether one is at work."""
+        """Whether a job is running."""
         return self._worker is not None and not self._worker.is_finished
 
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:

@@ -28,7 +28,7 @@ FOR_EVER = (1 << 63) - 1
 
 
 class Stage(IntEnum):
-    """How far a pod or container has come."""
+    """The stage of a pod or container."""
 
     TOLD = 0
     """It exists: Synchronize told of it, or an event that says no more."""
@@ -64,7 +64,7 @@ STAGES: dict[str, tuple[Stage, bool]] = {
 
 
 class Life(NamedTuple):
-    """What became of one pod or container. Times are wall clock, in ns; 0 is not observed.
+    """The life of one pod or container. Times are wall clock, in ns; 0 is not observed.
 
     The first ones are those of the stages, in their order.
     """
@@ -92,7 +92,7 @@ class Life(NamedTuple):
 
     @property
     def stage(self) -> Stage:
-        """How far it came."""
+        """Its last stage."""
         return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.TOLD)
 
     def reached_ns(self, stage: Stage) -> int:
@@ -101,7 +101,7 @@ class Life(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        """When it was gone; `FOR_EVER` for what is still there."""
+        """The time of its end; `FOR_EVER` for one that still exists."""
         return max(self.removed_ns, self.last_ns) if self.removed_ns else FOR_EVER
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tree and the timeline share: they read the same pods and containers, and filter them."""
+"""The common base of the tree and the timeline: they read and filter the same pods
+and containers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ STEP = 20_000
 
 
 class SubjectFilter:
-    """What is to be seen of a census: of one pod or container, and of what a filter lets through.
+    """The part of a census that is shown: one pod or container, and what a filter lets through.
 
     Steps are made in a thread, as those of the census.
     """
@@ -179,7 +181,7 @@ class CensusBoard(Board):
 
     @property
     def node(self) -> Node | None:
-        """What the cursor is on; None where there is nothing."""
+        """The node under the cursor; None where there is nothing."""
         return self.node_at(self.body.cursor)
 
     def _keep(self) -> None:

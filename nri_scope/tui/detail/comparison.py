@@ -62,7 +62,7 @@ class ComparedContainer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs from `a` to `b`."""
+    """The differences from `a` to `b`."""
 
     a: ComparedContainer
     b: ComparedContainer
@@ -184,7 +184,7 @@ class _Differences(Lines, inherit_bindings=False):
 
 
 class CompareScreen(ModalScreen[None], inherit_bindings=False):
-    """What differs between two events' containers. Escape closes it."""
+    """The differences between two events' containers. Escape closes the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the selected row, in tabs; beside the list, below it, alone, or hidden."""
+"""The details of the selected row, in tabs; beside the list, below it, alone, or hidden."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class DetailPane(Widget):
     tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
 
     class Left(Message):
-        """It was hidden: the focus belongs to the list again."""
+        """The pane was hidden: the focus belongs to the list again."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is to know at first of an event, a gap or a session, as lines."""
+"""The most important facts of an event, a gap or a session, as lines."""
 
 from __future__ import annotations
 

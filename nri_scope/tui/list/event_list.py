@@ -95,7 +95,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     @property
     def view(self) -> View:
-        """What is listed."""
+        """The listed view."""
         return self.listing.view
 
     @property
@@ -111,7 +111,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     @property
     def search_text(self) -> str:
-        """What is highlighted wherever it is; "" for nothing."""
+        """The highlighted text; "" for none."""
         return self._painter.search_text
 
     @search_text.setter

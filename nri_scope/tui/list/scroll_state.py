@@ -15,7 +15,7 @@ from ..store.view import View
 
 
 class FollowState(StrEnum):
-    """As words that are shown."""
+    """The follow state, as the words that are shown."""
 
     FOLLOWING = "following"
     SCROLLED = "scrolled"

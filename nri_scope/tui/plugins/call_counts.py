@@ -32,7 +32,7 @@ _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 @dataclass(slots=True)
 class SessionCounts:
-    """What one session had."""
+    """The counts of one session."""
 
     calls: int = 0
     problems: int = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ChainPlaceKind(StrEnum):
-    """What a line of the chain is."""
+    """The kind of a line of the chain."""
 
     PLUGIN = "plugin"
     """A plugin whose traffic was seen."""

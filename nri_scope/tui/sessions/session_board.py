@@ -42,7 +42,9 @@ class Connection:
 
     @property
     def away_ns(self) -> int | None:
-        """How long the plugin was not connected before; None where it was not, or is not known."""
+        """How long the plugin was not connected before; None where it was connected, or that is
+        unknown.
+        """
         if self.before is None or self.before.ended_ns is None:
             return None
         return max(0, self.session.started_ns - self.before.ended_ns)

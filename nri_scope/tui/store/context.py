@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every view is narrowed to, and the way back."""
+"""The filters of every view, and the way back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Context:
 
     @property
     def about(self) -> Pod | Container | None:
-        """What everything is narrowed to, for `Store.view`."""
+        """The narrowing of all views, for `Store.view`."""
         return self._place.about
 
     def narrow(self, about: Pod | Container) -> None:
@@ -86,7 +86,7 @@ class Context:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether something is not shown."""
+        """Whether some events are hidden."""
         return self.about is not None or self.shown() is not None
 
     def filter(self) -> Filter | None:

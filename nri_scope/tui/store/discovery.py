@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a recording as a whole, found out in a thread: events, and facts for a title.
+"""Facts of a recording as a whole, found out in a thread: events, and facts for a title.
 
 In the first look only the oldest and the newest event are known. The walk looks through all of
 them; what comes afterwards is found behind its end.
@@ -37,7 +37,7 @@ _RUNTIME_WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the title says of a recording."""
+    """The facts of a recording for the title."""
 
     path: Path
     kind: str
@@ -67,7 +67,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a `Store.refresh` found; false where nothing is new."""
+    """The result of a `Store.refresh`; false where nothing is new."""
 
     events: int = 0
     """New ones."""
@@ -119,12 +119,12 @@ _STRETCHES = 3
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """All events that there were have been looked through."""
+    """A look through all events has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingNews:
-    """What there is to tell."""
+    """The news of a recording."""
 
     look: RecordingLook
     between: tuple[RowMarker, ...]

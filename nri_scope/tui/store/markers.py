@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies between events and has a row of its own: gaps, sessions that begin or end, damage."""
+"""Rows between events: gaps, sessions that begin or end, damage."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .markers import DamageMarker, GapMarker, Key, RowMarker, SessionBegan, Sess
 
 
 class RowKind(StrEnum):
-    """What a row stands for."""
+    """The kind of a row."""
 
     EVENT = "event"
     GAP = "gap"
@@ -32,7 +32,7 @@ class RowKind(StrEnum):
 
 
 class RowStyle(StrEnum):
-    """How a row is to look; a theme says what that means."""
+    """The look of a row; a theme says what that means."""
 
     PLAIN = "plain"
     CHANGED = "changed"

@@ -122,7 +122,7 @@ class Store:
 
     @property
     def sessions(self) -> Sequence[Session]:
-        """As known since the last `refresh`, oldest first."""
+        """The sessions as of the last `refresh`, oldest first."""
         return self._look.sessions
 
     # -- what is read -----------------------------------------------------------------------

@@ -194,7 +194,7 @@ class View:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether the view shows everything."""
         return self.where is None and self.about is None
 
     # -- asked while drawing ----------------------------------------------------------------

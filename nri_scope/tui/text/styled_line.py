@@ -13,7 +13,7 @@ from nri_scope.text.escape import columns, safe
 
 
 class Style(StrEnum):
-    """What a piece of text is, for a theme to colour. Nothing is told by colour alone."""
+    """The meaning of a piece of text, for a theme to colour. Colour alone never carries meaning."""
 
     PLAIN = ""
     STRONG = "strong"
@@ -114,7 +114,7 @@ class TableField:
 
 @dataclass(frozen=True, slots=True)
 class TableGrid:
-    """Where fields stand in a line of some width."""
+    """The places of fields in a line of some width."""
 
     fields: tuple[TableField, ...]
     widths: tuple[int, ...]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all views beside the list of events are: a heading, lines, and a word about the cursor's."""
+"""The common part of all views beside the list of events: a heading, lines, and a remark on the
+line under the cursor.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,7 @@ class Board(Widget, can_focus=False):
 
     @property
     def line_count(self) -> int:
-        """How many lines there are now."""
+        """The current number of lines."""
         raise NotImplementedError
 
     def line_at(self, index: int) -> StyledLine | None:

@@ -71,7 +71,7 @@ _PATIENCE = 1.0
 
 
 class Purpose(Enum):
-    """What the line is for; the text stands before it."""
+    """The purpose of the line; the text stands before it."""
 
     FILTER = "filter"
     SEARCH = "search"

@@ -130,7 +130,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def source(self) -> Source:
-        """What is shown."""
+        """The shown lines."""
         return self._source
 
     def show(self, source: Source, *, keep_position: bool = False) -> None:
