@@ -147,7 +147,7 @@ def _may_be_on(item: Installation) -> bool:
 def _socket(
     host: Host, path: str, checks: list[Check]
 ) -> tuple[Listener | None, Registration | None]:
-    """Look at the socket, connect and register; the findings are added to ``checks``."""
+    """Examine the socket, connect and register; add the findings to ``checks``."""
     file = _bounded(lambda: look_at_socket(host, path))
     if file is None:
         checks.append(unknown("socket", _HANGS.format(path)))

@@ -150,7 +150,7 @@ def table_name(path: tuple[str, ...]) -> str:
 
 
 def is_backup(path: str) -> bool:
-    """Tell whether a file's name is one of editors' and package managers' copies."""
+    """Return whether a file's name is one of editors' and package managers' copies."""
     return _BACKUP.search(path.rpartition("/")[2]) is not None
 
 

@@ -57,7 +57,7 @@ class Listener:
 
 
 def look_at_socket(host: Host, path: str) -> SocketFile:
-    """Look without connecting."""
+    """Read the file system's facts, without connecting."""
     folder_mode = None
     try:
         folder_mode = stat.S_IMODE(host.status(str(PurePosixPath(path).parent)).st_mode)

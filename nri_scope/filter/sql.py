@@ -22,7 +22,7 @@ _INDEXED = "[0-9][0-9]-"
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Give ``connection`` the REGEXP operator with the filters' regular expressions."""
+    """Register the operator REGEXP with the filters' regular expressions on ``connection``."""
     connection.create_function("regexp", 2, _regexp, deterministic=True)
 
 

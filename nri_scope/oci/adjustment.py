@@ -252,7 +252,7 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
 
 
 def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> list[_M]:
-    """Do the removals among `changes`, which come before everything else; return the rest of them.
+    """Apply the removals among `changes`, which come before everything else; return the rest.
 
     A list that is emptied is taken away, and stands last in `parent` if it is filled again.
     """

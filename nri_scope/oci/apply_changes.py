@@ -161,7 +161,7 @@ def _in_place(below: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str
 
 
 def _close(root: _Node) -> None:
-    """Put all that was edited back into `below` of what it stands in."""
+    """Write the edited members back into their parents in `below`."""
     order = [root]
     for node in order:
         order.extend(node.nodes.values())

@@ -213,7 +213,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def remove_net_device(self, host_name: str) -> Self:
-        """Do not move this interface; with `add_net_device` after it, replace."""
+        """Remove this interface; with `add_net_device` after it, replace it."""
         key = f"-{checks.net_device(host_name, 'interface')}"
         self.message.linux.net_devices[key].SetInParent()
         return self
@@ -282,7 +282,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Do not set it; with `add_sysctl` after it, replace it."""
+        """Remove the sysctl; with `add_sysctl` after it, replace it."""
         self.message.linux.sysctl[f"-{checks.key(name, 'sysctl')}"] = ""
         return self
 

@@ -88,7 +88,7 @@ REPLIES: dict[str, ReplyOf] = {
 def _sorted(
     value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
 ) -> tuple[list[Adjustment], list[Update], list[Eviction]]:
-    """Tell apart what a handler returned; `UsageError` names what it cannot return."""
+    """Sort what a handler returned by type; `UsageError` names what it cannot return."""
     adjustments: list[Adjustment] = []
     updates: list[Update] = []
     evictions: list[Eviction] = []

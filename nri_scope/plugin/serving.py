@@ -58,7 +58,7 @@ class HandlerSession:
         self._working: dict[int, asyncio.Future[bytes]] = {}
 
     async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
-        """See `serve`, and `PluginSession.run`."""
+        """Run the plugin; see `serve`, and `PluginSession.run`."""
         reason = ""
         try:
             end = await self._session.run(connect, impatient=impatient)
@@ -146,7 +146,7 @@ class HandlerSession:
             raise
 
     def answered(self, exchange: Exchange) -> None:
-        """Tell of an answer that came too late: the runtime will not say why it hung up."""
+        """Report an answer that came too late: the runtime will not say why it hung up."""
         request = exchange.request
         if request.timeout_ns and exchange.took_ns > request.timeout_ns:
             log.error(

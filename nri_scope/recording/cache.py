@@ -47,7 +47,7 @@ class RecentlyUsed(Generic[K, V]):
         return key in self._young or key in self._old
 
     def clear(self) -> None:
-        """Forget everything, on purpose: `forgot` becomes False again."""
+        """Clear the cache on purpose: `forgot` becomes False again."""
         self._young, self._old = {}, {}
         self._cost = 0
         self.forgot = False

@@ -76,10 +76,10 @@ def in_words(error: sqlite3.Error | OSError) -> str:
 
 
 def way_to_read(words: str) -> str:
-    """Say how a file can be read despite the problem `in_words`."""
+    """Return how a file can be read despite the problem `in_words`."""
     return _READING.get(words, "try it with a copy of the file")
 
 
 def way_to_write(words: str) -> str:
-    """Say how a file can be written despite the problem `in_words`."""
+    """Return how a file can be written despite the problem `in_words`."""
     return _WRITING.get(words, "choose another file")

@@ -92,7 +92,7 @@ class ReservedNames:
 
 
 def check_companions(path: Path, *, is_new: bool) -> None:
-    """Make sure that only ours are beside a recording in a private folder.
+    """Check that only our own files are beside a recording in a private folder.
 
     Raises RecordingError and OSError.
     """

@@ -75,7 +75,7 @@ class Room:
         self._characters += characters
 
     def recount(self) -> None:
-        """Look into the file before anything else is taken: rows were removed, or rolled back."""
+        """Count the file's rows anew: rows were removed, or rolled back."""
         self._is_counted = False
 
 
@@ -127,7 +127,7 @@ class Rooms:
             room.recount()
 
     def refuse(self, reason: str, from_ns: int, to_ns: int, lost: int) -> bool:
-        """Tell what is not recorded, in one gap for each reason; returns whether that is new."""
+        """Record one gap for each reason of refusal; return whether the gap is new."""
         told = (int64(from_ns), int64(to_ns), lost)
         row = self._refused_in.get(reason)
         # It may be gone: the ring removes gaps, and what was written may have been rolled back.

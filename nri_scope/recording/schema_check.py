@@ -55,7 +55,7 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Make sure that a recording of our version has our tables, and no traps.
+    """Check that a recording of our version has our tables, and no traps.
 
     More tables, columns and indexes are fine: later versions may have added them. What we added
     ourselves later may be missing. Raises

@@ -54,7 +54,7 @@ class Messages(Protocol):
 
 
 def register(connection: sqlite3.Connection, recording: Messages) -> None:
-    """Give a connection the `FUNCTIONS`, about ``recording``.
+    """Register the `FUNCTIONS`, about ``recording``, on a connection.
 
     Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
     we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``,

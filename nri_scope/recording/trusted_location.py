@@ -136,7 +136,7 @@ def is_trusted_file(path: Path, status: os.stat_result) -> bool:
 
 @contextmanager
 def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
-    """Tell whether SQLite may open the recording ``path`` by its name within the block.
+    """Yield whether SQLite may open the recording ``path`` by its name within the block.
 
     ``immutable`` is for a connection that opens nothing but the file itself. ``path`` is absolute
     and without symbolic links. Raises OSError.

@@ -155,7 +155,7 @@ class RecordingFile:
             os.close(self._lock)
 
     def _end_wal_mode(self) -> None:
-        """Do what SQLite does for journal_mode = DELETE, where others can add files.
+        """Leave WAL mode as SQLite does for journal_mode = DELETE, where others can add files.
 
         SQLite would look for companions again after it has deleted its own.
         """
@@ -221,7 +221,8 @@ def _checked_place(path: Path) -> Path:
 
 
 def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
-    """Make sure that what SQLite finds beside the file is ours. Raises RecordingError and OSError.
+    """Make sure that SQLite finds only our own files beside the recording. Raises RecordingError
+    and OSError.
 
     Where others could add something later, all names are taken, and a new file is a recording
     before SQLite sees it: of an empty one it deletes the journal.
@@ -358,7 +359,7 @@ def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_tables(connection: sqlite3.Connection) -> None:
-    """Bring an older file of this version up to date, where nothing is missing from it then.
+    """Add missing tables to an older file of this version, where no earlier event needed them.
 
     Events that are there already are not in ``effect``; so it is added only where none of them
     can have an effect, which is so for all that a logger recorded without --validate.

@@ -65,7 +65,7 @@ class Production:
 
     @classmethod
     def of(cls, path: Path, replayed: Path) -> Production:
-        """Look who was tapped in the recording at ``path``.
+        """Read which plugins were tapped in the recording at ``path``.
 
         Raises `UsageError` where no plugin was, and `RecordingError`.
         """

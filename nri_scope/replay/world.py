@@ -197,7 +197,7 @@ class World:
 
 
 def _overlay(recorded: api.Container, ours: api.Container) -> None:
-    """Give ``recorded`` the adjustable fields of ``ours``."""
+    """Copy the adjustable fields of ``ours`` to ``recorded``."""
     _clear(recorded, ADJUSTABLE)
     adjustable = api.Container()
     adjustable.CopyFrom(ours)

@@ -103,7 +103,7 @@ def lost(gap: Gap) -> str:
 
 
 def left_out(one: LeftOut) -> str:
-    """Say ``Of 4,000 changes the first 1,500 are here.``"""
+    """Word ``Of 4,000 changes the first 1,500 are here.``"""
     return f"Of {one.all:,} {one.what}, {one.kept:,} are here."
 
 

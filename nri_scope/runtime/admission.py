@@ -74,7 +74,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
 async def synchronize(
     plugin: Plugin, setup: SetUp, part_max: int | None = None
 ) -> SynchronizeResponse:
-    """Tell the plugin what exists already, and return its final reply.
+    """Send the plugin what exists already, and return its final reply.
 
     ``part_max`` bytes are the most for one part, if that is not left to the set-up.
 

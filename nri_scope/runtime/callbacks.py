@@ -26,5 +26,5 @@ def nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:
 
 
 def update_nothing(plugin: Plugin, request: UpdateContainersRequest) -> UpdateContainersResponse:
-    """Say that all went well."""
+    """Return that no update failed."""
     return UpdateContainersResponse()

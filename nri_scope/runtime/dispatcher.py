@@ -47,7 +47,7 @@ class Dispatcher:
         return await self._chain.send(method, payload, event, self._request_timeout_ns)
 
     async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
-        """Let ``event`` happen as on this runtime, with all that follows from the answers.
+        """Perform ``event`` as this runtime does, with all that follows from the answers.
 
         ``request`` is the event's own request message, of the container as it is before any plugin
         adjusts it now. Replies are merged on the way; validators are asked where there are any.
@@ -80,7 +80,7 @@ class Dispatcher:
         )
 
     async def send_unknown(self) -> list[Answer]:
-        """Tell every plugin of an event that no NRI version has, as a later runtime might.
+        """Send every plugin an event that no NRI version has, as a later runtime might.
 
         It comes as an RPC of its own and, to who does not know that, or on a runtime of before
         NRI 0.12, as a StateChange; an error does not end the chain. (A real runtime would spare

@@ -108,7 +108,7 @@ class Relay:
             (self._forth if forth else self._back).write(data, arrived_ns)
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Tell the listener."""
+        """Notify the listener."""
         if self._on_piece is None:
             return
         try:

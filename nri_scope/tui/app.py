@@ -333,7 +333,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._open_bar(Purpose.PLUGIN, note=self.marker.what_is_taken())
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Give text to the terminal's clipboard, without what another terminal would obey.
+        """Copy text to the terminal's clipboard, without control sequences.
 
         All that is copied passes here, what Textual copies from a line of input included.
         """
@@ -342,7 +342,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     # -- other actions ------------------------------------------------------------------------
 
     def action_focus_other(self) -> None:
-        """Go to the details, and back."""
+        """Move the focus to the details, and back."""
         if self.views.in_detail:
             self.views.focus_view()
         else:

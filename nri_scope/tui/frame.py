@@ -144,26 +144,26 @@ class Frame:
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
 
     def show(self, store: Store, views: Views, marked: Callable[[], int]) -> None:
-        """Tell of these from now on; ``marked``: how many events are."""
+        """Show the state of these from now on; ``marked``: how many events are."""
         self._shown = store, views, marked
         self.show_facts()
 
     def say(self, text: str, *, problem: bool = False) -> None:
-        """Tell the user one line."""
+        """Show the user one line."""
         self.status.say(text, problem=problem)
 
     def show_trouble(self, error: Exception) -> None:
-        """Tell what keeps the recording from being read, for as long as it does."""
+        """Show what keeps the recording from being read, for as long as it does."""
         self.trouble = trouble_words(error)
         self.show_status()
 
     def work_on(self, **changes: Any) -> None:
-        """Tell that something else goes on: see `WorkState`."""
+        """Show what goes on in the background: see `WorkState`."""
         self.work = replace(self.work, **changes)
         self.show_status()
 
     def show_facts(self) -> None:
-        """Tell what is known of the recording, and of what is shown."""
+        """Show the known facts of the recording, and what is selected from it."""
         if self._shown is not None:
             store, views, _ = self._shown
             self.title_bar.show(store.facts)
@@ -171,7 +171,7 @@ class Frame:
         self.show_status()
 
     def show_status(self) -> None:
-        """Tell what is shown, and what goes on."""
+        """Show the state of the view and of background work."""
         if self._shown is None or not self.status.is_attached:
             # It is not there yet, or is being left.
             return

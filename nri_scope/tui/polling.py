@@ -59,7 +59,7 @@ class Poller:
     _updated: float = 0.0
 
     def begin(self) -> None:
-        """Look for as long as the app runs."""
+        """Poll for as long as the app runs."""
         begin(self.app, self._look_again, "looking")
         self.learn_values()
 

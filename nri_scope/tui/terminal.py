@@ -39,7 +39,7 @@ class TerminalDriver(LinuxDriver):
             super().write(data)
 
     def close(self) -> None:
-        """Have the rest written; where there is no terminal, nothing is left to do."""
+        """Flush the rest of the output; without a terminal, nothing is left to do."""
         if not is_gone():
             super().close()
 
@@ -66,5 +66,5 @@ class EndSignals:
         self._loop.call_soon_threadsafe(self._end)
 
     def restore(self) -> None:
-        """Have them do what they did before."""
+        """Restore the earlier signal handlers."""
         self._handled.close()

@@ -67,8 +67,8 @@ class Created:
 
 
 def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
-    """Look through one round, and through what validators got of it, either of which may be
-    missing. None where there is nothing that can be decoded.
+    """Evaluate one round, and the validators' request of it, either of which may be missing. None
+    where nothing can be decoded.
     """
     return _Creation(stations, owned).look()
 

@@ -282,7 +282,7 @@ class Differ:
         failed: Iterable[str] = (),
         doubt: str = "",
     ) -> None:
-        """Do what plugins want of containers beside the one that an event is about."""
+        """Apply plugins' requests for other containers than the one that an event is about."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
         event = station.event

@@ -59,7 +59,7 @@ class Findings:
     """The values that were asked for, by container and path."""
 
     def note(self, remark: str) -> None:
-        """Say it once."""
+        """Add a remark, once."""
         if remark not in self.remarks:
             self.remarks.append(remark)
 

@@ -68,7 +68,7 @@ class History:
         self.asked += (one for one in requests if _key(one) not in known)
 
     def remark(self, text: str) -> None:
-        """Say it once."""
+        """Add a remark, once."""
         if text not in self.remarks:
             self.remarks.append(text)
 
@@ -98,7 +98,7 @@ class History:
         ]
 
     def replace_newest(self, judged: dict[str, ChangeStep]) -> None:
-        """Put steps that were judged in place of the newest at their paths."""
+        """Replace the newest steps at their paths by judged ones."""
         for number in range(len(self.steps) - 1, -1, -1):
             step = judged.pop(self.steps[number].change.path, None)
             if step is not None:

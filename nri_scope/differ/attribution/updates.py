@@ -39,7 +39,7 @@ _FAILED = "the runtime says that it failed"
 
 
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
-    """Look through one UpdateContainer of a container whose spec was `before`.
+    """Evaluate one UpdateContainer of a container whose spec was `before`.
 
     Returns what was found and the spec that the update leads to. `failure` says why nothing came
     of it, as far as others know.

@@ -42,7 +42,7 @@ class Indexed(Generic[_Item]):
             del self._by_place[places.popleft()]
 
     def replace(self, item: _Item) -> bool:
-        """Put it in the place of the first that has its key; False if none has."""
+        """Replace the first member with its key; return False if none has it."""
         key = self._key_of(item)
         places = None if key is None else self._places.get(key)
         if not places:

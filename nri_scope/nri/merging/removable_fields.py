@@ -75,7 +75,7 @@ class Sysctls(KeyedMap):
             raise AdjustmentRefused("panic: assignment to entry in nil map")
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
-        """Put the removal where upstream puts it."""
+        """Insert the removal where upstream inserts it."""
         if turn.rules.sysctl_removals_as_annotations:
             turn.adjustment.annotations[REMOVAL + key] = ""
             reason = f"NRI {turn.rules.version} removes the annotation {key} instead"

@@ -124,7 +124,7 @@ class Updates:
 
 
 def _add(changes: api.LinuxResources, resources: api.LinuxResources) -> None:
-    """Put in all that ``UPDATED_RESOURCES`` merge. MergeFrom would leave out what is set to 0."""
+    """Merge the fields in ``UPDATED_RESOURCES``. MergeFrom would leave out fields set to 0."""
     replace_members(resources.memory, changes.memory)
     replace_members(resources.cpu, changes.cpu)
     resources.hugepage_limits.extend(changes.hugepage_limits)

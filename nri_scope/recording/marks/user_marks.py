@@ -142,7 +142,7 @@ class Marks:
             self._save()
 
     def where_kept(self) -> str:
-        """Say where a new mark will be kept, as far as that is known without delay."""
+        """Return where a new mark will be kept, as far as that is known without delay."""
         if self._is_for_marks():
             return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):

@@ -70,7 +70,7 @@ class Latest(Generic[T]):
             self._entries.popitem(last=False)
 
     def pop(self, key: tuple[int, str]) -> T | None:
-        """Forget it."""
+        """Remove the value, and return it."""
         return self._entries.pop(key, None)
 
 

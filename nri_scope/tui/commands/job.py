@@ -104,7 +104,7 @@ class Jobs:
             self.app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
-        """Do ``work`` with a `Recording` of its own. Raises what it raises.
+        """Run ``work`` with a `Recording` of its own. Raises what it raises.
 
         A job that is cancelled waits until it has ended.
         """

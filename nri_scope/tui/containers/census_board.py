@@ -41,7 +41,7 @@ class SubjectFilter:
         """How many pods and containers are in the tree."""
 
     def step(self, recording: Recording, newest: int) -> bool:
-        """Look at more events, up to the number ``newest``; False where nothing is left.
+        """Read more events, up to the number ``newest``; return False where nothing is left.
 
         Raises RecordingError.
         """
@@ -166,7 +166,7 @@ class CensusBoard(Board):
         await self.read(anew=anew, found=chosen.newest != looked)
 
     def say_empty(self, otherwise: str = "") -> None:
-        """Say why there is no line; ``otherwise``: where none of the usual reasons is it."""
+        """Explain why there is no line; ``otherwise``: where none of the usual reasons is it."""
         words = "no pod or container yet: they appear with the first event that is about one"
         if otherwise:
             words = otherwise

@@ -173,7 +173,7 @@ class ScrollState:
         self._to_end()
 
     def pause(self) -> None:
-        """Stand still; where it does already, go on as before."""
+        """Stop following; where it already has stopped, follow as before."""
         if self.state is FollowState.PAUSED:
             if self._followed:
                 self.follow()
@@ -218,7 +218,7 @@ class ScrollState:
         self._anchor = self._here = self._last()
 
     def _place(self, position: int) -> None:
-        """Put the cursor somewhere because the user wants it."""
+        """Move the cursor because the user wants it."""
         self._asked_for_end = False
         self._cursor = position
         self._settle()

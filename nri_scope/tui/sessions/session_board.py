@@ -235,7 +235,7 @@ class SessionBoard(TableBoard[Entry]):
         return note, ()
 
     def open_line(self) -> None:
-        """Go there in the list of events."""
+        """Open the line's events in the list of events."""
         entry = self.entry
         if isinstance(entry, Gap):
             self.begin("after", partial(self._open_after, entry.from_ns))

@@ -68,7 +68,7 @@ class Context:
         self._go(_Narrowing("", None, None))
 
     def back(self) -> bool:
-        """Go back to what it was before; False where there is nothing before."""
+        """Go back to the previous narrowing; return False where there is none."""
         if not self._before:
             return False
         self._place = self._before.pop()

@@ -156,7 +156,7 @@ class EventDiscovery:
         return self._look(recording)
 
     def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | Walked]:
-        """Look through all events."""
+        """Walk through all events."""
         for step in walk(recording, self._last):
             if isinstance(step, Damage):
                 self._damaged = True

@@ -44,7 +44,7 @@ class NumberList:
         return bisect_left(self.array, number)
 
     def trim(self, oldest: int) -> bool:
-        """Forget what is smaller; return whether there was anything."""
+        """Drop smaller numbers; return whether there were any."""
         gone = self.rank(oldest)
         del self.array[:gone]
         return gone > 0
@@ -103,7 +103,7 @@ class NumberRanges:
         return max(0, place - self._trimmed)
 
     def trim(self, oldest: int) -> bool:
-        """Forget what is smaller; return whether there was anything."""
+        """Drop smaller numbers; return whether there were any."""
         gone = self.rank(oldest)
         if oldest > self.last:
             newest = self.last + self._assumed

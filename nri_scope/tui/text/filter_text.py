@@ -39,7 +39,7 @@ class FilterCheck:
 
 
 def check(text: str) -> FilterCheck:
-    """Look at ``text`` as it is typed. Never raises."""
+    """Check ``text`` as it is typed. Never raises."""
     try:
         return FilterCheck(parse(text))
     except FilterError as error:

@@ -219,7 +219,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._scroll(x=self.scroll_offset.x + _SIDEWAYS)
 
     def action_wrap(self) -> None:
-        """Let long lines go on in the next row, or not."""
+        """Wrap long lines to the next row, or not."""
         self.wrap = not self.wrap
         if self.wrap and not self.is_wrapped and len(self._source) > MAX_WRAPPED:
             self.wrap = False
@@ -255,7 +255,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self._scroll(y=last - height + 1)
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; a second click opens."""
+        """Move the cursor there; a second click opens the line."""
         index = self._at(self.scroll_offset.y + event.y)[0]
         if self.has_cursor and index < len(self._source):
             self.cursor = index
