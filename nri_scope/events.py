@@ -27,7 +27,7 @@ class Role(StrEnum):
     TAP = "tap"
     REPLAY = "replay"
     CRI = "cri"
-    """No plugin connection: what the CRI told, asked about containers."""
+    """No plugin connection: the CRI's answers about containers."""
 
 
 class Status(StrEnum):
@@ -259,7 +259,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The pods and containers that existed when a session began, as Synchronize told them."""
+    """The pods and containers that existed when a session began, as in Synchronize."""
 
     pods: tuple[bytes, ...]
     """Serialised PodSandbox messages, in the order in which they were told."""

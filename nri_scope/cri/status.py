@@ -43,7 +43,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """One pod sandbox as ``ListPodSandbox`` tells it. ``created_ns``: since the Unix epoch."""
+    """One pod sandbox as ``ListPodSandbox`` shows it. ``created_ns``: since the Unix epoch."""
 
     id: str
     namespace: str
@@ -67,7 +67,7 @@ class PodSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSummary:
-    """One container as ``ListContainers`` tells it. ``created_ns``: since the Unix epoch."""
+    """One container as ``ListContainers`` shows it. ``created_ns``: since the Unix epoch."""
 
     id: str
     pod_id: str
@@ -90,10 +90,10 @@ class ContainerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDetails:
-    """One container as ``ContainerStatus`` tells it; times in ns since the Unix epoch, 0: not yet.
+    """One container as ``ContainerStatus`` shows it; times in ns since the Unix epoch, 0: not yet.
 
     ``runtime_spec`` is the OCI runtime-spec that was really used; None where the runtime was not
-    asked for it (``verbose``) or does not tell it. ``info`` is all of the verbose answer.
+    asked for it (``verbose``) or does not give it. ``info`` is all of the verbose answer.
     """
 
     id: str

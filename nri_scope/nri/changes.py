@@ -60,7 +60,7 @@ _LINUX = {
     "memory_policy": "/linux/memoryPolicy",
 }
 
-# Where a validator is told the owner of a field (the names are those of NRI's enum Field).
+# Where a validator gets the owner of a field (the names are those of NRI's enum Field).
 _FIELDS = {
     api.Annotations: "/annotations",
     api.Mounts: "/mounts",

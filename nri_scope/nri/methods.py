@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The methods of NRI's two services, what travels in them and which event they tell."""
+"""The methods of NRI's two services, their messages and their events."""
 
 from __future__ import annotations
 

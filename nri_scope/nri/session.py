@@ -37,7 +37,7 @@ class State(Enum):
     CONFIGURING = auto()
     """Configure was sent and is not answered."""
     CONFIGURED = auto()
-    """The plugin has told its events."""
+    """The plugin has subscribed to its events."""
     SYNCHRONIZING = auto()
     """A part of the runtime's state was sent, the last part is not answered."""
     READY = auto()

@@ -21,7 +21,7 @@ class NriVersion:
 
     @classmethod
     def parse(cls, text: str) -> NriVersion | None:
-        """Read what a peer put into ``NRI_version``; None where that tells nothing.
+        """Read what a peer put into ``NRI_version``; None where that is not a version.
 
         That is "" (before 0.12), and what a Go build without module information says: ``(devel)``
         and ``0.0.0-unknown``.
@@ -81,7 +81,7 @@ def has_split_sync(version: NriVersion | None) -> bool:
 
 
 def has_timeouts(version: NriVersion | None) -> bool:
-    """Return whether Configure tells the registration and request timeouts."""
+    """Return whether Configure has the registration and request timeouts."""
     return version is not None and version >= V0_7
 
 

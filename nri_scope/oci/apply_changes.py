@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes applied to a spec: what `changes` told apart, put together again."""
+"""Changes applied to a spec: the reverse of `changes`."""
 
 from __future__ import annotations
 

@@ -40,10 +40,11 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
     needed to make `after` of `before`, but for orders that mean nothing (of an object's keys, of
     environment variables, devices and the like).
 
-    What comes or goes is told by its fields (`OPEN` objects: ``/linux/resources/cpu/shares``), by
-    its members (`KEYED` arrays) or whole (other values). A member that moved is told by the fewest
-    moves that give the new order; what also changed in it is told besides. An object or array that
-    is emptied is gone with its last member, unless an empty one is told as added.
+    A value that comes or goes is shown by its fields (`OPEN` objects:
+    ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or whole (other values). A
+    member that moved is shown by the fewest moves that give the new order; other changes of it are
+    shown besides. An object or array that is emptied is gone with its last member, unless an empty
+    one is shown as added.
     """
     found: list[Change] = []
     # A list of work in place of recursion: a hostile spec may be deeper than Python's stack.

@@ -186,5 +186,5 @@ OPEN = frozenset(
         "/nri/unknown",
     }
 )
-"""Objects that plugins fill field by field: one that comes or goes is told by its fields. Any
-other object that comes or goes is told whole."""
+"""Objects that plugins fill field by field: one that comes or goes is shown by its fields. Any
+other object that comes or goes is shown whole."""

@@ -34,7 +34,7 @@ CPU = {
 
 UNRESOLVED_CLASS = "unresolvedClass"
 """Stands in ``/linux/resources/blockIO`` for what a class name means: only the node's own
-configuration tells weights and limits."""
+configuration has weights and limits."""
 
 
 def resources(message: api.LinuxResources) -> Spec:

@@ -18,7 +18,7 @@ class SpecLine(NamedTuple):
 
     path: str
     """As `changes` and `value_at` have it. Members of an array that is not keyed are numbered from
-    0 (``/process/args/0``): changes tell such an array whole, at the path without the number."""
+    0 (``/process/args/0``): changes show such an array whole, at the path without the number."""
     depth: int
     """0 for the members of the spec itself, 1 for what is in these, …"""
     label: str

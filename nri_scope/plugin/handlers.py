@@ -29,7 +29,7 @@ class BasePlugin:
     on the event loop: what takes longer than a moment belongs into an ``async`` one.
 
     An exception becomes an error status: the runtime then fails what it was about to do (for most
-    events) and asks no further plugin. `time_left` tells how long a handler may still take.
+    events) and asks no further plugin. `time_left` gives how long a handler may still take.
     """
 
     def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
@@ -198,7 +198,7 @@ def _check_arguments(owner: str, name: str, handler: Handler) -> None:
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):
-        # Something callable that does not tell.
+        # A callable without a signature.
         return
     try:
         signature.bind(*expected)

@@ -58,7 +58,7 @@ async def keep_connected(
 
     What keeps the first session from beginning is raised, unless there is merely no runtime to
     connect to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is
-    just starting may refuse for a while. ``on_wait`` is told when such a wait begins.
+    just starting may refuse for a while. ``on_wait`` is called when such a wait begins.
     """
     backoff = backoff or Backoff()
     connected = False

@@ -22,7 +22,7 @@ class Request:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the deadline, negative after it; None where the runtime told none."""
+        """Seconds until the deadline, negative after it; None where the runtime sent none."""
         if self._deadline_ns is None:
             return None
         return (self._deadline_ns - monotonic_ns()) / 1e9

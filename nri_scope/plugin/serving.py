@@ -123,7 +123,7 @@ class HandlerSession:
         self._runtime = RuntimeHandle(self._session, told)
         self._parts.Clear()
         try:
-            # Its own deadline is not told to the session; the runtime's is the same for all.
+            # The session does not know its own deadline; the runtime's is the same for all.
             self._call(
                 Request("configure", "", request.request_timeout * 1_000_000),
                 (request.config, self._runtime),

@@ -37,10 +37,10 @@ may miss the registration that it has just answered, and leaves the connection o
 """
 
 FAILURES_TOLD = 20
-"""Different internal errors of one session that are told; an error may come with each event."""
+"""Different internal errors reported in one session; an error may come with each event."""
 
 NRI_VERSION = "v0.12.2"
-"""What we tell runtimes that ask (from NRI 0.12 on): the API that our messages are complete to."""
+"""The version for runtimes that ask (NRI 0.12 on): the API that our messages are complete to."""
 
 
 _CONVERSATION = {
@@ -247,7 +247,7 @@ class PluginSession:
         """Keep up with the order of the conversation, after the answer.
 
         A passive plugin has no reason to end a session because of the runtime's habits: what is
-        out of order is told, not refused.
+        out of order is reported, not refused.
         """
         kinds = _CONVERSATION.get(method, (MessageKind.EVENT,))
         if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:

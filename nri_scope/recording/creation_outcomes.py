@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a recording's creations, by the events that came after them.
 
-A runtime tells PostCreateContainer of every container that it created, and of no other. containerd
-undoes a creation that failed by StopContainer and RemoveContainer (``UndoCreateContainer`` in
-internal/cri/nri); CRI-O tells nothing more of one that failed after the chain (both tried).
+A runtime sends PostCreateContainer for every container that it created, and for no other.
+containerd undoes a creation that failed by StopContainer and RemoveContainer
+(``UndoCreateContainer`` in internal/cri/nri); CRI-O sends nothing more of one that failed after the
+chain (both tried).
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
 """Events of one container that are looked at: those of sixteen connections, a few times over."""
 _FEW = 24
-"""Events that tell of most creations what became of them."""
+"""Events that show the outcome of most creations."""
 _MANY_MAX = 400_000
-"""Events that are looked at where these few do not tell. No container is created again and again,
-but in a forged recording."""
+"""Events that are looked at where these few do not show it. No container is created again and
+again, but in a forged recording."""
 _NEAR = 1_000
 """How far before an event of a creation the first one may be: all that came in some seconds."""
 _RANGE_MAX = 100_000
@@ -61,7 +62,7 @@ class CreationFate(Enum):
     OPEN = "open"
     """The session ended before anything told."""
     UNKNOWN = "unknown"
-    """Nothing tells, or not yet."""
+    """Nothing shows it, or not yet."""
 
 
 class Outcome(NamedTuple):
@@ -191,7 +192,7 @@ class Creations:
         """Judge by how StopContainer shows the container, to a plugin that does not get creations.
 
         containerd undoes a creation with what it has of the container by then, which has no state
-        and never had a process; of one that was created it tells the state.
+        and never had a process; of one that was created it has the state.
         """
         if end is None or end.name != "StopContainer":
             return UNKNOWN

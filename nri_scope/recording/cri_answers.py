@@ -22,7 +22,7 @@ _VERBOSE = b"\x10\x01"
 VALUES_MAX = 250_000
 """Members of all objects and lists. A spec has some thousands, with a long seccomp profile."""
 _ID_MAX = 127
-"""Bytes: as long as a length of one byte can tell. Runtimes' own ids have 64."""
+"""Bytes: as long as a length of one byte allows. Runtimes' own ids have 64."""
 
 
 def status_request(container_id: str) -> bytes:

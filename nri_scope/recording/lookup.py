@@ -32,7 +32,7 @@ _NEAR = 0.6
 _COMPARED = 5_000
 """Names that the nearest one is looked for among; each takes some 20 µs."""
 _NEXT_MAX = 1_000
-"""Events among which the one is looked for that a runtime told next."""
+"""Events among which the one is looked for that a runtime sent next."""
 
 
 def find(recording: Recording, what: str) -> Found:
@@ -153,7 +153,7 @@ def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A pod or container as a message told it."""
+    """A pod or container as a message showed it."""
 
     content: bytes
     event: int
@@ -172,8 +172,8 @@ def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
 def effects_on(recording: Recording, container: Container) -> list[int] | None:
     """Return the events, in order, that requested a change of a container that they are not about.
 
-    Unsolicited requests of which the recording does not tell whom they were for are among them:
-    recorders took no note of evictions once. None where the recording does not tell at all: it is
+    Unsolicited requests whose targets the recording does not have are among them:
+    recorders took no note of evictions once. None where the recording does not say at all: it is
     an old one, and all events have to be looked at.
     """
     with sound(recording):
@@ -231,7 +231,7 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
     """Return `events`, and those around each that may be the same event at other connections, in
     order.
 
-    Whether a chain came to its end is told by all who were asked.
+    All connections that were asked show whether a chain came to its end.
     """
     found: set[int] = set()
     for number in events:

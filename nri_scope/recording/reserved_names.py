@@ -104,7 +104,7 @@ def check_companions(path: Path, *, is_new: bool) -> None:
 
 
 def refused(path: Path, suffix: str, problem: str, hint: str = "") -> RecordingError:
-    """Make the error that tells of a companion for which a recording is not written."""
+    """Make the error about a companion for which a recording is not written."""
     name = f"{path.name}{suffix}"
     return RecordingError(
         path,

@@ -124,7 +124,7 @@ TABLES = (
     ),
     Table(
         "state",
-        "What Synchronize told: the pods and containers that existed already.",
+        "The pods and containers in Synchronize: those that existed already.",
         (
             Column("session", "INTEGER NOT NULL REFERENCES session(id)", ""),
             Column("event", "INTEGER NOT NULL REFERENCES event(id)", "the part"),
@@ -141,7 +141,7 @@ TABLES = (
         (
             Column("key", _ID, "counts up"),
             Column("id", _TEXT, "the sandbox id"),
-            Column("namespace", _TEXT, "empty where it was never told, as the next two"),
+            Column("namespace", _TEXT, "empty where it is unknown, as the next two"),
             Column("name", _TEXT, ""),
             Column("uid", _TEXT, ""),
         ),
@@ -228,7 +228,7 @@ TABLES = (
     ),
     Table(
         "outcome",
-        "In a part of a recording: what the whole one tells of creations by later events.",
+        "In a part of a recording: what the whole one shows of creations by later events.",
         (
             Column("event", f"{_ID} REFERENCES event(id)", "the CreateContainer"),
             Column("fate", _TEXT, "created, failed or open: its session ended before"),

@@ -27,7 +27,7 @@ FUNCTIONS = {
 """What `register` adds, for the documentation."""
 
 PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
-"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only tells that something
+"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only reports that something
 was: sqlite3 does not hand on the words of an exception."""
 
 _KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTAINER: Container}

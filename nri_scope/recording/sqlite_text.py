@@ -44,7 +44,7 @@ def named(text: str) -> str:
 
 
 def listed(texts: Sequence[str]) -> list[str]:
-    """Return the members of a list that are stored; the last one tells of those that are not."""
+    """Return the members of a list that are stored; the last one counts those that are not."""
     kept: list[str] = []
     room = LIST_MAX - _NOTE_ROOM
     for number, text in enumerate(texts, 1):

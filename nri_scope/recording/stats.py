@@ -101,7 +101,7 @@ class Stats:
 
     @property
     def rate(self) -> float | None:
-        """Events a second; None for less than a second, which tells nothing about others."""
+        """Events a second; None for less than a second, which says nothing about other times."""
         return (self.count - 1) / self.seconds if self.seconds >= 1 else None
 
 

@@ -105,7 +105,7 @@ def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
     if not {*group.gr_mem} <= {user.pw_name}:
         return False
     try:
-        # With an access control list the group's bits tell of the list, not of the group.
+        # With an access control list the group's bits describe the list, not the group.
         os.getxattr(path, _ACL, follow_symlinks=False)
     except OSError:
         return True

@@ -44,7 +44,7 @@ _DEEDS = {
 _PRAGMAS = frozenset(
     {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"}
 )
-"""Those that only tell how tables are made."""
+"""Those that only show how tables are made."""
 _SCHEMA = "SELECT sql FROM sqlite_master shows the tables and their columns"
 # Before what it does, SQLite attaches a database to write to.
 _VACUUM = re.compile(r"(?:[\s;]|--[^\n]*\n|/\*.*?\*/)*vacuum\b", re.IGNORECASE | re.DOTALL)

@@ -58,7 +58,7 @@ class Changes:
                 self._add(step)
             else:
                 self._judge(step)
-        # What a change has as its note is not told twice.
+        # A change's note is not repeated.
         for asked in wording.unnoted(diff.asked, diff.steps):
             found = self._of(asked.container)
             if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:

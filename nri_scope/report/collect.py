@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes through a recording once and gathers what a report tells, in bounded memory."""
+"""One pass through a recording that gathers a report's facts, in bounded memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def collect(
 
 
 class _Names:
-    """Names of pods and containers by id, as events told them; the newest so many."""
+    """Names of pods and containers by id, as events named them; the newest so many."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -95,7 +95,7 @@ class _Collector:
         self._gaps = recording.gaps()
         first, last = time_range(recording)
         self._names = _Names()
-        # What became of changes is told later, perhaps when their container is gone.
+        # The fate of changes shows later, perhaps when their container is gone.
         told_later = any(one.role == Role.CRI for one in self._sessions)
         few = len(recording.containers()) <= TRACKED_MAX if told_later else False
         self._differ = differ_of(recording, keep=told_later and few)

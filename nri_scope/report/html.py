@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as one HTML file: nothing is loaded, nothing runs, everything is escaped.
 
-What a recording tells goes through `safe` (characters that would hide or reorder text) and through
+The text of a recording goes through `safe` (characters that would hide or reorder text) and through
 the template engine's escaping (characters that mean something in HTML). Should both fail, the
 Content-Security-Policy lets nothing run and nothing load: its one exception is our style sheet, by
 its hash.

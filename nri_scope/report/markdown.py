@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as GitHub's Markdown, to be pasted into an issue: short enough, with folded details.
 
-What a recording tells is either harmless prose or code; so nothing of it becomes a heading, a
+The text of a recording is either harmless prose or code; so nothing of it becomes a heading, a
 link, a mention, a reference or HTML.
 """
 
@@ -36,7 +36,7 @@ _MARKS = {Level.PROBLEM: "🔴", Level.WARNING: "🟠", Level.NOTE: "🔵"}
 
 @dataclass(slots=True)
 class _Block:
-    """Lines that are told together or not at all."""
+    """Lines that are printed together or not at all."""
 
     lines: list[str]
     what: str
@@ -56,7 +56,7 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
     for section in _sections(facts):
         begun = False
         for block in section.blocks:
-            # A heading alone tells nothing.
+            # A heading alone is useless.
             needed = block.size + (0 if begun else len(section.title) + 8)
             if needed > room:
                 missing[block.what] = missing.get(block.what, 0) + 1

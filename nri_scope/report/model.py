@@ -70,7 +70,7 @@ class Link:
     """No plugin but an interval of the chain."""
     events: int
     timing: Timing | None
-    """None where nothing tells it: of a chain with one passive connection, for instance."""
+    """None where nothing shows it: of a chain with one passive connection, for instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Facts:
     """Everything that a report contains."""
 
     file: str
-    """The name of the file alone: folders tell about its author."""
+    """The name of the file alone: folders may reveal its author."""
     about: str
     """What of the recording it is about; "" for all."""
     tool: str

@@ -18,7 +18,7 @@ Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
 
 Synchronized = Callable[[Plugin, SynchronizeResponse], None]
 """Takes a plugin's reply to Synchronize. Real runtimes carry out the updates in it one by one, as
-`nri.merging.unsolicited` tells: nothing is merged."""
+`nri.merging.unsolicited` says: nothing is merged."""
 
 
 def nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:

@@ -72,7 +72,7 @@ class Course:
         """Note pods that the runtime ran before its plugins came.
 
         Say so of what a plugin that came late finds, and not of what is left after a restart: of
-        the pods from before its start containerd tells no stop and no removal.
+        the pods from before its start containerd sends no stop and no removal.
         """
         for pod in pods:
             self._pods[pod.id] = _Stage.LIVE
@@ -80,7 +80,7 @@ class Course:
     def synchronized(self, containers: Iterable[api.Container]) -> None:
         """Note containers that a plugin was sent: the runtime's books have them now.
 
-        (It takes no note of the pods that it tells.)
+        (It takes no note of the pods in it.)
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED

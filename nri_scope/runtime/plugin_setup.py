@@ -47,9 +47,9 @@ class SetUp(Protocol):
 
 @dataclass(slots=True)
 class ProfileSetUp:
-    """Pods and containers that exist already, told in the manner of a profile.
+    """Pods and containers that exist already, sent as a profile does.
 
-    Both lists may be changed at any time: a plugin is told what they hold when its turn comes.
+    Both lists may be changed at any time: a plugin gets what they hold when its turn comes.
     """
 
     profile: Profile

@@ -101,8 +101,8 @@ class Process:
     ) -> Process:
         """Start ``command`` with ``connection`` as descriptor 3, and return once it runs.
 
-        With ``pass_output`` what it prints is told as long as it runs, and only the last lines are
-        kept. Raises `UsageError` when it cannot be started.
+        With ``pass_output`` what it prints is passed on as long as it runs, and only the last lines
+        are kept. Raises `UsageError` when it cannot be started.
         """
         keeper, pipes = _spawn_keeper(command.argv[0], connection)
         process = cls(command, keeper, pipes, on_output, pass_output=pass_output)

@@ -39,7 +39,7 @@ class Profile:
     name: str
     """What users call the profile."""
     runtime_name: str
-    """As Configure tells it, and so the next one."""
+    """As in Configure, and so the next one."""
     runtime_version: str
     nri_version: str
     """Without the leading ``v``; "" where it is unknown."""
@@ -50,9 +50,9 @@ class Profile:
     split_sync: bool
     """A Synchronize over 4 MiB is sent in parts; else it fails and the plugin is dropped."""
     sends_timeouts: bool
-    """Configure tells both timeouts."""
+    """Configure has both timeouts."""
     sends_nri_version: bool
-    """Configure tells the NRI version."""
+    """Configure has the NRI version."""
     checks_names: bool
     """A plugin's name may hold only letters, digits and ``_.+-``; else it must not be empty."""
     conduct: Conduct
@@ -64,7 +64,7 @@ class Profile:
     """A failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected and never
     hears of anything (``acceptPluginConnections`` of NRI 0.6.1)."""
     habits: Habits = VERBATIM
-    """What it tells of pods and containers, and what not."""
+    """What it sends about pods and containers, and what not."""
     never_sent: frozenset[Event] = frozenset()
     """Events that can be subscribed to, and never come."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
@@ -78,7 +78,7 @@ class Profile:
     ) -> Profile:
         """Return the profile of a runtime with NRI version ``nri``; None or "" for unknown.
 
-        It tells what happens as it happens, without habits of its own.
+        It sends each event as it happens, without habits of its own.
         """
         version = NriVersion.parse(nri) if isinstance(nri, str) else nri
         conduct = conduct_of(runtime_name)
@@ -114,7 +114,7 @@ class Profile:
 
     @property
     def shows_rlimits(self) -> bool:
-        """Events that follow a creation tell the container's rlimits. containerd does so from 2.3
+        """Events that follow a creation have the container's rlimits. containerd does so from 2.3
         on, with NRI 0.12 (``commonContainerToNRI``); seen to be missing in 1.7.24 and 2.1.9.
         """
         return runtime_title(self.runtime_name) != "containerd" or self.dedicated_rpcs

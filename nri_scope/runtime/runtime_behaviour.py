@@ -37,7 +37,7 @@ class Conduct:
     """Events whose error fails the CRI request, and what the runtime puts in front of the error's
     own words. An error in any other event is logged, and that is all."""
     undone: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
-    """What the runtime tells its plugins by itself once such an event has failed."""
+    """What the runtime sends its plugins by itself once such an event has failed."""
     closes_on_error: bool = False
     """An error status closes the connection, fails nothing and does not stop the chain."""
     shows_adjustments: bool = True

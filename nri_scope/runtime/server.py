@@ -175,7 +175,7 @@ class Runtime(Dispatcher):
         """Start a plugin by a command line; returns once it gets events.
 
         It is launched as real runtimes do it, but for ``environment``, which is added to its three
-        variables, and its output, which is kept and told to ``on_output``. `Plugin.process` tells
+        variables, and its output, which is kept and passed to ``on_output``. `Plugin.process` says
         how it ended. Raises `UsageError` for a command that cannot be run, and `ConnectionClosed`
         as `adopt`, with the exit status and last words of a plugin that ended; it is the last one
         of `former` then.

@@ -21,7 +21,7 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 PIECE_MAX = 256 << 10
-"""Bytes read at once: a little more than a unix socket holds unless it was told otherwise."""
+"""Bytes read at once: a little more than a unix socket holds unless it was configured otherwise."""
 
 _GONE = select.EPOLLHUP | select.EPOLLERR
 
@@ -164,7 +164,7 @@ class Relay:
                     self._ended_by(reading.forth, None)
                     self._finish()
                 elif not writing.waiting:
-                    # Its last words still wait for the other end. The system would tell of it
+                    # Its last words still wait for the other end. The system would report it
                     # again and again meanwhile, whatever is asked for.
                     self._epoll.unregister(descriptor)
 

@@ -34,7 +34,7 @@ def adjusted(
 ) -> api.Container:
     """Return a copy of the container after a merged adjustment.
 
-    `shows_rlimits`: whether this runtime tells plugins the rlimits of a container; containerd does
+    `shows_rlimits`: whether this runtime sends plugins the rlimits of a container; containerd does
     from 2.3 on. Its state, pid and times are not touched.
     """
     result = api.Container()

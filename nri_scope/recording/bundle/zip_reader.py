@@ -44,7 +44,7 @@ _DESCRIPTOR = 0x0008
 # APPNOTE.TXT, 4.3.9: what was not known when a file began, with a signature or without one.
 _DESCRIPTOR_SIGNATURE = b"PK\x07\x08"
 _DESCRIPTOR_SIZE = 12
-# Extra fields with times and owners (NTFS, Info-ZIP). Others tell another name, or other sizes.
+# Extra fields with times and owners (NTFS, Info-ZIP). Others have another name, or other sizes.
 _HARMLESS_EXTRAS = frozenset({0x000A, 0x5455, 0x5855, 0x7855, 0x7875})
 _UNIX = 3
 _DOS_FOLDER = 0x10

@@ -122,7 +122,7 @@ class Marks:
                 kept = sidecar.read(self.path)
             except sidecar.Unusable as error:
                 notice = str(error)
-            # What keeps the recording from being read is told by the views.
+            # The views show what keeps the recording from being read.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
                 try:
                     there = table.marks_in(recording)

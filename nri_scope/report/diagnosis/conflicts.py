@@ -54,7 +54,7 @@ _EVENT = re.compile(r" \(event \d+\)")
 _SUSPECTS_MAX = 4
 """Changes by plugins that are named with a failure."""
 _LATE_NS = 250_000_000
-"""From which on a creation that nothing followed is worth telling: runtimes take some tens of
+"""From which on a creation that nothing followed is worth reporting: runtimes take some tens of
 milliseconds from the chain's end to PostCreateContainer."""
 
 

@@ -155,7 +155,7 @@ class Order:
         if event.event == "StopContainer":
             if course.started and pod == _POD_STOPPED:
                 return Rule.POD_FIRST
-            # One whose creation failed is told to have stopped as well: that is another story.
+            # A container whose creation failed gets StopContainer as well: a different case.
             never_ran = course.rank == _CREATED and _subscribed(mask, _START_BITS)
             if never_ran and self._sequence.is_whole(event.session):
                 return Rule.NEVER_RAN

@@ -26,7 +26,7 @@ _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 
 
 class Names:
-    """See `Detector`. Who is there together is told by events that come in turn, not by clocks."""
+    """See `Detector`. Events that come in turn show which connections coexist; clocks do not."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

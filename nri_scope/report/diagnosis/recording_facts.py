@@ -27,7 +27,7 @@ class Scene:
     """Whether an event is among what the report is about. All others are evidence still."""
     name_of: NameOf
     existed: Callable[[int], frozenset[str]]
-    """The ids of the containers that Synchronize told a session."""
+    """The ids of the containers in a session's Synchronize."""
 
     def is_passive(self, session: int) -> bool:
         """Return whether a connection is our own: it changes nothing."""

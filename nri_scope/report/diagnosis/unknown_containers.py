@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that a plugin hears of without ever having been told that they exist.
+"""Containers whose events a plugin gets, though it was never sent their existence.
 
-A container that is created while a plugin is being synchronized can be neither in what Synchronize
-tells nor come as an event (containerd#13698).
+A container that is created while a plugin is being synchronized can neither be in Synchronize
+nor come as an event (containerd#13698).
 """
 
 from __future__ import annotations
