@@ -60,7 +60,7 @@ class Pair:
     """() where the creation failed in one of them, or for different reasons: see ``failure`` of
     `a` and `b`."""
     real: bool
-    """Whether these are about the specs that the runtimes really used, as both CRIs told them;
+    """Whether these are about the specs that the runtimes really used, as both CRIs showed them;
     else about what is known of them through NRI."""
 
 

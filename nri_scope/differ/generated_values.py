@@ -81,7 +81,7 @@ class Generated:
     def spec(self, spec: Spec) -> Spec:
         """Return `spec` without generated values, in values and in keys."""
         new: Spec = {}
-        # In place of recursion: what a runtime told may be nested deeper than Python's stack.
+        # In place of recursion: a runtime's message may be nested deeper than Python's stack.
         work: list[tuple[Json, Json]] = [(spec, new)]
         while work:
             source, target = work.pop()

@@ -23,7 +23,7 @@ from .attribution.spans import spans
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
 _NO_NAMES = Chain()
-"""Who else is in the chain only requests tell; indices say enough here."""
+"""Only requests show who else is in the chain; indices say enough here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TimeIn:
     took: Took
     """Between two connections with what the runtime itself takes, some tens of µs."""
     deadline_ns: int
-    """For one plugin and one event, the shortest that was told; 0 where none was."""
+    """For one plugin and one event, the shortest that was sent; 0 where none was."""
     over_half: int
     """Events that took more than half of their deadline, those of ``over`` among them."""
     over: int

@@ -65,7 +65,7 @@ def rounds_of(
     """
     found = _fed(differ, recording, among, check)
     if any(session.role == Role.CRI for session in recording.sessions()):
-        # What the CRI tells comes after the changes that it is about.
+        # The CRI's answers come after the changes that they are about.
         return _with_outcome(list(found), differ)
     return found
 
@@ -190,7 +190,7 @@ def events_of_some(
     recording: Recording, containers: Iterable[Container], differ: Differ
 ) -> Sequence[int] | None:
     """Return the numbers of the events that matter for the histories of some containers; None for
-    all. The differ gets to know those that Synchronize told of before anything else did.
+    all. The differ gets those that Synchronize lists before it gets any event.
     """
     found: set[int] = set()
     for container in containers:

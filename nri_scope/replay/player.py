@@ -65,7 +65,7 @@ class Player:
         self._world = stage.world
         self._story = stage.story
         self._course = Course(stage.runtime.profile)
-        # Its plugins came late to the pods that Synchronize tells of.
+        # Its plugins came after the pods that Synchronize lists.
         pods, containers = self._world.state()
         self._course.ran(pods)
         self._course.synchronized(containers)

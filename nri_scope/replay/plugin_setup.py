@@ -10,7 +10,7 @@ from .world import World
 
 
 class SetUp:
-    """A plugin is told what exists in the replay's world when its turn comes."""
+    """A plugin gets what exists in the replay's world when its turn comes."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile

@@ -94,7 +94,7 @@ class Cast:
                     result.exit = process.exit_words
         self._ended.clear()
 
-    # -- what the runtime tells ---------------------------------------------------------------
+    # -- what the runtime sends ---------------------------------------------------------------
 
     def ready(self, plugin: Plugin) -> None:
         """Note that a plugin gets events from now on."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The telling of a replay while it goes on: events begin and end, plugins print in between."""
+"""Progress of a replay while it goes on: events begin and end, plugins print in between."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ class _Answers:
                 subject = subject_of(event)
                 if not model.is_replayed:
                     count = counts[event.event, subject] = counts.get((event.event, subject), 0) + 1
-                    # Whom the session is of that is replayed may not have been told of it.
+                    # The plugin of the replayed session may not have got it.
                     told = _CREATE if event.event == _VALIDATE else event.event
                     if count <= self._happened[told, subject]:
                         yield from self._reply(event, data, plugin, event.id, count)

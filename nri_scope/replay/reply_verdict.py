@@ -35,7 +35,7 @@ class Judge:
     ) -> Reply:
         """Return the judged reply.
 
-        ``refused`` tells why the runtime does not do what it asks for, ``lost`` how the plugin's
+        ``refused`` says why the runtime does not do what it asks for, ``lost`` how the plugin's
         connection ended where it ended instead.
         """
         key = (answer.plugin, event, subject)

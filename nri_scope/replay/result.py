@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 FAILURES_KEPT = 10_000
-"""Failures that are told one by one; the rest is counted."""
+"""Failures that are reported one by one; the rest is counted."""
 
 
 class PrintedLine(NamedTuple):

@@ -132,7 +132,7 @@ class Script:
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
-            # The one that was recorded was told; so is the one in its place, however it comes.
+            # The recorded plugin got it; so does the one in its place, however it connects.
             synchronizes_launched=True,
         )
 

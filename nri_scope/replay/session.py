@@ -162,7 +162,7 @@ class Performance:
                     f"{name} came out of round {number} otherwise than of the first one"
                 )
 
-    # -- what the runtime tells ---------------------------------------------------------------
+    # -- what the runtime sends ---------------------------------------------------------------
 
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged

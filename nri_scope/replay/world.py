@@ -2,7 +2,7 @@
 """The state at some point of a replay: the recording's pods and containers, as the plugins under
 test have made them.
 
-A recording tells which pods and containers came and went, and what became of them: their states,
+A recording shows which pods and containers came and went, and what became of them: their states,
 process ids and times. What a container is made of that is created here is decided by the plugins of
 this replay. So each message about it has its adjustable fields (`ADJUSTABLE`) from what was merged
 here, and all others from the recording. A container that no plugin of this replay was asked about,
@@ -75,7 +75,7 @@ class World:
             self.containers[container.id] = container
             self._named(container)
 
-    # -- what plugins are told ----------------------------------------------------------------
+    # -- what plugins are sent ----------------------------------------------------------------
 
     def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
         """Return the state for a Synchronize now: containerd leaves out containers

@@ -76,7 +76,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Compose the app. ``live``: this program records the file, and ``recorder`` reports on it.
 
         ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
-        closed in the end all the same. ``warning``: told in the beginning.
+        closed in the end all the same. ``warning``: shown in the beginning.
         """
         super().__init__()
         self._without_color = NoColor()

@@ -30,7 +30,7 @@ class Config:
 
 
 _OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
-"""What a terminal sends the same bytes for: a program cannot tell them apart."""
+"""What a terminal sends the same bytes for: a program cannot distinguish them."""
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:

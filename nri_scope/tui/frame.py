@@ -33,7 +33,7 @@ class WorkState:
     busy: str = ""
     """What else is done with the recording, and how far it is."""
     recorder: str = ""
-    """What the recorder of this program told last, where it has one."""
+    """The newest message of this program's recorder, where it has one."""
     recorder_ended: bool = False
 
 

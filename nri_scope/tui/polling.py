@@ -32,7 +32,7 @@ BOARD_SECONDS = 0.5
 
 
 class RecorderNews(Protocol):
-    """The recorder of this program, as far as the screen tells of it."""
+    """The recorder of this program, as far as the screen shows it."""
 
     @property
     def latest(self) -> str:

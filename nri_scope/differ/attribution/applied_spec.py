@@ -61,7 +61,7 @@ def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep
     its value is there, possibly with more that the runtime filled in (a device's mode and owners);
     a removal where nothing is; a move where the member still stands between the same others.
 
-    ``applied`` is None for what the spec cannot tell: CDI devices, what a block I/O class means, a
+    ``applied`` is None for what the spec cannot show: CDI devices, what a block I/O class means, a
     swap limit on nodes without, some of CRI-O's updates; and for a move without `known`, the spec
     with everything that plugins did.
     """
@@ -99,7 +99,7 @@ def of_runtime(
     one.
 
     Given the container's `steps`, without what these say something of: what was not applied is
-    theirs to tell. What the real spec cannot tell, see `judge`, is left out.
+    theirs to tell. What the real spec cannot show, see `judge`, is left out.
     """
     all_steps = list(steps)
     theirs = {step.change.path for step in all_steps if step.change.kind != "moved"}

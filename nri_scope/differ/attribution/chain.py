@@ -18,7 +18,7 @@ class Chain:
     """The known plugins of a round, in call order."""
 
     plugins: tuple[str, ...] = ()
-    """All of them (``NN-name``), where the runtime told a validator; else ()."""
+    """All of them (``NN-name``), where the runtime sent them to a validator; else ()."""
     seen: frozenset[str] = frozenset()
     """Those whose connections we saw: what these did is known otherwise."""
 

@@ -203,7 +203,7 @@ class Containers:
     def settle(self, one: Round) -> None:
         """Note what the runtime must have done by the time of this round.
 
-        It does what plugins want of other containers before it tells them of anything else, and
+        It does what plugins want of other containers before it sends them anything else, and
         of the container itself before the next event about that; but a second update may be the
         first one, which is still on its way.
         """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One CreateContainer on its way through the chain: who changed what.
 
-Each connection shows the container as all plugins before it left it. A plugin's own reply tells
+Each connection shows the container as all plugins before it left it. A plugin's own reply shows
 what it made of that; what then still differs for the next connection was done in between. Last
 comes the runtime's own account of the owners, where there is one.
 """
@@ -226,7 +226,7 @@ class _Creation:
         """Return a change that two snapshots show, by one of those `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
-            # Which of several moved is a way of telling it: a move has no owner.
+            # Which of several moved is a matter of presentation: a move has no owner.
             return made
         names = tuple(
             name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)

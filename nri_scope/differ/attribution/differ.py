@@ -98,7 +98,7 @@ class Differ:
         self._outcome = outcome
         self._unheard = unheard
         self._undecided: dict[str, Round] = {}
-        """Creations of which nothing told yet what became of them, by container."""
+        """Creations whose outcome nothing has shown yet, by container."""
         self._synchronized_with: set[int] = set()
         """Sessions whose Synchronize listed all containers."""
 

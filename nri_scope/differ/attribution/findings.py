@@ -64,11 +64,11 @@ class Findings:
             self.remarks.append(remark)
 
     def fail(self, failure: str) -> None:
-        """Keep the first failure: what came of it is told by others."""
+        """Keep the first failure: later ones are its consequences."""
         self.failure = self.failure or failure
 
     def ask(self, one: Asked) -> None:
-        """Keep a request, unless another source told it already."""
+        """Keep a request, unless another source showed it already."""
         values = self._told.setdefault((one.container, one.path), [])
         if one.value not in values:
             values.append(one.value)

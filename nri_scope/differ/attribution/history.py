@@ -41,7 +41,7 @@ class History:
     """Who may have changed it after the last connection that saw its creation; RUNTIME if no
     plugin."""
     real: Spec | None = None
-    """The whole spec that was really used, where the CRI told it."""
+    """The whole spec that was really used, where the CRI sent it."""
     real_event: int = 0
     """The event by which the CRI told."""
     doubt: str = ""

@@ -273,7 +273,7 @@ def _devices(history: History) -> _Devices:
     newest: dict[str, Owner] = {}
     for step in history.steps:
         if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
-            # A device that was replaced is told by its fields.
+            # A replaced device is shown by its fields.
             place = "/".join(step.change.path.split("/")[:4])
             newest.pop(place, None)
             newest[place] = step.owner

@@ -25,7 +25,7 @@ class Evidence(StrEnum):
     REPLAY = "replay"
     """The same, in a replay."""
     VALIDATOR = "validator"
-    """The runtime's own list of last owners, as it tells validators (NRI 0.10 and later)."""
+    """The runtime's own list of last owners, as it sends validators (NRI 0.10 and later)."""
     PROBES = "probes"
     """Two connections of one chain saw the container differently."""
     EVENTS = "events"
@@ -99,7 +99,7 @@ class RequestFate(StrEnum):
     RESOLVED = "resolved by the runtime"
     """The runtime replaced it by what the node's configuration says that it means."""
     UNKNOWN = "unknown"
-    """Nothing tells whether it was applied."""
+    """Nothing shows whether it was applied."""
 
 
 class Asked(NamedTuple):
@@ -136,7 +136,7 @@ class Span(NamedTuple):
     ns: int
     """Includes what the runtime itself takes, some tens of µs, where it is between two."""
     deadline_ns: int
-    """For one plugin; 0 where the runtime tells none."""
+    """For one plugin; 0 where the runtime sends none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class RoundDiff:
     missed_by: tuple[str, ...]
     """Connections that were there, had subscribed to it, and did not see it."""
     chain: tuple[str, ...]
-    """All plugins of the chain, where the runtime told a validator; else ()."""
+    """All plugins of the chain, where the runtime sent them to a validator; else ()."""
     steps: tuple[ChangeStep, ...]
     """In the order in which they happened: the container's own and, as side effects, of others."""
     asked: tuple[Asked, ...]

@@ -76,7 +76,7 @@ class Owner:
 RUNTIME = Owner(Who.RUNTIME)
 REQUEST = Owner(Who.REQUEST)
 BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
-"""The runtime, as far as a connection at 00 can tell: a second plugin there may come before it."""
+"""The runtime, as far as a connection at 00 can show: a second plugin there may come before it."""
 ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
 """The request, before the plugins with index 00."""
 UNKNOWN = Owner(Who.UNKNOWN)

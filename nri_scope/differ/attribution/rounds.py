@@ -29,7 +29,7 @@ SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
 UNDOING = frozenset({STOP, "RemoveContainer"})
-"""What containerd also tells of a container whose creation it undoes."""
+"""What containerd also sends about a container whose creation it undoes."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
@@ -38,7 +38,7 @@ ENDED = "the chain ended"
 ROUND_MAX = 256 << 20
 """Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
 MISSED_MAX = 100
-"""Connections that are told as having missed one event, with every event."""
+"""Connections that are reported as having missed one event, with every event."""
 
 ASIDE = SET_UP | _TOLD_AT_ANY_TIME
 """Between the runtime and one connection; no chain. Also while a chain is being asked."""
@@ -190,7 +190,7 @@ class Rounds:
         """
         missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
-        # The last ones tell whether the chain came to its end.
+        # The last ones show whether the chain came to its end.
         return tuple(missing[-MISSED_MAX:])
 
     def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
@@ -280,7 +280,7 @@ class Rounds:
     def _shown_by(self, one: Round) -> Event | None:
         """Return the event that shows its end; None where no connection could have seen more.
 
-        So it does not matter whether that was known when they left, or is told afterwards.
+        So it does not matter whether that was known when they left, or shows afterwards.
         """
         by = one.over_by
         return by if by is not None and self._may_go_on(one, by) else None

@@ -20,7 +20,7 @@ class Owned:
     """The owners in one ValidateContainerAdjustment."""
 
     event: Event
-    """Which event told it."""
+    """The event that showed it."""
     request: api.ValidateContainerAdjustmentRequest
     version: NriVersion | None
     _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)

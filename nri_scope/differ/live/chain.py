@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of a chain, as a runtime tells validators (NRI 0.10 and later)."""
+"""The plugins of a chain, as a runtime sends them to validators (NRI 0.10 and later)."""
 
 from __future__ import annotations
 

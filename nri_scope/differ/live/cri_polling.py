@@ -41,7 +41,7 @@ class Client(Protocol):
 
 
 class Hearer(Protocol):
-    """Gets what the CRI tells."""
+    """Gets the CRI's answers."""
 
     def began(self, runtime: RuntimeVersion) -> None:
         """Note that the CRI answers, for the first time or again."""

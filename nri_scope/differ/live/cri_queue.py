@@ -36,9 +36,9 @@ def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
 
 
 class Starting:
-    """Containers that were created and do not run yet: of a start that fails no event may tell.
+    """Containers that were created and do not run yet: there may be no event of a start that fails.
 
-    containerd prepares the process before it tells plugins of the start. Where that is what fails,
+    containerd prepares the process before it sends plugins the start. Where that is what fails,
     no more is heard of the container until it is removed.
     """
 

@@ -21,7 +21,7 @@ FINISH_SECONDS = 3.0
 
 
 class CriThread:
-    """Asks the CRI at ``path``, and tells the recorder what it answers."""
+    """Asks the CRI at ``path``, and sends its answers to the recorder."""
 
     def __init__(self, path: Path, tell: Callable[[ToRecorder], None]) -> None:
         """Connect. Raises ConnectError or RpcError where there is no CRI."""

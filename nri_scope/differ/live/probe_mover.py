@@ -10,7 +10,7 @@ from typing import Protocol
 from .probe_indices import places
 
 PAUSE = 5.0
-"""Seconds between two moves: each new connection has the runtime tell all its containers, and a
+"""Seconds between two moves: each new connection has the runtime send all its containers, and a
 plugin that crashes again and again must not make that happen each time."""
 
 

@@ -66,7 +66,7 @@ class Watcher:
         return self._closed is not None and self._closed.needless
 
     def hear(self, message: Message) -> None:
-        """Take what the recorder tells, in any thread."""
+        """Take a message of the recorder, in any thread."""
         match message:
             case Opened():
                 self._opened = message

@@ -76,7 +76,7 @@ def is_quiet(entry: object) -> bool:
 
 
 def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
-    """Return what tells one recording from another: runtime, and (subject, event) in order.
+    """Return what distinguishes recordings: runtime, and (subject, event) in order.
 
     Ids and times are not in it, so that the same test recorded twice has one fingerprint.
     """

@@ -47,7 +47,7 @@ class AgainstGolden:
     def checks(self, replayed: Replayed, heard: Failing | None = None) -> list[Check]:
         """Return the mismatches, by the time at which they show; then how plugins fared.
 
-        ``heard`` is what failed otherwise in this replay, and tells crashes apart.
+        ``heard`` is what failed otherwise in this replay, and distinguishes crashes.
         """
         heard = heard or Failing()
         name_of = replayed.name_of

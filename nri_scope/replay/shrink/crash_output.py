@@ -139,7 +139,7 @@ def _python(lines: Sequence[str]) -> tuple[str, str]:
         elif line and not line[0].isspace() and not message:
             message = line
             break
-    # The fatal error of the interpreter tells the innermost frame first, a traceback last.
+    # The fatal error of the interpreter prints the innermost frame first, a traceback last.
     innermost = 0 if lines[0].startswith("Fatal") else -1
     return message, own[innermost] if own else ""
 

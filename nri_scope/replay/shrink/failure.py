@@ -14,7 +14,7 @@ from ..result import FAILURES_KEPT, PlayedEvent, PrintedLine, Replayed
 from .crash_output import LastWords, alike
 
 KEPT = 1_000
-"""Failing checks that are told apart. One of them is looked for, the rest is only mentioned."""
+"""Failing checks that are distinguished. One of them is looked for, the rest is only mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Failing(Audience):
             if len(self._crashes) < KEPT:
                 self._crashes[_key(reply)] = says
         else:
-            # How late it was may be told otherwise each time.
+            # How late it was may be worded differently each time.
             says = "" if reply.verdict is Verdict.LATE else alike(reply.problem)
         return Check(
             str(reply.verdict),
@@ -112,7 +112,7 @@ class Failing(Audience):
 def of_plugins(replayed: Replayed, ended: Callable[[str, str], str]) -> list[Check]:
     """Return what is wrong with how plugins fared.
 
-    ``ended`` tells what the end of a plugin is known by, given its name and the end in words.
+    ``ended`` gives the signature of a plugin's end, given its name and the end in words.
     """
     found: list[Check] = []
     for plugin in replayed.plugins:

@@ -26,7 +26,7 @@ class Numbered:
 
     @property
     def is_state(self) -> bool:
-        """Synchronize: chosen, it tells of all that there was, else of what events are about."""
+        """Synchronize: chosen, it lists everything that existed, else only subjects of events."""
         return self.event == "Synchronize"
 
 

@@ -114,13 +114,13 @@ class Search:
             except RecordingError as error:
                 if error.path != str(path):
                     raise
-                # That tells nothing of the part: no other one could be tried either.
+                # That says nothing about the part: no other one could be tried either.
                 raise Exhausted(f"a temporary file: {error.problem}") from error
         with Recording.open(path) as recording:
             # With the context that these events need.
             there = {event.id for event in events_of(recording, self._session)}
         if not self._states.intersection(wanted):
-            # It tells of less than it did, and is there in any case.
+            # It lists less than it did, and is there in any case.
             there -= self._states
         whole = frozenset(there)
         if len(whole) >= len(self.best) or self._known.get(_digest(whole)) is False:

@@ -79,7 +79,7 @@ class Shrunk:
 
     failure: Failure
     numbers: Sequence[int]
-    """Its events in the recording, Synchronize too where all that it tells is needed."""
+    """Its events in the recording, Synchronize too where all of its list is needed."""
     before: int
     """Events that the session had, beside Configure and Synchronize."""
     after: int
@@ -192,7 +192,7 @@ class Shrinking:
             return extract(recording, output, Selection(numbers=shrunk.numbers, bare=True))
 
     def replay(self, failure: Failure, path: Path) -> tuple[Replayed, bool]:
-        """Replay a part that was written, and tell whether the same fails with it.
+        """Replay a part that was written, and return whether the same fails with it.
 
         What fails only now and then has as many tries as before.
         """

@@ -19,7 +19,7 @@ from .goldens import Goldens
 from .handler_errors import HandlerError
 
 _SHOWN = 50
-"""Failures told one by one; the next thousand would say no more."""
+"""Failures listed one by one; the next thousand would add nothing."""
 
 
 class Timing(NamedTuple):

@@ -31,7 +31,7 @@ class Stage(IntEnum):
     """The stage of a pod or container."""
 
     TOLD = 0
-    """It exists: Synchronize told of it, or an event that says no more."""
+    """It exists: Synchronize listed it, or an event that says no more."""
     CREATING = 1
     """CreateContainer came, and nothing yet that only comes of a container that was created."""
     CREATED = 2
@@ -75,7 +75,7 @@ class Life(NamedTuple):
     stopped_ns: int = 0
     removed_ns: int = 0
     first_ns: int = 0
-    """Its first event, or the beginning of the session whose Synchronize told of it."""
+    """Its first event, or the beginning of the session whose Synchronize listed it."""
     last_ns: int = 0
     """Its newest event; 0 where it has none."""
     first_event: int = 0
@@ -86,9 +86,9 @@ class Life(NamedTuple):
     problems: int = 0
     """Events that were not answered well."""
     changed: int = 0
-    """Events that tell of a change."""
+    """Events that show a change."""
     told: int = 0
-    """The object with which Synchronize told of it; 0 for none."""
+    """The object by which Synchronize listed it; 0 for none."""
 
     @property
     def stage(self) -> Stage:
@@ -154,7 +154,7 @@ class Lives:
         return self._columns["first_ns"][slot], max(removed, last) if removed else FOR_EVER
 
     def tell(self, key: int, thing: int, at_ns: int) -> None:
-        """Note that Synchronize told of it; the first time counts."""
+        """Note that Synchronize listed it; the first time counts."""
         slot, told, first = self._find(key), self._columns["told"], self._columns["first_ns"]
         if slot is not None and not told[slot]:
             told[slot] = thing

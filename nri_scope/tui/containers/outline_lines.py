@@ -34,7 +34,7 @@ class Subject:
     owners: tuple[str, ...] = ()
     """Who changed the container, ``NN-name``, in call order."""
     told: str = ""
-    """The container's state, as Synchronize told it."""
+    """The container's state, as Synchronize showed it."""
 
     @property
     def name(self) -> str:

@@ -45,14 +45,14 @@ _CREATE = "CreateContainer"
 
 @dataclass(frozen=True, slots=True)
 class ComparedContainer:
-    """A container as one event told it."""
+    """A container as one event showed it."""
 
     event: Event
     told_by: int
-    """The number of the event that told it: an earlier one where this one tells only the id."""
+    """The number of the event that showed it: an earlier one where this one has only the id."""
     container: Container | None
     spec: Spec | None
-    """None where nothing tells what it is made of."""
+    """None where nothing shows what it is made of."""
 
     @property
     def title(self) -> str:

@@ -143,7 +143,7 @@ def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
-    """Return what the event itself tells; the differ knows more."""
+    """Return what the event itself shows; the differ knows more."""
     for at, path in enumerate(event.changed[:_LISTED]):
         yield _fact("" if at else "changed", (path, Style.WARN))
     if len(event.changed) > _LISTED:

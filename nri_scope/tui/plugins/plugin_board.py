@@ -243,7 +243,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         return place_line(entry, self.grid)
 
     def key_of(self, entry: ChainPlace) -> Hashable:
-        """Return what tells a place from others."""
+        """Return what identifies a place."""
         return entry.what, entry.name, entry.between
 
     async def work(self) -> None:

@@ -182,7 +182,7 @@ class SessionBoard(TableBoard[Entry]):
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
     def key_of(self, entry: Entry) -> Hashable:
-        """Return what tells an entry from others."""
+        """Return what identifies an entry."""
         match entry:
             case Runtime():
                 return entry

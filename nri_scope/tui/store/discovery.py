@@ -47,7 +47,7 @@ class Facts:
     one; safe to show; "" without any."""
     sessions: int
     connected: int
-    """Sessions that have not ended, as far as the recording tells."""
+    """Sessions that have not ended, as far as the recording shows."""
     events: int
     """Exact once the view of everything is complete."""
     first_ns: int
@@ -87,7 +87,7 @@ def facts_of(path: Path, look: RecordingLook, *, events: int, damage: str, live:
     sessions = look.sessions
     # What a part of a recording leaves out was not lost; it has rows that say so.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
-    # The CRI tells nothing of NRI; the plugin connections beside it do.
+    # The CRI says nothing about NRI; the plugin connections beside it do.
     newest = max(sessions, key=lambda one: (one.role != Role.CRI, one.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
     return Facts(
@@ -146,7 +146,7 @@ class EventDiscovery:
         self._walked = False
         self._damaged = False
         self._last = 0
-        """The last event that was told; there may be more behind it if ``more``."""
+        """The last event that was reported; there may be more behind it if ``more``."""
         self._more = False
 
     def first(self, recording: Recording) -> RecordingNews:

@@ -187,7 +187,7 @@ def gone_row(event_id: int) -> Row:
 
 
 def changed_in_short(event: Event) -> str:
-    """Return ``env FOO, 3 more by 30-x``; "" where the event tells of no change."""
+    """Return ``env FOO, 3 more by 30-x``; "" where the event shows no change."""
     if not event.changed:
         return ""
     first, *others = event.changed

@@ -249,7 +249,7 @@ class Store:
         """
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
-        # What the thread has told must not get lost.
+        # The thread's news must not get lost.
         return await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> Growth:
@@ -276,7 +276,7 @@ class Store:
             moved=moved or (not removed and self.all.revision != revision),
         )
 
-    # -- what is known, told by the thread --------------------------------------------------
+    # -- what is known, from the thread --------------------------------------------------
 
     @property
     def _newest(self) -> int:

@@ -46,7 +46,7 @@ class _LinesOf:
 
 
 class BoardLines(Lines, inherit_bindings=False):
-    """Lines that are never wider than the screen, and tell when others are seen."""
+    """Lines that are never wider than the screen, and report when others are seen."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"

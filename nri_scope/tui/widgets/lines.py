@@ -263,7 +263,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
                 self.action_open()
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Draw both lines again, and tell."""
+        """Draw both lines again, and report the change."""
         for index in (before, now):
             first, last = self._rows_of(index)
             self.refresh_lines(first, last - first + 1)
