@@ -181,7 +181,7 @@ def _unpacked(text: str) -> Iterator[str]:
 
 
 def _foreign(missing: list[str]) -> Score:
-    """What others say is no credential, asked of the rule for formats alone."""
+    """Score the rule for formats by others' examples of texts without credentials."""
     score = Score()
     rules = Rules(on=frozenset({"credential-formats"}))
     try:
