@@ -78,7 +78,7 @@ bench: $(STAMP) ## compare with the Go reference in the same run; BENCH_ARGS=--s
 # ------------------------------------------------------------------------- lint
 # Independent checks run side by side, each one's output kept together; all run, whichever fails.
 CODE = $(wildcard nri_scope tests scripts benchmarks examples)
-LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs
+LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -104,6 +104,8 @@ lint-lock:
 	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
 lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
+lint-words:
+	@echo "== words"; $(BIN)/python -m scripts.check_words
 lint-docs:
 	@echo "== generated docs"; $(if $(GEN_DOCS),$(BIN)/python -m $(GEN_DOCS) --check,echo "none yet")
 

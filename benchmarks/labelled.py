@@ -54,7 +54,7 @@ def captured_event(
     metadata: tuple[tuple[str, str], ...] = (),
     reply: bytes = b"",
 ) -> Captured:
-    """An event with what redaction looks at."""
+    """Make an event with all that redaction looks at."""
     return Captured(
         wall_ns=0,
         mono_ns=0,
@@ -388,7 +388,7 @@ _STAYING: dict[str, tuple[_Place, tuple[str, ...]]] = {
 
 
 def staying() -> Iterator[Case]:
-    """What people need for debugging, and what looks a little like a secret."""
+    """Return texts that people need for debugging, and texts a little like a secret."""
     for group, (place, texts) in _STAYING.items():
         for text in texts:
             yield Case(f"stays: {group}", text.replace("\n", "⏎"), place(text), kept=text)

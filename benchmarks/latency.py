@@ -122,7 +122,7 @@ def _medians(rounds: list[Played]) -> Latency:
 
 
 def findings(latencies: dict[str, Latency]) -> list[Finding]:
-    """The ratios that count."""
+    """Return the ratios that count."""
     record, redact, noop, yaml = (latencies[name] for name in (RECORD, REDACT, NOOP, YAML))
     probes, three = latencies[THREE_PROBES], latencies[THREE_NOOP]
     return [

@@ -31,7 +31,7 @@ class Watch:
         self._own = _own_seconds()
 
     def machine(self) -> Machine:
-        """The machine since the beginning. Child processes count as ours once they have ended."""
+        """Measure since the beginning. Child processes count as ours once they have ended."""
         available = (time.monotonic() - self._begin) * (os.cpu_count() or 1)
         others = _busy_seconds() - self._busy - (_own_seconds() - self._own)
         return Machine(

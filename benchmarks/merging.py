@@ -38,7 +38,7 @@ def measure(runs: int) -> Finding:
 
 
 def _reply(n: int) -> api.CreateContainerResponse:
-    """What plugins in the field ask for, all of it in each reply."""
+    """Return what plugins in the field ask for, all of it in each reply."""
     adjustment = (
         Adjustment()
         .add_env(f"PLUGIN_{n}", f"value-{n}")
@@ -64,7 +64,7 @@ def _reply(n: int) -> api.CreateContainerResponse:
 def _work(
     request: api.CreateContainerRequest, replies: list[tuple[str, api.CreateContainerResponse]]
 ) -> None:
-    """What a replay does with a CreateContainer: each plugin's own changes, and all of them."""
+    """Merge a CreateContainer as a replay does: each plugin's own changes, and all of them."""
     merging = Creation(request)
     for plugin, reply in replies:
         merging.apply(reply, plugin)

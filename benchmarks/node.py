@@ -132,7 +132,7 @@ def _call(item: dict[str, Any]) -> Call:
 
 
 def _interleaved(rounds: list[list[Call]], repetitions: int) -> Iterator[list[Call]]:
-    """The rounds so many times, each time with other identities, some of them side by side."""
+    """Repeat the rounds, each time with other identities, some of them side by side."""
     chance = random.Random(1)
     waiting = (_fresh(rounds, chance, number) for number in range(repetitions))
     active = list(islice(waiting, _AT_A_TIME))

@@ -123,7 +123,7 @@ class Record:
         return time.monotonic() - begin
 
     def peak_memory(self) -> float:
-        """The most memory the process ever had resident, in MiB."""
+        """Return the most memory the process ever had resident, in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) / 1024

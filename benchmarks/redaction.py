@@ -44,7 +44,7 @@ _REALLY = "container.env.DB_PASSWORD"
 _WINDOW = 10
 _WORST = 12
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
-# "xxxxxxxx", "<token>": whether such a one is replaced does not matter to anybody.
+# "xxxxxxxx", "<token>": whether such a one is replaced does not matter.
 _PLACEHOLDER = re.compile(r"(?i)x{6}|0{8}|a{8}|\*{6}|\.{6}|example|your[_-]|abcdefgh|12345678")
 
 
@@ -181,7 +181,7 @@ def _unpacked(text: str) -> Iterator[str]:
 
 
 def _foreign(missing: list[str]) -> Score:
-    """What others say is no credential, asked of the rule for formats alone."""
+    """Score the rule for formats by others' examples of texts without credentials."""
     score = Score()
     rules = Rules(on=frozenset({"credential-formats"}))
     try:
@@ -260,7 +260,7 @@ def _by_megabyte(megabytes: float) -> float:
 
 
 def _by_container(containers: int) -> float:
-    """Seconds of the writer's thread for what is told of one that was never seen before."""
+    """Seconds of the writer's thread for the events of a container that was never seen before."""
     stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
     source = AtSource(Redactor(Rules.DEFAULT, _KEY, memory=MEMORY))
     times = []

@@ -29,7 +29,7 @@ class Sampler:
     """Makes texts for one expression. What must not stand beside a match is not asked for."""
 
     def __init__(self, expression: str, chance: Random) -> None:
-        """Raises re.error where Python does not know such an expression."""
+        """Parse the expression. Raises re.error where Python does not know such an expression."""
         for theirs, ours in _RESPELT:
             expression = expression.replace(theirs, ours)
         self._tree = _parser.parse(expression)

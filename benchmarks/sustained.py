@@ -56,7 +56,7 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
 
 
 async def measure_all_different(folder: Path, *, lifecycles: int) -> Finding:
-    """The size when containers have nothing but their shape in common."""
+    """Return the size when containers have nothing but their shape in common."""
     recording = folder / "different.nriscope.db"
     socket = folder / "different.sock"
     async with (

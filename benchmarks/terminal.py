@@ -103,7 +103,7 @@ class Terminal:
                     return self._last - self._began
 
     def tail(self) -> str:
-        """The last that it wrote, without what only moves and colours."""
+        """Return its last output, without control sequences."""
         plain = re.sub(rb"\x1b\[[0-9;?<>$]*[a-zA-Z]", b"", bytes(self._written))
         return plain[-500:].decode(errors="replace")
 
@@ -113,7 +113,7 @@ class Terminal:
         except BlockingIOError:
             return
         except OSError:
-            # How a terminal says that nobody has its other end open any more.
+            # How a terminal says that its other end is not open any more.
             chunk = b""
         if not chunk:
             asyncio.get_running_loop().remove_reader(self._descriptor)
@@ -146,7 +146,7 @@ def work_of(pid: int) -> float:
 
 
 def children(pid: int) -> Sequence[int]:
-    """The processes that a process has begun and that run."""
+    """Return the processes that a process has begun and that run."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for path in tasks for child in path.read_text().split()]
 

@@ -49,7 +49,7 @@ def is_repeated(field: FieldDescriptor) -> bool:
 
 
 def captured(file: Path, plugin: str) -> list[Sent]:
-    """The events that one plugin got; without those that only a validator gets."""
+    """Return the events that one plugin got; without those that only a validator gets."""
     stream = []
     with gzip.open(file, "rt") as lines:
         for line in lines:

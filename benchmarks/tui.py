@@ -35,7 +35,7 @@ _MIB = 1 << 20
 
 
 def measure(path: Path) -> list[Finding]:
-    """What is measured with a recording of `many`, which grows by it."""
+    """Measure with a recording of `many`, which grows by it."""
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.tui", str(path)],
         capture_output=True,
@@ -113,7 +113,7 @@ async def _measure(path: Path) -> list[Finding]:
 
 
 async def _filter(store: Store, text: str) -> tuple[View, float, float, float]:
-    """The view; seconds to the first matches, to all, and of a jump while it is at work."""
+    """Return the view; seconds to the first matches, to all, and of a jump while it is at work."""
     begin = time.perf_counter()
     first: list[float] = []
     jump: list[asyncio.Task[float]] = []

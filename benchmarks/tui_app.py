@@ -152,7 +152,7 @@ async def _jumps(shown: Terminal) -> list[float]:
 
 
 def _mouse(button: int, column: int, line: int, *, up: bool = False) -> str:
-    """What a terminal sends for the mouse; 32 is added to the button where it is moved."""
+    """Return what a terminal sends for the mouse; 32 is added to the button where it is moved."""
     return f"\x1b[<{button};{column};{line}{'m' if up else 'M'}"
 
 

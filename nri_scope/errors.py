@@ -59,7 +59,7 @@ class ConnectError(NriScopeError):
         self.problem = problem
         self.hint = hint
         self.may_come = may_come
-        """Nobody is there yet: waiting may help."""
+        """No runtime listens yet: waiting may help."""
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}"
@@ -136,7 +136,7 @@ class RecordingCut(UserWarning):
 
 
 class RedactionLeak(NriScopeError):
-    """What was replaced is still in what was written. Tells where and by which rule, never what."""
+    """A replaced value is still in the output. Tells where and by which rule, never the value."""
 
     def __init__(
         self,

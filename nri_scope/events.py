@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a recording and what comes out of it, as plain immutable values.
+"""The content of a recording, as plain immutable values: what is written and what is read.
 
 Times are integers in nanoseconds: ``*_ns`` wall-clock values count from the Unix epoch,
 ``mono_ns`` from an arbitrary point of the recording host's monotonic clock.
@@ -16,22 +16,22 @@ CRI_SERVICE = "runtime.v1.RuntimeService"
 """The CRI's method, and its service, that events of a ``cri`` session are calls of."""
 
 LATE = "answered after the deadline"
-"""The message of such an event, where somebody has waited for it all the same."""
+"""The message of such an event, where the runtime has waited for it all the same."""
 
 
 class Role(StrEnum):
-    """Who wrote a session."""
+    """The writer of a session."""
 
     LOGGER = "logger"
     PROBE = "probe"
     TAP = "tap"
     REPLAY = "replay"
     CRI = "cri"
-    """No plugin connection: what the CRI told, asked about containers."""
+    """No plugin connection: the CRI's answers about containers."""
 
 
 class Status(StrEnum):
-    """How an event was answered, as filters name it."""
+    """The result of an event, as filters name it."""
 
     OK = "ok"
     ERROR = "error"
@@ -39,7 +39,7 @@ class Status(StrEnum):
 
 
 def plugin_title(index: str, name: str) -> str:
-    """``NN-name``, or the name alone of what has no index: it is in no chain."""
+    """Return ``NN-name``, or the name alone for a plugin without an index, which is in no chain."""
     return f"{index}-{name}" if index else name
 
 
@@ -170,11 +170,11 @@ class Gap:
     to_ns: int
     reason: str
     lost: int | None
-    """How many events were lost; None where nobody can know."""
+    """How many events were lost; None where that is unknown."""
 
     @property
     def is_left_out(self) -> bool:
-        """Whether this stands for what a part of a recording was made without: nothing was lost."""
+        """Whether this stands for events that a part of a recording omits: nothing was lost."""
         return self.reason == LEFT_OUT
 
 
@@ -201,7 +201,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What whoever wrote the recording has to say about it."""
+    """A remark of the program that wrote the recording."""
 
     id: int
     session: int | None
@@ -222,7 +222,7 @@ class Printed(NamedTuple):
 
 
 class Tapped(NamedTuple):
-    """What only a tap knows of an event."""
+    """A tap's record of an event."""
 
     event: int
     held_ns: int
@@ -240,7 +240,7 @@ that had this name before match nothing."""
 
 
 class Mark(NamedTuple):
-    """An event that somebody marked, or that is not marked any more."""
+    """An event that a user marked, or that is not marked any more."""
 
     event: int
     at_ns: int
@@ -249,21 +249,21 @@ class Mark(NamedTuple):
     made_ns: int = 0
     """Wall clock when this was made; of two marks of one event the newer one counts."""
     gone: bool = False
-    """Whether this takes back an older mark, which may be where nobody can write now."""
+    """Whether this takes back an older mark, which may be where it cannot be written now."""
 
     @property
     def key(self) -> MarkKey:
-        """What it is of."""
+        """The event that it marks."""
         return self.event, self.at_ns
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The pods and containers that existed when a session began, as Synchronize told them."""
+    """The pods and containers that existed when a session began, as in Synchronize."""
 
     pods: tuple[bytes, ...]
     """Serialised PodSandbox messages, in the order in which they were told."""
     containers: tuple[bytes, ...]
-    """Serialised Container messages, likewise."""
+    """Serialised Container messages."""
     complete: bool
     """False where the last part of Synchronize never came."""

@@ -33,7 +33,7 @@ _REPLAY = pytest.StashKey["NriReplay"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The one option."""
+    """Add the one option."""
     parser.getgroup("nri-scope", "replays of NRI recordings").addoption(
         "--nri-golden",
         choices=("check", "update", "none"),
@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker is known even under --strict-markers."""
+    """Register the marker, so that it is known even under --strict-markers."""
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(path, session=None, where='', only='', profile='recorded'): the recording that "
@@ -74,7 +74,7 @@ class NriReplay:
     """The fixture: call it with a plugin to replay the test's recording to it."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        """Raises `UsageError` for a test without a recording."""
+        """Set up the replays of a test. Raises UsageError for a test without a recording."""
         node = cast("pytest.Item", request.node)
         self._folder = node.path.parent
         self._root = request.config.rootpath
@@ -188,7 +188,7 @@ class NriReplay:
     # -- after the test -----------------------------------------------------------------------
 
     def sections(self) -> Iterator[tuple[str, str]]:
-        """What pytest shows below a failure: each replay of the test."""
+        """Return what pytest shows below a failure: each replay of the test."""
         if not self._results:
             return
         from nri_scope.replay.testing import story
@@ -198,7 +198,7 @@ class NriReplay:
             yield title, "\n".join(story(result))
 
     def take_written(self) -> list[str]:
-        """The goldens that were written since the last call."""
+        """Return the goldens that were written since the last call."""
         if self._goldens is None:
             return []
         written = [str(path) for path in self._goldens.written]
@@ -235,14 +235,14 @@ def pytest_terminal_summary(
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """How two containers differ."""
-    # Whoever has a container has imported this.
+    """Explain how two containers differ."""
+    # A test that has a container has imported this.
     testing = sys.modules.get(_TESTING)
     return cast("list[str] | None", testing.explain(op, left, right)) if testing else None
 
 
 def _settings(node: pytest.Item) -> dict[str, object]:
-    """What the markers say, the nearer one first; what is behind one with a path does not count."""
+    """Return the markers' arguments, the nearest first, up to the first one with a path."""
     settings: dict[str, object] = {}
     for mark in node.iter_markers(_MARKER):
         own = dict(mark.kwargs)
@@ -272,7 +272,7 @@ def _check(key: str, value: object) -> None:
 
 
 def _file_name(node: pytest.Item) -> str:
-    """A file name of a test's own: class, function and parameters."""
+    """Return a test's own file name: class, function and parameters."""
     parts = [one.name for one in node.listchain() if isinstance(one, pytest.Class)]
     name = ".".join([*parts, node.name])
     fitting = re.sub(r"[^\w.,=+\[\]-]", "-", name)[:_NAME_MAX]

@@ -32,7 +32,7 @@ class Line(TypedDict):
 
 
 def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
-    """A session for each plugin of the capture: a probe where it was passive, else as tapped.
+    """Make a session for each plugin of the capture: a probe if passive, else as tapped.
 
     Without ``ended`` it is as if the recorder was still at it.
     """

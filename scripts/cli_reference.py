@@ -24,7 +24,7 @@ stdout, everything else to stderr. Colour only on a terminal, and never where `N
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION]
     root = click.Context(cli, info_name="nri-scope")
     for name in COMMANDS:

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def on_terminal(command: list[str]) -> str:
-    """What ``command`` prints to a terminal of WIDTH × HEIGHT."""
+    """Return what ``command`` prints to a terminal of WIDTH × HEIGHT."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "TZ": "UTC"}
@@ -56,7 +56,7 @@ def on_terminal(command: list[str]) -> str:
             while data := os.read(ours, 65536):
                 output += data
         except OSError:
-            # How a terminal says that nobody has its other end open any more.
+            # How a terminal says that its other end is not open any more.
             pass
     os.close(ours)
     if process.returncode:

@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def leave_host_name() -> None:
-    """Give this process and its children a host name of their own: nobody's is published."""
+    """Give this process and its children an invented host name, as it is published."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUTS):
         raise TestbedError("no UTS namespace of our own to be had (unshare failed)")
     socket.sethostname(HOST_NAME)

@@ -76,7 +76,7 @@ class Sample:
 
 
 def pack(recording: Path, bundle: Path, note: str) -> None:
-    """By our own command, as anybody would."""
+    """Pack by our own command, as any user would."""
     done = subprocess.run(
         [command(), "export", recording, "-o", bundle, "--redact", "--note", note],
         capture_output=True,

@@ -36,8 +36,8 @@ $ sqlite3 node.nriscope.db "SELECT at, event, namespace, pod, container FROM log
 
 `PRAGMA application_id` is {schema.APPLICATION_ID} (0x{schema.APPLICATION_ID:08X}, "NRIS"), \
 `PRAGMA user_version` is {schema.VERSION}, the version of the format. While a recording is written \
-it is in SQLite's WAL mode, and `-wal` and `-shm` are beside it: whoever copies it then has to \
-copy all three. A finished recording is the one file.
+it is in SQLite's WAL mode, and `-wal` and `-shm` are beside it: a copy made then needs \
+all three. A finished recording is the one file.
 
 A recording holds what was on the wire, environment variables with their secrets included. It is \
 made readable for its owner alone (0600), and so are the files beside it.
@@ -77,8 +77,9 @@ knowledge of the fields is needed. The result equals what was on the wire as a m
 unknown to us included; the order of maps is not kept. The reply is kept as it was.
 
 A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
-{int(blobs.Kind.POD)}) and `containers` (kind {int(blobs.Kind.CONTAINER)}). The rows of a \
-session from its `sync_event` on are what existed when it began.
+{int(blobs.ObjectKind.POD)}) and `containers` (kind \
+{int(blobs.ObjectKind.CONTAINER)}). The rows of a session from its `sync_event` on are what \
+existed when it began.
 
 An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
 `request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \
@@ -170,9 +171,9 @@ sixteenth.
 
 ## Marks
 
-Marks are the one thing that is written into a finished recording, by whoever looks at it, in a \
+Marks are the one thing that is written into a finished recording, by its readers, in a \
 transaction of its own; a file without the table `mark` gets it with the first one. While \
-somebody records to the file, where it may not be written, and for a bundle, they are in \
+the file is being recorded, where it may not be written, and for a bundle, they are in \
 `FILE.marks.json` beside it instead: in `marks`, each with `event`, `at_ns` (when the event was), \
 `comment` and `made_ns`, and in `unmarked` what is taken back of those in the recording. Of two \
 marks of one event the newer one counts. A mark goes when its event does. What is made of a \
@@ -190,7 +191,7 @@ Synchronize it has every event of its sessions, and of `state` what is about its
 containers. Sessions that were not there meanwhile are not in it.
 
 What was left out is said twice: for people as rows of `gap`, "{LEFT_OUT}"; for programs in \
-`left_out`, since a place in a session that nobody recorded says that an event was lost, which \
+`left_out`, since a place in a session that was not recorded says that an event was lost, which \
 these were not.
 
 ## Guarantees
@@ -204,9 +205,9 @@ Time between two sessions in which none was open has a row of `gap` where the re
 Where it did not, as one that a runtime launches, or of a file that was continued later, our \
 readers derive the gap from the sessions.
 
-A mark is in the file, or nothing of it is: who is killed meanwhile leaves SQLite's `-journal` \
-beside it, and the next program that may write there, readers of ours included, puts back what was \
-there before.
+A mark is in the file, or nothing of it is: a program that is killed meanwhile leaves SQLite's \
+`-journal` beside it, and the next program that may write there, our readers included, puts back \
+what was there before.
 """
 
 _FUNCTIONS = """\
@@ -255,7 +256,7 @@ filters see.
 
 
 def render() -> str:
-    """The whole document."""
+    """Return the whole document."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in schema.statements():
             connection.execute(statement)

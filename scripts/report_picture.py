@@ -47,27 +47,27 @@ class Injector:
         return adjustment.add_mount("/etc/pki", "/srv/pki", options=["rbind", "ro"])
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Listens, as to all below."""
+        """Listen, as to all events below."""
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
-        """A container starts."""
+        """Listen to the start of a container."""
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> None:
-        """A container's resources change."""
+        """Listen to the update of a container."""
 
     def stop_container(self, pod: PodSandbox, container: Container) -> None:
-        """A container stops."""
+        """Listen to the stop of a container."""
 
     def remove_container(self, pod: PodSandbox, container: Container) -> None:
-        """A container goes."""
+        """Listen to the removal of a container."""
 
     def stop_pod_sandbox(self, pod: PodSandbox) -> None:
-        """A pod stops."""
+        """Listen to the stop of a pod."""
 
     def remove_pod_sandbox(self, pod: PodSandbox) -> None:
-        """A pod goes."""
+        """Listen to the removal of a pod."""
 
 
 class Policy:
@@ -90,7 +90,7 @@ class Devices:
 
 
 def showcase(output: Path) -> None:
-    """A recording in which something is wrong: a real runtime's events, replayed to a chain."""
+    """Make a recording with faults in it: a real runtime's events, replayed to a chain."""
     plugins = (
         InProcess("10", "env-injector", Injector()),
         InProcess("40", "cpu-policy", Policy()),
@@ -111,7 +111,7 @@ def shoot(page: Path, image: Path, *, width: int, dark: bool = False, height: in
 def page_height(page: Path, width: int) -> int:
     """How high the page is at that width, as the browser says.
 
-    The script that asks is in a page of ours around it, never in the report.
+    The script that asks is in our own page around it, never in the report.
     """
     with tempfile.TemporaryDirectory() as folder:
         frame = Path(folder) / "frame.html"
@@ -129,7 +129,7 @@ def page_height(page: Path, width: int) -> int:
 
 
 def chromium(page: Path, *arguments: str) -> tuple[str, list[str]]:
-    """What Chromium prints of a page, and what it complains of: blocked content, errors."""
+    """Return Chromium's print of a page, and its complaints: blocked content, errors."""
     program = os.environ.get("CHROMIUM") or next(filter(shutil.which, CHROMIUM), None)
     if program is None:
         raise SystemExit("no Chromium here: install one, or name it as CHROMIUM=PATH")

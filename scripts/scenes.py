@@ -58,7 +58,7 @@ async def conflict(containerd: Containerd, file: Path) -> None:
 
 
 async def slow_plugin(containerd: Containerd, file: Path) -> None:
-    """A plugin answers after its deadline, is disconnected, and nobody tells it."""
+    """Let a plugin miss its deadline and be disconnected without notice."""
     plugins = {"20-labels": "labels", "40-slow": "slow"}
     async with _watched(containerd, file, plugins) as driver:
         web = await driver.run_pod("shop", "web")
@@ -71,7 +71,7 @@ async def slow_plugin(containerd: Containerd, file: Path) -> None:
 
 
 async def crash_loop(containerd: Containerd, file: Path) -> None:
-    """A container ends with an error each time it is started; one beside it does not."""
+    """Let a container fail at each start, beside one that does not."""
     async with _recorded(containerd, file) as (driver, record):
         web = await driver.run_pod("shop", "web")
         sidecar = await driver.run(web, "sidecar")
@@ -107,7 +107,7 @@ async def untidy_order(containerd: Containerd, file: Path) -> None:
 
 
 async def restart(containerd: Containerd, file: Path) -> None:
-    """The runtime is restarted, as for an upgrade: its containers go on, plugins come again."""
+    """Restart the runtime, as for an upgrade: containers go on, plugins come again."""
     async with _recorded(containerd, file) as (driver, record):
         web = await driver.run_pod("shop", "web")
         app = await driver.create(web, "app", env=ENVIRONMENT)

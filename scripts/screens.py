@@ -20,18 +20,18 @@ class Screen:
 
     name: str
     caption: str
-    """A sentence for whoever cannot see it, too."""
+    """A sentence for readers who cannot see it, too."""
     keys: tuple[str, ...]
     """By Textual's names, and what has to be on the screen before the next one."""
     size: tuple[int, int] = (110, 30)
     """Columns and lines."""
 
     def file(self, theme: str) -> str:
-        """The name of the picture."""
+        """Return the name of the picture."""
         return f"tui-{self.name}-{theme}.svg"
 
     def html(self, folder: str) -> str:
-        """For Markdown: the picture in the theme of whoever reads it."""
+        """For Markdown: the picture in the theme of its reader."""
         dark, light = (f"{folder}/{self.file(theme)}" for theme in THEMES)
         return (
             "<picture>\n"

@@ -97,7 +97,7 @@ theme = []                       # no key at all; the palette still has it
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     others = [each for each in SCREENS if each is not CHANGES]
     pictures = "\n\n".join(f"{each.caption}:\n\n{each.html('images')}" for each in others)
     heads = "\n".join(f"| {head} | {meaning} |" for head, meaning in HEADS.items())

@@ -37,7 +37,7 @@ _TAKEN = ("id", "regex", "secretGroup", "keywords")
 
 
 def taken(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rules that we use, with what we use of them."""
+    """Return the rules that we use, with the fields that we use."""
     return [
         {name: rule[name] for name in _TAKEN if name in rule}
         for rule in config["rules"]
@@ -58,7 +58,7 @@ def update(folder: Path, version: str, target: Path = TARGET) -> int:
 
 
 def download(version: str) -> tuple[Path, str]:
-    """The folder of the module in Go's cache, and the version that it has."""
+    """Return the folder of the module in Go's cache, and its version."""
     command = ["go", "mod", "download", "-json", f"{MODULE}@{version}"]
     done = subprocess.run(command, capture_output=True, text=True)
     answer = json.loads(done.stdout or "{}")

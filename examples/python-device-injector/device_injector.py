@@ -56,12 +56,12 @@ class DeviceInjector(BasePlugin):
 
 
 def names(text: str) -> list[str]:
-    """The names in a list with commas or blanks between them."""
+    """Return the names in a list with commas or blanks between them."""
     return text.replace(",", " ").split()
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     run(DeviceInjector(), name="device-injector", index="20")
 
 

@@ -15,7 +15,7 @@ from .params import ANY_PATH, redact_option
 
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.history import History
-    from nri_scope.differ.attribution.model import Asked, Step
+    from nri_scope.differ.attribution.model import Asked, ChangeStep
     from nri_scope.differ.blame import Line, Paper, Past, View
     from nri_scope.events import Container
     from nri_scope.recording.reader import Recording
@@ -96,7 +96,7 @@ def _perform(
     from .output import Output
     from .redacted_view import shown
 
-    steps: Sequence[Step] = ()
+    steps: Sequence[ChangeStep] = ()
     with Output() as output, shown(file, rules) as seen:
         container = seen.same(_container(seen.original, what))
         assert isinstance(container, Container)
@@ -151,7 +151,7 @@ def _text(
     yield from blame.legend(explained, paper)
 
 
-def _by_plugins(steps: Sequence[Step]) -> bool:
+def _by_plugins(steps: Sequence[ChangeStep]) -> bool:
     """Whether any step may be a plugin's."""
     from nri_scope.differ.attribution.owner import Who
 

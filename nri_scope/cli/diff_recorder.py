@@ -32,7 +32,7 @@ from nri_scope.differ.live.channel import (
 from nri_scope.differ.live.cri_sessions import CriSessions
 from nri_scope.differ.live.probe_indices import FIRST_PLACES
 from nri_scope.differ.live.probe_mover import Placer
-from nri_scope.differ.live.read_position import Place
+from nri_scope.differ.live.read_position import ReadPosition
 from nri_scope.errors import NriScopeError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
@@ -152,7 +152,7 @@ class _Run(ProbeListener):
             recorder.note(None, time_ns(), NOTE)
         try:
             with Recording.open(options.path) as recording:
-                self._viewer.tell(*encode(Opened(*Place.end_of(recording))))
+                self._viewer.tell(*encode(Opened(*ReadPosition.end_of(recording))))
             self._cri.record_to(recorder)
             await self._probe(recorder)
             self._viewer.tell(*encode(FinishAsking()))

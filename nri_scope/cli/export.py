@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope export``: a recording to be sent to somebody, or for other programs."""
+"""``nri-scope export``: a recording to share, or for other programs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _EPILOG = "\n".join(
 @click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
 @redact_option
 @tokens_options
-@click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
+@click.option("--note", default="", metavar="TEXT", help="Words for the recipient of the bundle.")
 @click.option(
     "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
 )
@@ -76,7 +76,7 @@ _EPILOG = "\n".join(
 )
 @click.pass_context
 def command(context: click.Context, **options: Unpack[Options]) -> None:
-    """Pack a recording, or a part of it, to be sent to somebody.
+    """Pack a recording, or a part of it, to share it.
 
     A bundle is a zip with the recording, a README.md and a manifest. Every command takes it in the
     place of a recording. The recording in it is written anew, and has what was chosen with what it

@@ -31,8 +31,8 @@ _MOST = 20
 def command(file: Path, output: Path | None, force: bool) -> None:
     """Take the recording out of a bundle.
 
-    Tells what the bundle says of itself. Every command takes a bundle as it is; this is for whoever
-    wants the file, for sqlite3 or to keep. Bundles may come from strangers: what is not exactly a
+    Tells what the bundle says of itself. Every command takes a bundle as it is; this writes the
+    recording as a file, for sqlite3 or to keep. Bundles may be untrusted: what is not exactly a
     bundle is refused, and nothing is written but the recording.
     """
     from nri_scope.process.signals import interrupted_by_signals

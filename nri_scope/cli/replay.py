@@ -112,7 +112,7 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     "others",
     multiple=True,
     metavar="NN=COMMAND",
-    help="Replay to this chain too ('none': to nobody), and compare the containers.",
+    help="Replay to this chain too ('none': to no plugin), and compare the containers.",
 )
 @click.option("--junit", type=FilePath(), metavar="FILE", help="Write JUnit XML as well.")
 @click.option(

@@ -28,7 +28,7 @@ from .output import Output
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
-    from nri_scope.replay.result import Line, PlayedEvent, Replayed
+    from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 
 
 T = TypeVar("T", bound=BaseException)
@@ -110,7 +110,7 @@ class _Printing(Audience):
     def event(self, played: PlayedEvent) -> None:
         self._print(self._text.event(played))
 
-    def line(self, line: Line) -> None:
+    def line(self, line: PrintedLine) -> None:
         self._print([self._text.line(line)])
 
     def _print(self, lines: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import click
 
 from nri_scope.errors import UsageError
 from nri_scope.replay.pace import Wait
-from nri_scope.replay.script import Step
+from nri_scope.replay.script import ReplayStep
 from nri_scope.text.escape import safe
 
 _AT_ONCE = 4096
@@ -32,7 +32,7 @@ class _Steps:
         self._presses = 0
         self._ended = False
 
-    async def wait(self, step: Step) -> None:
+    async def wait(self, step: ReplayStep) -> None:
         """Return at the next Enter."""
         name = f"{step.recorded.id}  {step.recorded.event} {step.subject}".rstrip()
         click.echo(f"Enter for {safe(name)} ", err=True, nl=False)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small client for the Kubernetes CRI: what the real runtime says a container became.
+"""Ask a container runtime about its containers over the Kubernetes CRI.
 
-Importing it costs grpclib and betterproto2, so only what calls a runtime does.
+In: the path of a unix socket, and ids of containers. Out: versions, images, states and the OCI spec
+that was really used, as plain values, or a typed error. It never knows NRI or recordings. Importing
+it costs grpclib and betterproto2, so only callers of a runtime do.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ CALL_TIMEOUT = 30.0
 
 
 async def connect(path: str | Path, *, timeout: float = CONNECT_TIMEOUT) -> CriClient:
-    """A client for the runtime that listens on unix socket ``path``, after it has answered.
+    """Return a client for the runtime on unix socket ``path``, after it has answered.
 
     :param timeout: seconds to wait for the first answer.
-    :raises ConnectError: no socket, no permission, nobody listens, or no CRI runtime answers.
+    :raises ConnectError: no socket, no permission, no process listens, or no CRI runtime answers.
     :raises RpcError: a runtime answered, with an error.
     """
     client = CriClient(path)
@@ -81,14 +81,14 @@ class CriClient:
         )
 
     async def ready(self, *, timeout: float = CALL_TIMEOUT) -> bool:
-        """Whether the runtime says that it can run containers (``RuntimeReady``)."""
+        """Return whether the runtime says that it can run containers (``RuntimeReady``)."""
         with translated(self.path, "Status", timeout):
             answer = await self._pods.status(v1.StatusRequest(), timeout=timeout)
         conditions = answer.status.conditions if answer.status else []
         return any(each.type == "RuntimeReady" and each.status for each in conditions)
 
     async def list_images(self, *, timeout: float = CALL_TIMEOUT) -> list[str]:
-        """The names (with tags) of all images that the runtime has."""
+        """Return the names (with tags) of all images that the runtime has."""
         with translated(self.path, "ListImages", timeout):
             answer = await self._images.list_images(v1.ListImagesRequest(), timeout=timeout)
         return [tag for image in answer.images for tag in image.repo_tags]
@@ -162,7 +162,7 @@ class CriClient:
         return [ContainerSummary.from_message(each) for each in answer.containers]
 
     async def container_info(self, container_id: str, *, timeout: float = CALL_TIMEOUT) -> str:
-        """The JSON that a verbose ``ContainerStatus`` has under ``info``.
+        """Return the JSON that a verbose ``ContainerStatus`` has under ``info``.
 
         Its ``runtimeSpec`` is the OCI spec that the runtime made. It has ``status`` too where the
         container failed to start; else it is exactly as told. Empty where the runtime tells none.
@@ -175,7 +175,9 @@ class CriClient:
     async def container_status(
         self, container_id: str, *, verbose: bool = True, timeout: float = CALL_TIMEOUT
     ) -> ContainerDetails:
-        """State and times of a container; ``verbose`` brings the OCI spec that was really used."""
+        """Return state and times of a container; ``verbose`` adds the OCI spec that was really
+        used.
+        """
         request = v1.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         with translated(self.path, "ContainerStatus", timeout):
             answer = await self._pods.container_status(request, timeout=timeout)

@@ -17,7 +17,7 @@ class MessageCodec(ProtoCodec):
     """The ``proto`` encoding of gRPC."""
 
     def decode(self, data: bytes, message_type: type[IProtoMessage]) -> IProtoMessage:
-        """:raises RemoteProtocolError: ``data`` is no such message."""
+        """Decode a message. Raises RemoteProtocolError where ``data`` is malformed."""
         try:
             return super().decode(data, message_type)
         # Malformed bytes make betterproto2 raise nearly anything, AttributeError and KeyError too.

@@ -24,7 +24,7 @@ _WHERE = "name the runtime's own socket, such as /run/containerd/containerd.sock
 
 @contextmanager
 def translated(path: str, method: str, timeout: float) -> Iterator[None]:
-    """Around one call of ``method`` with a deadline of ``timeout`` seconds."""
+    """Translate the errors of one call of ``method`` with a deadline of ``timeout`` seconds."""
     try:
         yield
     except GRPCError as error:
@@ -45,7 +45,7 @@ def translated(path: str, method: str, timeout: float) -> Iterator[None]:
 
 @contextmanager
 def first_contact(path: str, timeout: float) -> Iterator[None]:
-    """Around the first call on a socket: whatever fails there means that no CRI runtime listens."""
+    """Translate any failure of the first call on a socket to "no CRI runtime listens"."""
     try:
         yield
     except DeadlineExceeded as error:
@@ -68,7 +68,7 @@ def _cannot_connect(path: str, error: OSError) -> ConnectError:
         case PermissionError():
             return ConnectError(path, "no permission to connect", "run as root")
         case ConnectionRefusedError():
-            problem = "nobody listens there, or it is not a socket"
+            problem = "no process listens there, or it is not a socket"
             return ConnectError(path, problem, _START)
         case _:
             return ConnectError(path, error.strerror or str(error), _WHERE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to ask a runtime for: pods and containers as small values, and their CRI messages."""
+"""Requests to a runtime: pods and containers as small values, and their CRI messages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime answers: versions, pods and containers as plain immutable values."""
+"""Answers of a runtime: versions, pods and containers as plain immutable values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
-    """Who answers: such as ``containerd``, ``v1.7.24`` and the CRI version ``v1``."""
+    """The runtime that answers: such as ``containerd``, ``v1.7.24`` and the CRI version ``v1``."""
 
     name: str
     version: str
@@ -26,7 +26,7 @@ class RuntimeVersion:
 
 
 class ContainerState(StrEnum):
-    """Where a container is in its life; ``unknown`` also for a state that CRI may add."""
+    """The state of a container; ``unknown`` also for a state that CRI may add."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -43,7 +43,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """One pod sandbox as ``ListPodSandbox`` tells it. ``created_ns``: since the Unix epoch."""
+    """One pod sandbox as ``ListPodSandbox`` shows it. ``created_ns``: since the Unix epoch."""
 
     id: str
     namespace: str
@@ -67,7 +67,7 @@ class PodSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSummary:
-    """One container as ``ListContainers`` tells it. ``created_ns``: since the Unix epoch."""
+    """One container as ``ListContainers`` shows it. ``created_ns``: since the Unix epoch."""
 
     id: str
     pod_id: str
@@ -90,10 +90,10 @@ class ContainerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDetails:
-    """One container as ``ContainerStatus`` tells it; times in ns since the Unix epoch, 0: not yet.
+    """One container as ``ContainerStatus`` shows it; times in ns since the Unix epoch, 0: not yet.
 
     ``runtime_spec`` is the OCI runtime-spec that was really used; None where the runtime was not
-    asked for it (``verbose``) or does not tell it. ``info`` is all of the verbose answer.
+    asked for it (``verbose``) or does not give it. ``info`` is all of the verbose answer.
     """
 
     id: str
@@ -110,7 +110,9 @@ class ContainerDetails:
 
     @classmethod
     def from_message(cls, response: v1.ContainerStatusResponse) -> ContainerDetails:
-        """:raises RemoteProtocolError: no status in the answer, or ``info`` is not JSON."""
+        """Return the details in a message. Raises RemoteProtocolError without a status or valid
+        ``info``.
+        """
         status = response.status
         if status is None:
             raise RemoteProtocolError("ContainerStatus was answered without a status")
@@ -136,7 +138,7 @@ _MESSAGE_MAX = 4_000
 
 
 def info_told(response: v1.ContainerStatusResponse) -> str:
-    """The JSON under ``info``, with ``status`` added where the container failed to start."""
+    """Return the JSON under ``info``, with ``status`` added where the container failed to start."""
     text = response.info.get("info", "")
     status = response.status
     if status is None or not _failed_to_start(status):
@@ -167,7 +169,7 @@ def _failed_to_start(status: v1.ContainerStatus) -> bool:
 
 
 def _parse_info(info: Mapping[str, str]) -> dict[str, Json]:
-    """The JSON object that containerd and CRI-O put under the key ``info``."""
+    """Return the JSON object that containerd and CRI-O put under the key ``info``."""
     text = info.get("info")
     if not text:
         return {}

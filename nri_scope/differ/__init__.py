@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plugin changed what of a container: evidence weighed, in OCI terms."""
+"""Find out which plugin changed what of a container, and show it in OCI terms.
+
+In: events of several connections, from a recording or from one that grows. Out: rounds with their
+steps, histories of containers, comparisons, and these as text, Markdown and JSON. `attribution`
+decides, `blame` and `render` only show, `live` follows. This room never knows the command line,
+or how a recording is stored.
+"""
 
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
+from .attribution.model import Applied, Asked, ChangeStep, Claim, Evidence, RoundDiff, Span
 from .attribution.owner import Owner, Who
 from .attribution.rounds import Round, Rounds, Station
 
 __all__ = [
     "Applied",
     "Asked",
+    "ChangeStep",
     "Claim",
     "Differ",
     "Evidence",
@@ -20,6 +27,5 @@ __all__ = [
     "Rounds",
     "Span",
     "Station",
-    "Step",
     "Who",
 ]

@@ -11,7 +11,7 @@ from nri_scope.oci import ABSENT, Change, Spec, changes, value_at
 from nri_scope.recording.reader import Recording
 
 from .attribution.history import History
-from .attribution.model import Evidence, Step
+from .attribution.model import ChangeStep, Evidence
 from .attribution.owner import Owner
 from .generated_values import Generated
 from .recorded import histories
@@ -26,7 +26,7 @@ class Side:
     owner: Owner
     """Who made it what it is, or removed it; where no plugin did, what the container began with."""
     evidence: tuple[Evidence, ...]
-    step: Step | None
+    step: ChangeStep | None
     """The newest step that touched the path, what it is a part of, or its parts."""
 
 
@@ -60,13 +60,13 @@ class Pair:
     """() where the creation failed in one of them, or for different reasons: see ``failure`` of
     `a` and `b`."""
     real: bool
-    """Whether these are about the specs that the runtimes really used, as both CRIs told them;
+    """Whether these are about the specs that the runtimes really used, as both CRIs showed them;
     else about what is known of them through NRI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two recordings."""
+    """The differences between two recordings."""
 
     only_a: tuple[Named, ...]
     only_b: tuple[Named, ...]
@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether anything does."""
+        """Whether there are differences."""
         return bool(self.only_a or self.only_b or self.differ)
 
 
@@ -86,7 +86,9 @@ def compare_recordings(a: Recording, b: Recording) -> Comparison:
 
 
 def pods(recording: Recording) -> dict[str, Pod]:
-    """The pod of each container in a recording, by the container's id. Raises RecordingError."""
+    """Return the pod of each container in a recording, by the container's id. Raises
+    RecordingError.
+    """
     return {one.id: one.pod for one in recording.containers() if one.pod is not None}
 
 
@@ -138,7 +140,7 @@ def _named(found: Mapping[str, History]) -> dict[str, History]:
 
 
 def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | None) -> Pair | None:
-    """None where the outcome is the same."""
+    """Return the pair; None where the outcome is the same."""
     made_a, made_b = Generated.of(a, pod_a), Generated.of(b, pod_b)
     if (a.failure or b.failure) and made_a.text(a.failure) != made_b.text(b.failure):
         return Pair(name, a, b, (), real=False)

@@ -26,7 +26,7 @@ _BESIDE = 50
 
 
 class Excerpt:
-    """What the differ makes of the events about some containers."""
+    """The differ's results for the events about some containers."""
 
     def __init__(
         self, differ: Differ, rounds: Sequence[RoundDiff], names: Mapping[str, str]
@@ -37,15 +37,17 @@ class Excerpt:
         """In order; where the CRI told what became of the changes, they say so."""
 
     def history(self, container_id: str) -> History | None:
-        """A container's history; None where nothing is known of it."""
+        """Return a container's history; None where nothing is known of it."""
         return self._differ.histories.get(container_id)
 
     def round_of(self, event_id: int) -> RoundDiff | None:
-        """The round that an event belongs to."""
+        """Return the round that an event belongs to."""
         return next((one for one in self.rounds if event_id in one.events), None)
 
     def name_of(self, thing_id: str) -> str:
-        """``ns/pod/container`` of a container, ``ns/pod`` of a pod; else how the id begins."""
+        """Return ``ns/pod/container`` of a container, ``ns/pod`` of a pod; else how
+        the id begins.
+        """
         return self._names.get(thing_id) or self._differ.name_of(thing_id)
 
 
@@ -58,7 +60,8 @@ def of_container(recording: Recording, container: Container, check: Callable[[],
 
 
 def of_event(recording: Recording, event: Event, check: Callable[[], None]) -> Excerpt:
-    """Enough for the round of an event and all its effects, on others too. Raises RecordingError.
+    """Read enough for the round of an event and all its effects, on others too. Raises
+    RecordingError.
 
     What an event without a container finds of containers is not looked at but for its effects.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made up anew for each container: ids, process ids, random names and times.
+"""Values that are generated anew for each container: ids, process ids, random names and times.
 
 In its place stands what it is (``<container id>``), so that two containers made of the same can be
 compared, field by field and with nothing left out.
@@ -38,7 +38,7 @@ _PATTERNS = (
 
 
 class Generated:
-    """What was made up for one container."""
+    """The generated values of one container."""
 
     def __init__(self, container_id: str, pod_id: str = "", pod_uid: str = "") -> None:
         names = {
@@ -60,14 +60,16 @@ class Generated:
 
     @classmethod
     def of(cls, history: History, pod: Pod | None = None) -> Generated:
-        """For the container of `history`, in `pod`; without one as far as its annotations say."""
+        """Find the values for the container of `history`, in `pod`; without one by
+        its annotations.
+        """
         if pod is not None:
             return cls(history.id, pod.id, pod.uid)
         specs = [history.spec, history.real or {}]
         return cls(history.id, _annotation(specs, _SANDBOX_ID), _annotation(specs, _POD_UID))
 
     def text(self, text: str) -> str:
-        """`text` without what was made up."""
+        """Return `text` without generated values."""
         if len(text) < MIN_ID:
             return text
         text = self._ids.sub(self._name, text)
@@ -77,9 +79,9 @@ class Generated:
         return text
 
     def spec(self, spec: Spec) -> Spec:
-        """`spec` without what was made up, in values and in keys."""
+        """Return `spec` without generated values, in values and in keys."""
         new: Spec = {}
-        # In place of recursion: what a runtime told may be nested deeper than Python's stack.
+        # In place of recursion: a runtime's message may be nested deeper than Python's stack.
         work: list[tuple[Json, Json]] = [(spec, new)]
         while work:
             source, target = work.pop()
@@ -98,7 +100,7 @@ class Generated:
         return new
 
     def original(self, path: str) -> str:
-        """The path in the container's own spec that `path` became by `spec`."""
+        """Return the path in the container's own spec that `path` became by `spec`."""
         for text, name in self._names.items():
             path = path.replace(name, text)
         return path

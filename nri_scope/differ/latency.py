@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long plugins took, over all events: those that were seen, and those between connections."""
+"""Times that plugins took, over all events: seen ones, and those between connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .attribution.spans import spans
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
 _NO_NAMES = Chain()
-"""Who else is in the chain only requests tell; indices say enough here."""
+"""Only requests show who else is in the chain; indices say enough here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class TimeIn:
     after: str
     """The connection (``NN-name``) before them; "" where ``owner`` is one that was seen."""
     before: str
-    """The connection behind them; likewise."""
+    """The connection behind them; "" where it is none."""
     count: int
     took: Took
     """Between two connections with what the runtime itself takes, some tens of µs."""
     deadline_ns: int
-    """For one plugin and one event, the shortest that was told; 0 where none was."""
+    """For one plugin and one event, the shortest that was sent; 0 where none was."""
     over_half: int
     """Events that took more than half of their deadline, those of ``over`` among them."""
     over: int
@@ -52,7 +52,7 @@ class TimeIn:
         return deadline_ms(self.deadline_ns)
 
     def record(self) -> dict[str, Plain]:
-        """For programs."""
+        """Return the times for programs."""
         took = self.took
         return {
             "owner": str(self.owner),
@@ -97,7 +97,7 @@ class Latency:
         """Count what passed in a round; only in what goes through the chain."""
         if one.name not in _NAMES:
             return
-        # In a replay the chain is known: nobody is between two plugins but we as the runtime.
+        # In a replay the chain is known: only we, as the runtime, are between two plugins.
         replayed = one.stations[0].session.role == Role.REPLAY
         for span in spans(one, _NO_NAMES):
             if span.after and replayed:
@@ -110,7 +110,7 @@ class Latency:
             tally.add(span)
 
     def result(self) -> tuple[TimeIn, ...]:
-        """In call order."""
+        """Return the times in call order."""
         entries: list[TimeIn] = []
         for (after, before, seen), tally in sorted(self._tallies.items(), key=_call_order):
             took = Took.of(tally.times)
@@ -131,13 +131,14 @@ class Latency:
 
 
 def _call_order(item: tuple[tuple[str, str, str], _Tally]) -> tuple[str, str]:
-    """A plugin that was seen comes before the time between it and the next one."""
+    """Sort a plugin that was seen before the time between it and the next one."""
     (after, before, seen), _ = item
     return after or seen, before
 
 
 def latency(recording: Recording) -> tuple[TimeIn, ...]:
-    """Of a whole recording; () where no plugin and no two connections of one chain were seen.
+    """Return the times of a whole recording; () where no plugin and no two connections of one chain
+    were seen.
 
     Raises RecordingError.
     """
@@ -156,7 +157,9 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
 
 
 def _has_chain(sessions: Iterable[Session]) -> bool:
-    """Whether any time in a plugin can have been seen: most recordings have one passive session."""
+    """Return whether any time in a plugin can have been seen: most recordings have one passive
+    session.
+    """
     newest_end: float = 0
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.role == Role.CRI:

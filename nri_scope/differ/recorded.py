@@ -22,7 +22,7 @@ from nri_scope.recording.untold_containers import unheard_in
 
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.model import Evidence, RoundDiff, Step
+from .attribution.model import ChangeStep, Evidence, RoundDiff
 from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.round_selection import Choice
 from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
@@ -34,7 +34,7 @@ _NEAR = 500
 def rounds(
     recording: Recording, thing: lookup.Found | None = None, *, differ: Differ | None = None
 ) -> Iterator[RoundDiff]:
-    """What each round of a recording changed, in order.
+    """Yield what each round of a recording changed, in order.
 
     Of a container or pod: its own rounds, and of others the side effects on it. Of an event: the
     round that it belongs to. Where the CRI told what became of the changes, they say so. Raises
@@ -65,13 +65,13 @@ def rounds_of(
     """
     found = _fed(differ, recording, among, check)
     if any(session.role == Role.CRI for session in recording.sessions()):
-        # What the CRI tells comes after the changes that it is about.
+        # The CRI's answers come after the changes that they are about.
         return _with_outcome(list(found), differ)
     return found
 
 
 def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
-    """A differ for all events of a recording. Raises RecordingError."""
+    """Return a differ for all events of a recording. Raises RecordingError."""
     return Differ(
         recording.sessions(),
         keep=keep,
@@ -83,7 +83,7 @@ def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
 
 
 def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Differ:
-    """A differ for the events that matter for some containers. Raises RecordingError."""
+    """Return a differ for the events that matter for some containers. Raises RecordingError."""
     return Differ(
         recording.sessions(),
         only=[one.id for one in containers],
@@ -98,20 +98,20 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
 
 
 def _had_its_place(recording: Recording, session: Session, event: Event) -> bool:
-    """As `Presence.had_its_place`, by all that was recorded."""
+    """Answer as `Presence.had_its_place`, by all that was recorded."""
     return lookup.has_event_before(
         recording, session.id, event.id, sorted(ASIDE), others=True
     ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
 
 
 def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
-    """For `Rounds.had_joined`, by all that was recorded."""
+    """Return a test for `Rounds.had_joined`, by all that was recorded."""
     introduction = sorted(INTRODUCTION)
     since: dict[int, int] = {}
 
     @cache
     def firsts() -> dict[int, int]:
-        """The first event from which on each session may be asked."""
+        """Return the first event from which on each session may be asked."""
         told = lookup.first_events(recording, introduction, others=True)
         later = lookup.first_events(recording, sorted(SET_UP), others=True)
         begun = lookup.first_events(recording, sorted(SET_UP))
@@ -135,7 +135,7 @@ def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
 
 
 def blame(recording: Recording, container: Container) -> History:
-    """One container's history.
+    """Return one container's history.
 
     Raises RecordingError, and UsageError where nothing of it is known.
     """
@@ -153,7 +153,7 @@ def blame(recording: Recording, container: Container) -> History:
 
 
 def histories(recording: Recording) -> dict[str, History]:
-    """Every container's history, by its id. Raises RecordingError."""
+    """Return every container's history, by its id. Raises RecordingError."""
     differ = differ_of(recording)
     with _rarely_collected():
         for _ in _fed(differ, recording):
@@ -163,7 +163,7 @@ def histories(recording: Recording) -> dict[str, History]:
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """What is made here stays: to look through all of it for cycles again and again takes time."""
+    """Collect garbage rarely: objects made here stay, and each scan of them takes time."""
     before = gc.get_threshold()
     gc.set_threshold(500_000, *before[1:])
     try:
@@ -190,7 +190,7 @@ def events_of_some(
     recording: Recording, containers: Iterable[Container], differ: Differ
 ) -> Sequence[int] | None:
     """Return the numbers of the events that matter for the histories of some containers; None for
-    all. The differ gets to know those that Synchronize told of before anything else did.
+    all. The differ gets those that Synchronize lists before it gets any event.
     """
     found: set[int] = set()
     for container in containers:
@@ -212,7 +212,7 @@ def events_of_some(
 
 
 def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
-    """The rounds with what became of their changes, in place of when that was asked."""
+    """Yield the rounds with the final outcome of their changes."""
     judged = {
         _key(step): step
         for history in differ.histories.values()
@@ -225,6 +225,6 @@ def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundD
             yield replace(one, steps=steps)
 
 
-def _key(step: Step) -> tuple[str, str, int, tuple[Evidence, ...]]:
+def _key(step: ChangeStep) -> tuple[str, str, int, tuple[Evidence, ...]]:
     # One event may show two: what happened before it, and what its own reply did.
     return step.container, step.change.path, step.event, step.evidence

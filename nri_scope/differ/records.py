@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ finds as plain values for JSON: every key is there, lists are never null."""
+"""The differ's findings as plain values for JSON: every key is there, lists are never null."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.oci import Change, Json
 from nri_scope.recording.records import rfc3339
 
-from .attribution.model import Asked, Claim, NameOf, Step
+from .attribution.model import Asked, ChangeStep, Claim, NameOf
 from .attribution.owner import Owner
 
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
@@ -18,7 +18,7 @@ MAX_DEPTH = 24
 
 
 def change_record(change: Change) -> dict[str, Plain]:
-    """A change of a spec, and the position where order matters."""
+    """Return a change of a spec, and the position where order matters."""
     return {
         "path": change.path,
         "op": OPERATIONS[change.kind],
@@ -28,8 +28,8 @@ def change_record(change: Change) -> dict[str, Plain]:
     }
 
 
-def step_record(step: Step, name_of: NameOf) -> dict[str, Plain]:
-    """A change with all that is known of it."""
+def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
+    """Return a change with all that is known of it."""
     return {
         **change_record(step.change),
         **_by(step.owner),
@@ -46,7 +46,7 @@ def step_record(step: Step, name_of: NameOf) -> dict[str, Plain]:
 
 
 def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
-    """A request that was not simply carried out."""
+    """Return a request that was not simply carried out."""
     return {
         "container": name_of(one.container) if one.container else "",
         "container_id": one.container,
@@ -61,7 +61,7 @@ def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
 
 
 def owner_record(who: Owner) -> dict[str, Plain]:
-    """An owner, taken apart."""
+    """Return an owner, taken apart."""
     return {
         "who": str(who.who),
         "plugins": list(who.plugins),
@@ -74,7 +74,7 @@ def owner_record(who: Owner) -> dict[str, Plain]:
 
 
 def shallow(value: Json, depth: int = 0) -> Plain:
-    """The value; what a stranger nested deeper than `MAX_DEPTH` is cut."""
+    """Return the value, cut where it is nested deeper than `MAX_DEPTH`."""
     if not isinstance(value, dict | list) or not value:
         return value
     if depth >= MAX_DEPTH:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why NRI does or does not work on a machine.
+"""Find out why NRI does or does not work on a machine.
 
+In: a host's files, processes and sockets. Out: checks with a status, a reason and a remedy.
 Evidence is gathered into plain dataclasses (``look_at_…``, ``read_…``, ``connect``, ``register``),
-judged by pure functions (``check_…``), and rendered by `render`; `examine` puts it together.
+judged by pure functions (``check_…``) and rendered by `render`; `examine` puts it together. This
+room never changes the machine, and never knows recordings.
 """

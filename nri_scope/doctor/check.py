@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check says."""
+"""Results of checks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"
-    """It works, but something about it will surprise somebody."""
+    """It works, but something about it may be a surprise."""
     FAIL = "fail"
     """This keeps NRI, or a part of it, from working."""
     UNKNOWN = "unknown"
@@ -33,27 +33,27 @@ class Check:
 
 
 def ok(name: str, detail: str) -> Check:
-    """A check that came out well."""
+    """Return a check that passed."""
     return Check(name, Status.OK, detail)
 
 
 def warn(name: str, detail: str, fix: str = "") -> Check:
-    """A check that found something to know."""
+    """Return a check that found something to know."""
     return Check(name, Status.WARN, detail, fix)
 
 
 def fail(name: str, detail: str, fix: str = "") -> Check:
-    """A check that found what keeps NRI from working."""
+    """Return a check that found what keeps NRI from working."""
     return Check(name, Status.FAIL, detail, fix)
 
 
 def unknown(name: str, detail: str, fix: str = "") -> Check:
-    """A check that could not be made."""
+    """Return a check that could not be made."""
     return Check(name, Status.UNKNOWN, detail, fix)
 
 
 def softened(checks: Iterable[Check], because: str) -> list[Check]:
-    """Failures as warnings, with the reason: they are true but not what matters here."""
+    """Return failures as warnings, with the reason: they are true but do not matter here."""
     return [
         replace(check, status=Status.WARN, detail=f"{check.detail} ({because})")
         if check.status is Status.FAIL
@@ -63,5 +63,5 @@ def softened(checks: Iterable[Check], because: str) -> list[Check]:
 
 
 def exit_status(checks: Iterable[Check]) -> int:
-    """1 when a check failed, else 0."""
+    """Return 1 when a check failed, else 0."""
     return int(any(check.status is Status.FAIL for check in checks))

@@ -46,7 +46,7 @@ class Installation:
 
 
 def default_enabled(runtime: str, version: str) -> bool | None:
-    """Whether NRI is on where the configuration is silent; None if the version is not known."""
+    """Return whether NRI is on by default; None if the version is not known."""
     if runtime not in _ON_SINCE:
         return False
     key = sort_key(version)
@@ -54,7 +54,7 @@ def default_enabled(runtime: str, version: str) -> bool | None:
 
 
 def check_installation(installation: Installation) -> list[Check]:
-    """Everything about one runtime's configuration."""
+    """Check one runtime's configuration."""
     prefix = installation.config.runtime
     settings = [
         *_enabled(f"{prefix}-enabled", installation),

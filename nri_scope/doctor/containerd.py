@@ -48,7 +48,7 @@ _NRI_WORD = re.compile(r"(^|\.)nri(\.|$)")
 
 
 def config_path(arguments: tuple[str, ...]) -> str:
-    """The configuration file that a containerd with this command line reads."""
+    """Return the configuration file that a containerd with this command line reads."""
     return option(arguments, "--config", "-c") or DEFAULT_CONFIG
 
 
@@ -117,7 +117,7 @@ def _right_place(table: Table, major: int) -> tuple[str, str]:
 
 
 def _imports(host: Host, file: TomlFile) -> list[str]:
-    """What ``file`` imports: relative to its folder, and ``*`` stands for matching names."""
+    """Return what ``file`` imports: relative to its folder, and ``*`` stands for matching names."""
     wanted = (file.table or {}).get("imports", [])
     found: list[str] = []
     for item in wanted if isinstance(wanted, list) else []:
@@ -129,7 +129,9 @@ def _imports(host: Host, file: TomlFile) -> list[str]:
 
 
 def _glob(host: Host, pattern: str) -> list[str]:
-    """Matches of a pattern whose last component alone may hold wildcards, as in all known use."""
+    """Return matches of a pattern with wildcards in its last component only, as in
+    all known use.
+    """
     folder, name = str(PurePosixPath(pattern).parent), PurePosixPath(pattern).name
     try:
         names = host.names(folder)
@@ -151,7 +153,7 @@ def _telling(path: tuple[str, ...]) -> frozenset[str]:
 
 
 def _beside(host: Host, path: str, read: set[str]) -> list[str]:
-    """Files in the usual folder of imports that are not imported."""
+    """Return the files in the usual folder of imports that are not imported."""
     folder = f"{PurePosixPath(path).parent}/conf.d"
     try:
         names = host.names(folder)

@@ -39,7 +39,7 @@ _DISTINCTIVE = _KEYS.all - {"default_validator"}
 
 
 def config_paths(arguments: tuple[str, ...]) -> tuple[str, str]:
-    """Main file and drop-in folder of a CRI-O with this command line."""
+    """Return main file and drop-in folder of a CRI-O with this command line."""
     return (
         option(arguments, "--config", "-c") or DEFAULT_CONFIG,
         option(arguments, "--config-dir", "-d") or DEFAULT_DROP_INS,
@@ -101,7 +101,7 @@ def read_crio(
 
 
 def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
-    """Files below ``folder`` in the order of Go's filepath.Walk, which follows no links.
+    """Yield files below ``folder`` in the order of Go's filepath.Walk, which follows no links.
 
     Not even one in the place of ``folder``: that is one more file, which cannot be read.
     """

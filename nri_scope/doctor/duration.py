@@ -10,7 +10,7 @@ _TERM = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h
 
 
 def parse_go_duration(text: str) -> float | None:
-    """Seconds, or None where Go would refuse ``text``; a number without unit is refused."""
+    """Return seconds, or None where Go would refuse ``text``; a number without unit is refused."""
     sign = -1 if text.startswith("-") else 1
     rest = text.removeprefix("-") if sign < 0 else text.removeprefix("+")
     if rest == "0":

@@ -71,7 +71,7 @@ _HANGS = "looking at {} took too long: does a file system hang?"
 
 
 def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
-    """The step's result, or None when it takes longer.
+    """Return the step's result, or None when it takes longer.
 
     A hanging file system cannot be interrupted: the thread is left behind, and as a daemon does
     not keep the process from ending.
@@ -94,7 +94,7 @@ def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
 
 
 def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> list[Installation]:
-    """Running runtimes, then those that are only configured, each configuration once."""
+    """Return running runtimes, then those that are only configured, each configuration once."""
     found: dict[tuple[str, ...], Installation] = {}
     for process in running_runtimes(host):
         version = version_of(process.pid) if process.program else ProgramVersion("")
@@ -147,7 +147,7 @@ def _may_be_on(item: Installation) -> bool:
 def _socket(
     host: Host, path: str, checks: list[Check]
 ) -> tuple[Listener | None, Registration | None]:
-    """Look at the socket, connect and register; the findings are added to ``checks``."""
+    """Examine the socket, connect and register; add the findings to ``checks``."""
     file = _bounded(lambda: look_at_socket(host, path))
     if file is None:
         checks.append(unknown("socket", _HANGS.format(path)))
@@ -172,7 +172,7 @@ def _with_registration(
     listener: Listener | None,
     registration: Registration | None,
 ) -> list[Installation]:
-    """The installations, with what the one that listens told us."""
+    """Return the installations, with the facts that the listening one reported."""
     if listener is None or registration is None or not registration.configured:
         return installations
     runtime = runtime_title(registration.runtime_name)
@@ -197,7 +197,7 @@ def _with_registration(
 
 
 def _concerned(item: Installation, installations: Iterable[Installation]) -> bool:
-    """Whether NRI on this machine is this runtime's business, rather than a bystander's."""
+    """Return whether this runtime is the one whose NRI matters on this machine."""
     everything = list(installations)
     if any(other.registration is not None for other in everything):
         return item.registration is not None
@@ -228,7 +228,7 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
 
 
 def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
-    """Findings about a folder that the runtime may not be using."""
+    """Return findings about a folder that the runtime may not be using."""
     text = (
         f"not all of {runtime_title(runtime)}'s configuration could be read: which plugins it "
         f"starts is unknown (those in {path} unless the rest says otherwise)"

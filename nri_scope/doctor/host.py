@@ -30,7 +30,7 @@ class Host:
     root: Path = Path("/")
 
     def resolve(self, path: str) -> Path:
-        """The real place of ``path``; the part of it that does not exist is appended as it is.
+        """Return the real place of ``path``; a part that does not exist is appended unchanged.
 
         Raises OSError for a loop of links.
         """
@@ -46,7 +46,7 @@ class Host:
             try:
                 is_link = stat.S_ISLNK(here.lstat().st_mode)
             except OSError:
-                # Whoever opens the path meets the same error and can say more about it.
+                # Opening the path later fails with the same error and a better explanation.
                 is_link = False
             if not is_link:
                 real.append(part)
@@ -61,11 +61,11 @@ class Host:
         return self.root.joinpath(*real)
 
     def status(self, path: str) -> os.stat_result:
-        """stat(2) of ``path``, links followed. Raises OSError."""
+        """Return stat(2) of ``path``, links followed. Raises OSError."""
         return self.resolve(path).stat()
 
     def exists(self, path: str) -> bool:
-        """Whether there is something at ``path`` that we may know of."""
+        """Return whether something exists at ``path``, as far as permissions show."""
         try:
             self.status(path)
         except OSError:
@@ -73,7 +73,9 @@ class Host:
         return True
 
     def read(self, path: str, limit: int = FILE_MAX) -> bytes:
-        """The content of a regular file. Raises OSError, also for what is no file or too large."""
+        """Return the content of a regular file. Raises OSError, also for other files and too large
+        ones.
+        """
         # Without O_NONBLOCK opening a named pipe would wait for a writer.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         descriptor = os.open(self.resolve(path), flags)
@@ -89,16 +91,16 @@ class Host:
         return content
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted by their bytes as Go does. Raises OSError."""
+        """Return the names in a folder, sorted by their bytes as Go does. Raises OSError."""
         with os.scandir(self.resolve(folder)) as entries:
             return sorted((entry.name for entry in islice(entries, LISTING_MAX)), key=os.fsencode)
 
 
 def words(error: OSError) -> str:
-    """An OSError's reason, without number and path."""
+    """Return an OSError's reason, without number and path."""
     return (error.strerror or str(error)).lower()
 
 
 def _parts(path: str) -> list[str]:
-    """Components of ``path``, last first."""
+    """Return the components of ``path``, last first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]

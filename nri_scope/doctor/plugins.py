@@ -66,7 +66,7 @@ class PluginFolder:
 
 
 def look_at_plugins(host: Host, path: str, config_path: str) -> PluginFolder:
-    """Look into both folders; neither has to exist."""
+    """Read both folders; neither has to exist."""
     plugins, problem = _entries(host, path)
     configs, config_problem = _entries(host, config_path)
     try:
@@ -108,7 +108,7 @@ def check_plugins(
     started_at: float | None = None,
     off: bool = False,
 ) -> list[Check]:
-    """Whether the runtime's own plugins will start.
+    """Check whether the runtime's own plugins will start.
 
     ``started_at`` is when the runtime started, for plugins that came later; ``off`` says that its
     configuration switches NRI off.
@@ -134,7 +134,7 @@ def check_plugins(
 
 
 def _starts(folder: PluginFolder, plugin: PluginFile, isulad: bool) -> bool:
-    """Tell whether the runtime starts this plugin, as far as its files tell."""
+    """Return whether the runtime starts this plugin, as far as its files show."""
     if not _is_plugin(plugin) or next(_target("", plugin), None):
         return False
     return not isulad or f"{plugin.name}.conf" in {config.name for config in folder.configs}

@@ -34,7 +34,7 @@ class RuntimeProcess:
 
 
 def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
-    """Every runtime's daemon, by process id; empty where /proc cannot be read."""
+    """Return every runtime's daemon, by process id; empty where /proc cannot be read."""
     try:
         with os.scandir(host.resolve("/proc")) as entries:
             names = [entry.name for entry in islice(entries, PROCESSES_MAX)]
@@ -46,7 +46,7 @@ def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
 
 
 def process_name(host: Host, pid: int) -> str:
-    """A process's short name; "" where there is none or it is hidden."""
+    """Return a process's short name; "" where there is none or it is hidden."""
     try:
         return host.read(f"/proc/{pid}/comm").decode(errors="replace").strip()
     except OSError:
@@ -77,8 +77,8 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
 
 
 def _lives_elsewhere(host: Host, pid: int) -> bool:
-    """Whether the process has another root folder: a node inside a container (kind) has its own
-    configuration, which is not what we are asked about.
+    """Return whether the process has another root folder: a node inside a container (kind) has its
+    own configuration, which this host's checks do not concern.
     """
     try:
         theirs = host.root.joinpath("proc", str(pid), "root").stat()
@@ -110,7 +110,7 @@ def _started_at(host: Host, pid: int, boot: float | None) -> float | None:
 
 
 def option(arguments: tuple[str, ...], *names: str) -> str | None:
-    """The last value of an option, given as ``--name value`` or ``--name=value``."""
+    """Return the last value of an option, given as ``--name value`` or ``--name=value``."""
     value = None
     for position, argument in enumerate(arguments):
         name, equals, rest = argument.partition("=")

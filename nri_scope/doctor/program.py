@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of a process's program, by asking the program if that is safe.
 
-Anybody can start a process that is called containerd. What is executed here, as root as a rule, is
+Any user can start a process that is called containerd. What is executed here, as root as a rule, is
 therefore only what could not do more than it does already: the program of a process of root (or of
-the user we are), in a file that nobody else can change.
+the user we are), in a file that no other user can change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UIDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ProgramVersion:
-    """What a program says of itself."""
+    """The version that a program prints."""
 
     text: str
     """E.g. ``1.7.24~ds1``; "" if unknown."""
@@ -45,7 +45,7 @@ class _Refused(Exception):
 
 
 def program_version(pid: int, proc: Path = Path("/proc")) -> ProgramVersion:
-    """What the program of process ``pid`` answers to ``--version``, if it is safe to ask."""
+    """Return what the program of process ``pid`` answers to ``--version``, if it is safe to ask."""
     try:
         with _opened(proc / str(pid), os.O_DIRECTORY) as process:
             _refuse_foreign_process(process)
@@ -73,7 +73,7 @@ def _opened(path: str | Path, flags: int = 0, within: int | None = None) -> Iter
 
 
 def _trusted() -> tuple[int, ...]:
-    """Users whose programs we may run: root, and ourselves."""
+    """Return the users whose programs may be run: root, and ourselves."""
     return (0, os.geteuid())
 
 
@@ -86,7 +86,7 @@ def _refuse_foreign_process(process: int) -> None:
     for uid in map(int, match.groups()):
         if uid not in _trusted():
             raise _Refused(f"the process is of user {uid}")
-    # A container's root is no root of ours, and its files are not the machine's.
+    # A container's root is not the machine's root, and its files are not the machine's.
     theirs, ours = os.stat("root", dir_fd=process), Path("/").stat()
     if (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino):
         raise _Refused("the process has another root folder")

@@ -31,7 +31,7 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How far a registration came and what was learnt."""
+    """The progress of a registration and the facts learnt by it."""
 
     configured: bool = False
     synchronized: bool = False
@@ -89,7 +89,7 @@ class _Visitor:
             self.done.set()
 
     def noticed(self, text: str) -> None:
-        """Oddities are not this command's business."""
+        """Ignore protocol violations: this command does not judge them."""
 
 
 async def register(descriptor: int, timeout: float = TIMEOUT) -> Registration:
@@ -117,7 +117,7 @@ async def register(descriptor: int, timeout: float = TIMEOUT) -> Registration:
 
 
 def check_registration(registration: Registration) -> list[Check]:
-    """Whether plugins are served, and by what."""
+    """Check whether plugins are served, and by which runtime."""
     if not registration.configured:
         return [
             fail(

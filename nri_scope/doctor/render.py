@@ -19,7 +19,7 @@ _INDENT = " " * 10
 
 
 def as_json(checks: Iterable[Check]) -> str:
-    """One object: ``schema_version`` and the list ``checks``."""
+    """Return one object: ``schema_version`` and the list ``checks``."""
     items = [
         {"name": c.name, "status": c.status.value, "detail": c.detail, "fix": c.fix} for c in checks
     ]
@@ -33,7 +33,7 @@ def as_text(
     plain: bool = False,
     style: Callable[[str, Status], str] = lambda text, status: text,
 ) -> str:
-    """A line or some for each check, and a summary.
+    """Return one or more lines for each check, and a summary.
 
     ``width`` is in columns; None wraps nothing, so that a check has one line, and one for its fix.
     ``plain`` keeps to ASCII symbols; ``style`` may colour a status without changing its width.

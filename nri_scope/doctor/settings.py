@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime's configuration says about NRI, in one shape for all runtimes."""
+"""A runtime's configuration of NRI, in one shape for all runtimes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a file of the configuration."""
+    """An error in a file of the configuration."""
 
     file: str
     text: str
@@ -91,7 +91,7 @@ class NriConfig:
 
 
 def path_of(setting: Setting | None, default: str) -> str:
-    """The path in ``setting``, or ``default``: runtimes take an empty one as not set."""
+    """Return the path in ``setting``, or ``default``: runtimes treat an empty one as not set."""
     value = setting.value if setting else None
     return value if isinstance(value, str) and value else default
 
@@ -127,7 +127,7 @@ def read_toml(host: Host, path: str) -> TomlFile:
 
 
 def subtable(table: Table, *path: str) -> dict[str, object]:
-    """The table at ``path``; empty where there is none."""
+    """Return the table at ``path``; empty where there is none."""
     here: object = table
     for name in path:
         here = here.get(name) if isinstance(here, dict) else None
@@ -135,7 +135,7 @@ def subtable(table: Table, *path: str) -> dict[str, object]:
 
 
 def tables(table: Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Table]]:
-    """Every table in ``table``, itself included, with its path."""
+    """Yield every table in ``table``, itself included, with its path."""
     yield path, table
     if len(path) < NESTING_MAX:
         for name, value in table.items():
@@ -144,13 +144,13 @@ def tables(table: Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 def table_name(path: tuple[str, ...]) -> str:
-    """A table's heading as one writes it."""
+    """Return a table's heading as written in TOML."""
     parts = (p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in path)
     return f"[{'.'.join(parts)}]" if path else "the top level"
 
 
 def is_backup(path: str) -> bool:
-    """Tell whether a file's name is one of editors' and package managers' copies."""
+    """Return whether a file's name is one of editors' and package managers' copies."""
     return _BACKUP.search(path.rpartition("/")[2]) is not None
 
 

@@ -23,7 +23,7 @@ CONNECT_TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SocketFile:
-    """What the file system says."""
+    """The socket in the file system."""
 
     path: str
     problem: str = ""
@@ -38,26 +38,26 @@ class SocketFile:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is at the other end, or why nobody is."""
+    """Which process is at the other end, or why none is."""
 
     problem: str = ""
     refused: bool = False
-    """The socket is a left-over: nobody listens."""
+    """The socket is a left-over: no process listens."""
     denied: bool = False
-    """We may not connect: whether somebody listens is unknown."""
+    """We may not connect: whether a process listens is unknown."""
     busy: bool = False
-    """Somebody listens but does not accept."""
+    """A process listens but does not accept."""
     pid: int = 0
     """Of the process that called listen(2); 0 if it is in a process namespace we do not see."""
     uid: int = -1
     name: str = ""
     """Its short name, "" if unknown."""
     descriptor: int | None = None
-    """The connection, to be used or closed by whoever asked."""
+    """The connection, to be used or closed by the caller."""
 
 
 def look_at_socket(host: Host, path: str) -> SocketFile:
-    """Look without connecting."""
+    """Read the file system's facts, without connecting."""
     folder_mode = None
     try:
         folder_mode = stat.S_IMODE(host.status(str(PurePosixPath(path).parent)).st_mode)
@@ -91,7 +91,7 @@ def connect(host: Host, path: str) -> Listener:
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except ConnectionRefusedError:
         sock.close()
-        return Listener(problem="nobody listens", refused=True)
+        return Listener(problem="no process listens", refused=True)
     except (BlockingIOError, TimeoutError):
         # A unix socket's queue of waiting connections is full.
         sock.close()
@@ -109,7 +109,7 @@ def connect(host: Host, path: str) -> Listener:
 
 
 def check_socket(file: SocketFile) -> list[Check]:
-    """The socket's file and folder."""
+    """Check the socket's file and folder."""
     if file.problem:
         return [unknown("socket", f"{file.path}: {file.problem}", "run doctor as root")]
     if not file.exists:
@@ -130,11 +130,11 @@ def _folder(file: SocketFile) -> list[Check]:
     if mode is None:
         return []
     enters = _who_enters(mode)
-    # Replacing takes search permission too, and in a sticky folder nobody replaces another's file.
+    # Replacing takes search permission too, and a sticky folder protects others' files.
     if mode & stat.S_ISVTX == 0 and (mode & 0o030 == 0o030 or mode & 0o003 == 0o003):
         text = f"{folder} has mode {mode:04o}: others than its owner can replace the socket"
         return [warn("socket-folder", text, f"chmod 0700 {folder}")]
-    # Whoever connects can change every container: it takes write permission on the socket and
+    # A client that connects can change every container: it takes write permission on the socket and
     # search permission on the folder, which runtimes make 0700. Folder and socket may belong to
     # different groups, so that a bit for either counts for both.
     if mode & 0o011 and file.mode & 0o022:
@@ -151,21 +151,21 @@ def _folder(file: SocketFile) -> list[Check]:
 
 
 def _who_enters(mode: int) -> str:
-    """Whom a folder's search bits let in; root needs none."""
+    """Return whom a folder's search bits admit; root needs none."""
     match bool(mode & 0o010), bool(mode & 0o001):
         case True, True:
-            return "everybody"
+            return "all users"
         case False, True:
-            return "everybody but its group"
+            return "all users but its group"
         case True, False:
             return "only its owner and its group"
     return "only its owner"
 
 
 def check_listener(path: str, listener: Listener) -> list[Check]:
-    """Who listens."""
+    """Check which process listens."""
     if listener.refused:
-        text = f"nobody listens at {path}: it is left over from a runtime that has ended"
+        text = f"no process listens at {path}: it is left over from a runtime that has ended"
         return [fail("listener", text, "start or restart the runtime; it replaces the socket")]
     if listener.busy:
         text = f"{listener.problem}: its queue of waiting plugins is full"

@@ -26,7 +26,7 @@ TablePath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class NriKeys:
-    """How a runtime calls the settings of `NriConfig`."""
+    """The names that a runtime has for the settings of `NriConfig`."""
 
     enabled: str
     disconnections: str
@@ -39,7 +39,7 @@ class NriKeys:
     enabled_is_negated: bool = False
     """The key switches NRI off rather than on."""
     others: frozenset[str] = frozenset()
-    """Valid keys that are no concern of ours."""
+    """Valid keys that have nothing to do with NRI."""
 
     @property
     def all(self) -> frozenset[str]:
@@ -64,7 +64,7 @@ def overlay(
     *,
     replaces: bool = False,
 ) -> NriConfig:
-    """``config`` after what ``origin`` says in the NRI table at ``path``.
+    """Return ``config`` with the NRI table at ``path`` of ``origin`` laid over it.
 
     What ``table`` does not set stays as it was, unless the table ``replaces`` earlier ones as a
     whole. An empty table changes nothing.
@@ -100,7 +100,8 @@ def misplaced(
     keys: NriKeys,
     telling: Callable[[TablePath], frozenset[str]],
 ) -> list[Misplaced]:
-    """Keys without effect: unknown ones in NRI's table, which is at ``right``, and NRI's elsewhere.
+    """Return keys without effect: unknown ones in NRI's table, which is at ``right``, and NRI's
+    elsewhere.
 
     ``telling`` gives the keys that are NRI's even in the table of the given path.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter language: one tree, as an SQL condition and as a predicate.
+"""Parse the filter language to one tree, and apply it in SQL and in Python.
 
 In: the text of ``--where``, of the filter bar, of export and replay. Out: a `Filter`, which selects
 rows of a recording by SQL and events that are not in a file by a Python function, with equal
@@ -9,7 +9,7 @@ results; errors name the position and the nearest word. This room never opens a 
 from __future__ import annotations
 
 from .compiled import Filter, parse
-from .fields import FIELDS, Field, Kind
+from .fields import FIELDS, Field, FieldKind
 from .sql import register
 
-__all__ = ["FIELDS", "Field", "Filter", "Kind", "parse", "register"]
+__all__ = ["FIELDS", "Field", "FieldKind", "Filter", "parse", "register"]

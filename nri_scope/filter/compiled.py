@@ -27,11 +27,13 @@ class Filter:
         object.__setattr__(self, "_test", predicate(self.root))
 
     def matches(self, event: Event) -> bool:
-        """Whether ``event`` passes."""
+        """Return whether ``event`` passes."""
         return self._test(event)
 
     def to_sql(self) -> tuple[str, list[Value]]:
-        """The same as a condition for WHERE over the reader's event view, and its parameters."""
+        """Return the same as a condition for WHERE over the reader's event view, and its
+        parameters.
+        """
         return condition(self.root)
 
     def __str__(self) -> str:
@@ -39,7 +41,7 @@ class Filter:
 
 
 def parse(text: str) -> Filter:
-    """The filter that ``text`` describes; the empty text lets every event through.
+    """Parse ``text`` to a filter; the empty text lets every event through.
 
     Raises FilterError, with the position of the problem, and nothing else.
     """

@@ -12,8 +12,8 @@ from nri_scope.events import CONTAINER_STATUS, Status
 from nri_scope.nri.methods import METHODS
 
 
-class Kind(Enum):
-    """How a field's values compare; the text is the word for it in help texts."""
+class FieldKind(Enum):
+    """The way in which a field's values compare; the text is the word for it in help texts."""
 
     NAME = "name"
     """Exact, ``*`` stands for anything."""
@@ -33,7 +33,7 @@ class Kind(Enum):
     SIZE = "size"
 
 
-NUMERIC = frozenset((Kind.NUMBER, Kind.INDEX, Kind.DURATION, Kind.SIZE))
+NUMERIC = frozenset((FieldKind.NUMBER, FieldKind.INDEX, FieldKind.DURATION, FieldKind.SIZE))
 """Kinds that compare with ``>`` and ``<`` and have no text to search."""
 
 
@@ -42,7 +42,7 @@ class Field:
     """One field of the filter language."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     columns: tuple[str, ...]
     """Attributes of ``model.Event``, which are also columns of the reader's event view."""
     doc: str
@@ -58,7 +58,7 @@ class Field:
 FIELDS: tuple[Field, ...] = (
     Field(
         "event",
-        Kind.WORD,
+        FieldKind.WORD,
         ("event",),
         "what happened; upper or lower case",
         "event:CreateContainer",
@@ -67,7 +67,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "plugin",
-        Kind.PLUGIN,
+        FieldKind.PLUGIN,
         ("plugin",),
         "plugin that received the event; with or without its index",
         "plugin:00-nri-scope",
@@ -75,19 +75,31 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "index",
-        Kind.INDEX,
+        FieldKind.INDEX,
         ("plugin",),
         "index of that plugin",
         "index:>=50",
         also=("idx", "plugin_index", "plugin_idx"),
     ),
-    Field("pod", Kind.NAME, ("pod",), "name of the pod", "pod:web-*", also=("pod_name", "sandbox")),
     Field(
-        "ns", Kind.NAME, ("namespace",), "namespace of the pod", "ns:kube-*", also=("namespace",)
+        "pod",
+        FieldKind.NAME,
+        ("pod",),
+        "name of the pod",
+        "pod:web-*",
+        also=("pod_name", "sandbox"),
+    ),
+    Field(
+        "ns",
+        FieldKind.NAME,
+        ("namespace",),
+        "namespace of the pod",
+        "ns:kube-*",
+        also=("namespace",),
     ),
     Field(
         "container",
-        Kind.NAME,
+        FieldKind.NAME,
         ("container",),
         "name of the container",
         "container:app",
@@ -95,7 +107,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "id",
-        Kind.ID,
+        FieldKind.ID,
         ("container_id", "pod_id"),
         "beginning of a pod's or a container's id",
         "id:3f5a",
@@ -103,15 +115,15 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "runtime",
-        Kind.WORD,
+        FieldKind.WORD,
         ("runtime",),
         "name of the runtime; upper or lower case",
         "runtime:containerd",
     ),
-    Field("session", Kind.NUMBER, ("session",), "number of the session", "session:2"),
+    Field("session", FieldKind.NUMBER, ("session",), "number of the session", "session:2"),
     Field(
         "status",
-        Kind.STATUS,
+        FieldKind.STATUS,
         ("status",),
         "how the event was answered: " + ", ".join(Status),
         "-status:ok",
@@ -119,7 +131,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "took",
-        Kind.DURATION,
+        FieldKind.DURATION,
         ("took_ns",),
         "time to the answer; ns us ms s m h d, a bare number is us",
         "took:>500us",
@@ -127,7 +139,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "size",
-        Kind.SIZE,
+        FieldKind.SIZE,
         ("size",),
         "bytes of the request; k, M and G are powers of 1024",
         "size:>4k",
@@ -135,7 +147,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "changed",
-        Kind.PATH,
+        FieldKind.PATH,
         ("changed",),
         "OCI path that plugins changed, or one above it",
         "changed:/process/env",
@@ -144,7 +156,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "owner",
-        Kind.PLUGIN,
+        FieldKind.PLUGIN,
         ("owners",),
         "plugin that made such a change; with or without its index",
         "owner:cpu-policy",
@@ -164,7 +176,7 @@ _NEAR = 0.6
 
 
 def nearest_field(name: str) -> Field | None:
-    """The field that somebody who wrote ``name`` most likely meant; None where none is near."""
+    """Return the field that the user most likely meant by ``name``; None where none is near."""
     spellings = {field.name: field for field in FIELDS}
     for field in FIELDS:
         for spelling in field.also:
@@ -173,8 +185,10 @@ def nearest_field(name: str) -> Field | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Of ``known``, the word most like ``word``, upper or lower case; "" where none is near."""
+    """Return the word of ``known`` most like ``word``, upper or lower case; "" where
+    none is near.
+    """
     by_lower = {each.lower(): each for each in known}
-    # Long words take quadratic time; nobody misspells 64 characters.
+    # Long words take quadratic time; a misspelt word has fewer than 64 characters.
     found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)
     return by_lower[found[0]] if found else ""

@@ -30,12 +30,14 @@ NOTES: tuple[str, ...] = (
 
 
 def fields() -> list[tuple[str, str]]:
-    """Each field's name, and what it is with an example."""
+    """Return each field's name, and what it is with an example."""
     return [(field.name, f"{field.doc}, e.g. {field.example}") for field in FIELDS]
 
 
 def epilog() -> str:
-    """The language as an epilog for click, which leaves paragraphs after ``\\b`` as they are."""
+    """Return the language as an epilog for click, which leaves paragraphs after ``\b``
+    as they are.
+    """
     return "\n\n".join(
         [
             "\b\nFilters:\n" + _aligned(SYNTAX),

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from nri_scope.errors import FilterError
 from nri_scope.events import Status
 
-from .fields import BY_NAME, NUMERIC, Field, Kind, nearest, nearest_field
+from .fields import BY_NAME, NUMERIC, Field, FieldKind, nearest, nearest_field
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
 from .re2_patterns import regex
 from .text_comparison import fold
@@ -49,7 +49,7 @@ class _Value(NamedTuple):
 
 
 def parse_tree(text: str) -> Node:
-    """The tree of ``text``; the empty text is the filter that lets every event through.
+    """Return the tree of ``text``; the empty text is the filter that lets every event through.
 
     Raises FilterError.
     """
@@ -87,12 +87,12 @@ class _Parser:
         return self.at >= len(self.text)
 
     def operator(self) -> str:
-        """The operator that stands here, or ""."""
+        """Return the operator at this position, or ""."""
         found = None if self.at_end() else _OPERATOR.match(self.text, self.at)
         if found is None or found[1].upper() not in OPERATORS:
             return ""
         if found[1] not in OPERATORS:
-            # As a word to search for it would give a filter that nobody wants.
+            # As a word to search for it would give a filter that no user wants.
             raise self.fail(
                 self.at,
                 f'"{found[1]}" is neither an operator nor quoted',
@@ -228,7 +228,7 @@ class _Parser:
             return self.between(field, "")
         value = self.state_change(field) or self.value(f"a value for {field.name}")
         text = value.text
-        if field.kind is Kind.STATUS:
+        if field.kind is FieldKind.STATUS:
             known = tuple(Status)
             if text.lower() not in known:
                 raise self.fail(
@@ -237,7 +237,7 @@ class _Parser:
                     "it is one of " + " ".join(known),
                 )
             return Is(field, text.lower(), wild=False)
-        if not text and field.kind in (Kind.ID, Kind.PATH):
+        if not text and field.kind in (FieldKind.ID, FieldKind.PATH):
             raise self.fail(value.at, f"an empty {field.name} matches every event", "leave it out")
         wild = "*" in text and not value.quoted
         if not wild:
@@ -245,7 +245,7 @@ class _Parser:
         return Is(field, text, wild=wild)
 
     def state_change(self, field: Field) -> _Value | None:
-        """An event's name that has parentheses; they would have another meaning."""
+        """Return an event's name with parentheses, which would have another meaning; else None."""
         found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
         if found is None:
             return None
@@ -287,7 +287,7 @@ class _Parser:
         return Matches(field, pattern)
 
     def bare_pattern(self) -> str:
-        """A regular expression without quotes: its own parentheses belong to it."""
+        """Return a regular expression without quotes: its own parentheses belong to it."""
         start = self.at
         at = start
         depth = 0
@@ -335,9 +335,9 @@ def _nearest_is(name: str) -> str:
     return f', the nearest is "{name}"' if name else ""
 
 
-def _unit(kind: Kind, unit: str) -> int | None:
-    if kind is Kind.DURATION:
+def _unit(kind: FieldKind, unit: str) -> int | None:
+    if kind is FieldKind.DURATION:
         return duration_unit(unit or "us")
-    if kind is Kind.SIZE:
+    if kind is FieldKind.SIZE:
         return size_unit(unit or "b")
     return None if unit else 1

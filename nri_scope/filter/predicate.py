@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from nri_scope.events import Event
 
-from .fields import WORD_COLUMNS, Field, Kind
+from .fields import WORD_COLUMNS, Field, FieldKind
 from .re2_patterns import regex
 from .text_comparison import fold, glob_test
 from .tree import And, Between, Is, Matches, Node, Not, Or, Word
@@ -25,7 +25,7 @@ _words: Callable[[Event], tuple[str, ...]] = attrgetter(*WORD_COLUMNS)
 
 
 def predicate(node: Node) -> Predicate:
-    """The function that says whether an event passes."""
+    """Return the function that says whether an event passes."""
     match node:
         case And(items):
             all_tests = tuple(predicate(item) for item in items)
@@ -66,19 +66,19 @@ def _word(text: str, wild: bool) -> Predicate:
     return lambda event: any(wanted in fold(value) for value in _words(event))
 
 
-def _is(kind: Kind, text: str, wild: bool) -> _Test:
+def _is(kind: FieldKind, text: str, wild: bool) -> _Test:
     match kind:
-        case Kind.WORD:
+        case FieldKind.WORD:
             folded = _whole(fold(text), wild)
             return lambda value: folded(fold(value))
-        case Kind.PLUGIN:
+        case FieldKind.PLUGIN:
             named = _whole(text, wild)
             return lambda value: (
                 named(value) or (INDEXED.match(value) is not None and named(value[3:]))
             )
-        case Kind.ID:
+        case FieldKind.ID:
             return glob_test(f"{text}*") if wild else lambda value: value.startswith(text)
-        case Kind.PATH:
+        case FieldKind.PATH:
             top = text.rstrip("/")
             path = _whole(top, wild)
             below = glob_test(f"{top}/*") if wild else None
@@ -96,7 +96,7 @@ def _whole(text: str, wild: bool) -> _Test:
 
 def _between(field: Field, low: int | None, high: int | None) -> Predicate:
     number: Callable[[Event], int]
-    number = _index if field.kind is Kind.INDEX else attrgetter(field.columns[0])
+    number = _index if field.kind is FieldKind.INDEX else attrgetter(field.columns[0])
     least = -sys.maxsize if low is None else low
     most = sys.maxsize if high is None else high
     return lambda event: least <= number(event) <= most

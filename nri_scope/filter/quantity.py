@@ -35,7 +35,8 @@ _QUANTITY = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([A-Za-zµ]{0,3})")
 
 
 def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
-    """The number, the worth of its last written digit, and the unit; None if it is no quantity.
+    """Return the number, the worth of its last written digit, and the unit; None if it is not a
+    quantity.
 
     The second tells how precisely the number was written: ``1.50`` gives 1/100.
     """
@@ -48,13 +49,13 @@ def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
 
 
 def duration_unit(unit: str) -> int | None:
-    """Nanoseconds in ``unit``; None if there is no such unit."""
+    """Return nanoseconds in ``unit``; None if there is no such unit."""
     # The micro sign has a twin that looks alike, the Greek letter mu.
     return DURATION_UNITS.get(unit.replace("\N{GREEK SMALL LETTER MU}", "µ"))
 
 
 def size_unit(unit: str) -> int | None:
-    """Bytes in ``unit``; None if there is no such unit."""
+    """Return bytes in ``unit``; None if there is no such unit."""
     short = unit.lower()
     if short != "b":
         short = short.removesuffix("ib") if short.endswith("ib") else short.removesuffix("b")
@@ -62,12 +63,14 @@ def size_unit(unit: str) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Nanoseconds of ``10m``, ``1.5s`` …; None if ``text`` is no duration (a unit is needed)."""
+    """Return nanoseconds of ``10m``, ``1.5s`` …; None if ``text`` is not a duration (a unit is
+    needed).
+    """
     return _parse(text, duration_unit)
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of ``500M``, ``64KiB``, ``4096`` …; None if ``text`` is no size."""
+    """Return bytes of ``500M``, ``64KiB``, ``4096`` …; None if ``text`` is not a size."""
     return _parse(text, lambda unit: size_unit(unit or "b"))
 
 

@@ -2,7 +2,7 @@
 """Regular expressions of filters, by RE2: in the syntax that Go's users know, in linear time.
 
 Not Python's ``re``: it tries alternatives one after the other, and both the pattern (typed by
-somebody) and the text (names in a recording from a stranger) could make it run for ages, holding
+a user) and the text (names in an untrusted recording) could make it run for ages, holding
 the interpreter's lock while ``record --where`` should be answering the runtime.
 """
 
@@ -24,7 +24,9 @@ class Regex:
     """A compiled pattern."""
 
     def __init__(self, pattern: str) -> None:
-        """Raises FilterError for a pattern that RE2 refuses, or would need too much memory for."""
+        """Compile a pattern. Raises FilterError where RE2 refuses it, or would need too much
+        memory.
+        """
         # Not at the top: most filters, and most commands, have no regular expression.
         import re2
 
@@ -41,7 +43,7 @@ class Regex:
             raise FilterError(pattern, error.start, "no such character") from None
 
     def search(self, text: str) -> bool:
-        """Whether the pattern matches somewhere in ``text``."""
+        """Return whether the pattern matches somewhere in ``text``."""
         try:
             return self._compiled.search(text) is not None
         except UnicodeEncodeError:
@@ -51,5 +53,5 @@ class Regex:
 
 @lru_cache(maxsize=64)
 def regex(pattern: str) -> Regex:
-    """The compiled ``pattern``, kept for next time. Raises FilterError as ``Regex`` does."""
+    """Return the compiled ``pattern``, kept for next time. Raises FilterError as ``Regex`` does."""
     return Regex(pattern)

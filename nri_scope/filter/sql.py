@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from .fields import WORD_COLUMNS, Field, Kind
+from .fields import WORD_COLUMNS, Field, FieldKind
 from .re2_patterns import regex
 from .text_comparison import fold, sql_exactly, sql_glob
 from .tree import And, Between, Is, Matches, Node, Not, Or, Word
@@ -22,7 +22,7 @@ _INDEXED = "[0-9][0-9]-"
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Give ``connection`` the REGEXP operator with the filters' regular expressions."""
+    """Register the operator REGEXP with the filters' regular expressions on ``connection``."""
     connection.create_function("regexp", 2, _regexp, deterministic=True)
 
 
@@ -33,7 +33,7 @@ def _regexp(pattern: object, text: object) -> bool | None:
 
 
 def condition(node: Node) -> _Condition:
-    """An SQL expression that is 0 or 1, never NULL, with its parameters in order."""
+    """Return an SQL expression that is 0 or 1, never NULL, with its parameters in order."""
     match node:
         case And(items):
             return _joined([condition(item) for item in items], "AND") if items else ("1", [])
@@ -80,24 +80,24 @@ def _word(column: str, text: str, wild: bool) -> _Condition:
     return f"(instr(lower({column}), ?) > 0)", [fold(text)]
 
 
-def _is(kind: Kind, column: str, text: str, wild: bool) -> _Condition:
+def _is(kind: FieldKind, column: str, text: str, wild: bool) -> _Condition:
     match kind:
-        case Kind.WORD:
+        case FieldKind.WORD:
             return _whole(f"lower({column})", fold(text), wild)
-        case Kind.PLUGIN if wild:
+        case FieldKind.PLUGIN if wild:
             glob = sql_glob(text)
             return f"({column} GLOB ? OR {column} GLOB ?)", [glob, _INDEXED + glob]
-        case Kind.PLUGIN:
+        case FieldKind.PLUGIN:
             # The concatenation compares the whole text: SQLite's GLOB stops at a NUL.
             return (
                 f"({column} = ? OR ({column} GLOB ? AND {column} = substr({column}, 1, 3) || ?))",
                 [text, _INDEXED + sql_exactly(text) + "*", text],
             )
-        case Kind.ID:
+        case FieldKind.ID:
             if wild:
                 return f"({column} GLOB ?)", [f"{sql_glob(text)}*"]
             return f"(instr({column}, ?) = 1)", [text]
-        case Kind.PATH:
+        case FieldKind.PATH:
             path = text.rstrip("/")
             if wild:
                 glob = sql_glob(path)
@@ -115,7 +115,7 @@ def _whole(column: str, text: str, wild: bool) -> _Condition:
 
 def _between(field: Field, low: int | None, high: int | None) -> _Condition:
     column = field.columns[0]
-    if field.kind is Kind.INDEX:
+    if field.kind is FieldKind.INDEX:
         column = (
             f"(CASE WHEN {column} GLOB '{_INDEXED}*' "
             f"THEN CAST(substr({column}, 1, 2) AS INTEGER) ELSE -1 END)"

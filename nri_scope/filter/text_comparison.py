@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How filters compare text: exactly as SQLite does, so that both back-ends agree."""
+"""Comparison of texts in filters: exactly as SQLite does, so that both back-ends agree."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ _FOLD = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def fold(text: str) -> str:
-    """Lower case of the ASCII letters only, which is what SQLite's ``lower()`` does."""
+    """Lower the ASCII letters only, as SQLite's ``lower()`` does."""
     return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
 def glob_test(pattern: str) -> Callable[[str], bool]:
-    """A test for whole texts; each ``*`` in ``pattern`` stands for any characters, or none."""
+    """Return a test for whole texts; each ``*`` in ``pattern`` stands for any
+    characters, or none.
+    """
     first, *middle, last = pattern.split("*")
 
     def test(text: str) -> bool:
@@ -36,10 +38,10 @@ def glob_test(pattern: str) -> Callable[[str], bool]:
 
 
 def sql_glob(pattern: str) -> str:
-    """``pattern`` for SQLite's GLOB, where ``?`` and ``[`` are special too."""
+    """Convert ``pattern`` for SQLite's GLOB, where ``?`` and ``[`` are special too."""
     return pattern.replace("[", "[[]").replace("?", "[?]")
 
 
 def sql_exactly(text: str) -> str:
-    """A pattern for SQLite's GLOB in which ``text`` stands for itself."""
+    """Return a pattern for SQLite's GLOB in which ``text`` stands for itself."""
     return sql_glob(text).replace("*", "[*]")

@@ -16,7 +16,7 @@ _PLAIN_REGEX = re.compile(r"[A-Za-z0-9_./@+*?^$-]+")
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of ``items``; with none of them, every event."""
+    """A conjunction of ``items``; without items, every event."""
 
     items: tuple[Node, ...]
 
@@ -101,7 +101,7 @@ Node = And | Or | Not | Word | Is | Matches | Between
 
 
 def quote(text: str) -> str:
-    """``text`` as a value that stands for exactly itself, in quotes only where needed."""
+    """Return ``text`` as a value that stands for exactly itself, in quotes only where needed."""
     plain = _PLAIN.fullmatch(text) and text.upper() not in OPERATORS
     return text if plain else _in_quotes(text)
 

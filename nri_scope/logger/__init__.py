@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The passive plugin: subscribe to everything, answer at once, hand over to the recorder."""
+"""Record what a runtime sends, as a passive plugin or as several probes.
+
+In: requests from `plugin`, and settings. Out: constant replies, at once, and captured exchanges for
+the recorder, afterwards. This room never changes a container, never decodes an event before it is
+answered, and never knows what is done with the recording.
+"""
 
 from .logger import Logger, SessionReport
 from .service import LoggerService

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NRI vocabulary: events and masks, methods, versions, identities, the session, changes.
+"""Define NRI's vocabulary: events and masks, methods, versions, identities, sessions, changes.
 
-Pure functions and immutable values on top of the generated messages; no I/O and no clock.
+In: payloads and protobuf messages. Out: immutable values on top of them, and replies that change
+nothing. Functions are pure; this room never does I/O, never reads a clock, and never knows
+recordings or OCI specs.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins changed, as far as one exchange says so: OCI paths and the plugins behind them.
+"""Changes by plugins, as far as one exchange shows them: OCI paths and the plugins behind them.
 
 Paths are JSON pointers (RFC 6901) into an OCI runtime-spec ``config.json``. Members of the arrays
 that plugins change one by one are addressed by what identifies them instead of by position:
@@ -60,7 +60,7 @@ _LINUX = {
     "memory_policy": "/linux/memoryPolicy",
 }
 
-# Where a validator is told the owner of a field (the names are those of NRI's enum Field).
+# Where a validator gets the owner of a field (the names are those of NRI's enum Field).
 _FIELDS = {
     api.Annotations: "/annotations",
     api.Mounts: "/mounts",
@@ -117,11 +117,11 @@ class _WithUpdates(Protocol):
 
 
 def changes_of(method: str, request: Message | None, reply: Message | None, plugin: str) -> Changes:
-    """What this exchange with `plugin` (``NN-name``) says about changes.
+    """Return what this exchange with `plugin` (``NN-name``) says about changes.
 
     A reply's adjustment and updates are that plugin's own, those of *other* containers included; a
-    ValidateContainerAdjustment request names the last owner of every field, whoever that is. All
-    else says nothing. `request` and `reply` are decoded messages, None where there is none.
+    ValidateContainerAdjustment request names the last owner of every field. Other messages
+    say nothing about changes. `request` and `reply` are decoded messages, None where there is none.
     """
     if isinstance(request, api.ValidateContainerAdjustmentRequest):
         return _owned(request.owners)
@@ -135,7 +135,7 @@ def changes_of(method: str, request: Message | None, reply: Message | None, plug
 def updates_in(
     method: str, request: Message | None, reply: Message | None
 ) -> Iterable[api.ContainerUpdate]:
-    """The updates of containers that plugins ask for in this exchange, whoever they are.
+    """Return the updates of containers that plugins ask for in this exchange, by any plugin.
 
     Arguments as of `changes_of`.
     """
@@ -147,7 +147,7 @@ def updates_in(
 
 
 def targets_of(method: str, request: Message | None, reply: Message | None) -> set[str]:
-    """The ids of the containers that plugins ask to update or to evict in this exchange.
+    """Return the ids of the containers that plugins ask to update or to evict in this exchange.
 
     Arguments as of `changes_of`.
     """
@@ -157,7 +157,7 @@ def targets_of(method: str, request: Message | None, reply: Message | None) -> s
 
 
 def evictions_in(message: Message | None) -> Iterable[api.ContainerEviction]:
-    """The evictions that a plugin asks for, in a request or a reply of its own."""
+    """Return the evictions that a plugin asks for, in a request or a reply of its own."""
     if isinstance(
         message,
         api.UpdateContainersRequest | api.CreateContainerResponse | api.UpdateContainerResponse,
@@ -197,7 +197,7 @@ def _owners_in(text: str) -> Iterator[str]:
 
 
 def path_of_field(number: int) -> str:
-    """Where in the OCI spec a field of NRI's enum Field is; ``/nri/NUMBER`` for one not known."""
+    """Return the OCI path of a field of NRI's enum Field; ``/nri/NUMBER`` for an unknown one."""
     # A field from the future is shown by its number rather than left out.
     return _BY_NUMBER.get(number) or f"/nri/{number}"
 

@@ -35,7 +35,7 @@ _HIGH = bytes(range(0x80, 0x100))
 
 
 class Elements:
-    """How many elements messages may still have, all together."""
+    """The number of elements that messages may still have, all together."""
 
     def __init__(self, most: int) -> None:
         self.left = most
@@ -43,7 +43,7 @@ class Elements:
 
     def count(self, kind: type[Message] | None, content: bytes) -> None:
         """Take a message's elements off, exactly where there are many bytes of them."""
-        # As long as the bytes that came cannot have too many, nobody has to look.
+        # As long as the bytes that came cannot have too many, the exact count is not needed.
         self._short -= len(content) // _LEAST_SIZE + 1
         if self._short >= 0 or kind is None:
             self.left -= 1
@@ -63,8 +63,8 @@ class _Malformed(Exception):
 def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS) -> bytes:
     """Return a message with at most `most` elements, the first ones, and `CUT_FIELD` if cut.
 
-    What is no message is returned as it is, as is everything for a kind of None, which no one
-    decodes. A packed number counts as an element, and so do fields of unknown groups.
+    Malformed messages are returned as they are, and so is everything for a kind of None, which
+    is never decoded. A packed number counts as an element, and so do fields of unknown groups.
     """
     if kind is None or len(content) <= most * _LEAST_SIZE:
         return content

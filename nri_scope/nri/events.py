@@ -68,7 +68,7 @@ _BY_NAME = {event.name.lower(): event for event in Event}
 
 
 def mask_of(events: Iterable[Event]) -> int:
-    """The mask with the bits of `events`.
+    """Return the mask with the bits of `events`.
 
     No events give 0, which must never be sent: a runtime takes it as "every event, validation
     included".
@@ -80,7 +80,9 @@ def mask_of(events: Iterable[Event]) -> int:
 
 
 def events_in(mask: int) -> tuple[Event, ...]:
-    """The known events in `mask`, in the order of their numbers; unknown bits are left out."""
+    """Return the known events in `mask`, in the order of their numbers; unknown bits
+    are left out.
+    """
     return tuple(event for event in Event if mask & event.bit)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a plugin is: its index, its name, and the file name from which a runtime launches it."""
+"""A plugin's identity: its index, its name, and the file name from which a runtime launches it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_name(name: str) -> str:
 
 
 def plugin_id(index: str, name: str) -> str:
-    """``NN-name``, as runtimes write a plugin in logs and owners."""
+    """Return ``NN-name``, as runtimes write a plugin in logs and owners."""
     return f"{index}-{name}"
 
 

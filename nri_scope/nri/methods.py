@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The methods of NRI's two services, what travels in them and which event they tell."""
+"""The methods of NRI's two services, their messages and their events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Method:
     service: str
     event: Event | None = None
     """The NRI event that a call of this method is; None for StateChange, whose request says which,
-    and for what is no event."""
+    and for calls that are not events."""
 
 
 def _plugin(

@@ -15,7 +15,7 @@ from .versions import V0_11, V0_12, NriVersion, infer, runtime_title, valid_mask
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What to answer to Configure, and why."""
+    """The reply to Configure, and the reason for it."""
 
     version: NriVersion | None
     """The runtime's NRI version; None if it neither says nor can be inferred."""
@@ -64,7 +64,7 @@ def negotiate(
     mask = mask_of(wanted) & valid
     missing = [event for event in sorted(wanted) if not valid & event.bit]
     if chosen is None:
-        # Nobody asked for these one by one; an older runtime simply has fewer events.
+        # These were not asked for one by one; an older runtime simply has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
     runtime = _describe(configure, version, inferred)
     if missing:
@@ -76,7 +76,7 @@ def negotiate(
 
 
 def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, bool]:
-    """The runtime's NRI version and whether it had to be inferred."""
+    """Return the runtime's NRI version and whether it had to be inferred."""
     said = NriVersion.parse(configure.NRI_version)
     if said is not None:
         return said, False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that ask for no change: what a plugin of ours answers when it has nothing to say.
+"""Replies that ask for no change: what our plugins answer when they have nothing to say.
 
 How the three runtimes read them:
 
@@ -41,7 +41,7 @@ _ASKS_BACK = {"Configure", "Synchronize"}
 
 
 def _only_more() -> type[Message]:
-    """A Synchronize request of which pods and containers are not looked at."""
+    """Return a type for Synchronize requests whose pods and containers are not decoded."""
     file = FileDescriptorProto(name="nri_scope/only_more.proto", syntax="proto3")
     number = api.SynchronizeRequest.DESCRIPTOR.fields_by_name["more"].number
     file.message_type.add(name="OnlyMore").field.add(

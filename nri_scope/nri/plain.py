@@ -19,7 +19,7 @@ UNKNOWN = "unknown_fields"
 """Key for what a message holds beyond the API we know: no field of the API is called so."""
 
 MALFORMED = "malformed"
-"""Key for the hexadecimal bytes of what is no message of its kind."""
+"""Key for the hexadecimal bytes of a malformed message."""
 LEFT_OUT = "left_out"
 """Key for what stands in a message in the place of all that is too much to be read."""
 RAW = "raw"
@@ -30,7 +30,7 @@ _MAX_GROUPS = 20
 
 
 def plain(message: Message) -> dict[str, Plain]:
-    """The fields that are set, in the order of their numbers.
+    """Return the fields that are set, in the order of their numbers.
 
     Enum values by name, or by number where they have none; bytes and unknown fields in
     hexadecimal; numbers as numbers, whatever their size.

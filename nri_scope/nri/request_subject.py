@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request is about: its event, pod and container, from the bytes that were on the wire."""
+"""The subject of a request: its event, pod and container, from the bytes that were on the wire."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def kind_of_reply(method: str, mark: str) -> type[Message] | None:
 
 
 def is_plugins_call(method: str, mark: str) -> bool:
-    """Whether it was the plugin that called the runtime (RegisterPlugin, UpdateContainers).
+    """Return whether the plugin called the runtime (RegisterPlugin, UpdateContainers).
 
     `mark` as of `Decoded`: a method of another service may have the same name.
     """
@@ -100,21 +100,21 @@ def is_plugins_call(method: str, mark: str) -> bool:
 
 
 def pod_of(method: str, message: Message) -> api.PodSandbox | None:
-    """The pod a request is about; None where the method has none or the request leaves it out."""
+    """Return the pod of a request; None where the method has none or the request leaves it out."""
     if method in _WITH_POD and message.HasField("pod"):
         return cast("_WithPod", message).pod
     return None
 
 
 def container_of(method: str, message: Message) -> api.Container | None:
-    """The container a request is about; None where there is none."""
+    """Return the container of a request; None where there is none."""
     if method in _WITH_CONTAINER and message.HasField("container"):
         return cast("_WithContainer", message).container
     return None
 
 
 def event_name(method: str, message: Message | None) -> str:
-    """What happened: the event inside a StateChange, else the method's own name.
+    """Return the event's name: the event inside a StateChange, else the method's own name.
 
     An event number that we do not know gives ``StateChange(99)``; a StateChange that could not be
     decoded is just ``StateChange``.

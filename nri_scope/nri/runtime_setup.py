@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime says of itself while a plugin is set up, without the messages it said it in."""
+"""What a runtime says about itself while it sets up a plugin, as values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Introduction:
 
 
 def introduction(configure: ConfigureRequest) -> Introduction:
-    """What `configure` says about the runtime."""
+    """Return what `configure` says about the runtime."""
     version, inferred = nri_version_of(configure)
     return Introduction(
         configure.runtime_name,
@@ -73,7 +73,7 @@ def registration(payload: bytes) -> tuple[str, str] | None:
 
 
 def introduced(payload: bytes) -> Introduction | None:
-    """A Configure request's payload as values; None where it is malformed."""
+    """Return a Configure request's payload as values; None where it is malformed."""
     try:
         return introduction(api.ConfigureRequest.FromString(payload))
     except DecodeError:
@@ -81,7 +81,7 @@ def introduced(payload: bytes) -> Introduction | None:
 
 
 def subscribed(payload: bytes, version: NriVersion | None) -> int:
-    """The events that a plugin asks for with its reply to Configure; 0 where it is malformed.
+    """Return the events that a plugin subscribes to in its Configure reply; 0 if malformed.
 
     ``version`` is the runtime's, as an empty mask on the wire means all events that it has.
     """

@@ -22,7 +22,7 @@ _PRE_RELEASE = re.compile(
 
 
 def sort_key(text: str) -> SortKey | None:
-    """A key that orders versions by semantic versioning; None where `text` holds no version.
+    """Return a key that orders versions by semantic versioning; None where `text` holds no version.
 
     Build metadata after ``+``, vendor suffixes and commit counts do not take part: what is built
     from a release plus patches counts as that release.

@@ -27,7 +27,7 @@ class Role(Enum):
 
 
 class State(Enum):
-    """How far the conversation is."""
+    """The state of the conversation."""
 
     CONNECTED = auto()
     """Nothing was said yet."""
@@ -37,7 +37,7 @@ class State(Enum):
     CONFIGURING = auto()
     """Configure was sent and is not answered."""
     CONFIGURED = auto()
-    """The plugin has told its events."""
+    """The plugin has subscribed to its events."""
     SYNCHRONIZING = auto()
     """A part of the runtime's state was sent, the last part is not answered."""
     READY = auto()
@@ -46,8 +46,8 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Kind(Enum):
-    """What is said. The value is who says it, and how to name it to a human."""
+class MessageKind(Enum):
+    """The kind of a message. The value is its sender, and its name for people."""
 
     REGISTER = (Role.PLUGIN, "RegisterPlugin")
     REGISTER_REPLY = (Role.RUNTIME, "reply to RegisterPlugin")
@@ -73,9 +73,9 @@ class Kind(Enum):
         return self.value[1]
 
 
-S, K = State, Kind
+S, K = State, MessageKind
 
-TRANSITIONS: dict[tuple[State, Kind], State] = {
+TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     (S.CONNECTED, K.REGISTER): S.REGISTERING,
     (S.REGISTERING, K.REGISTER_REPLY): S.REGISTERED,
     # Go's runtime configures from another goroutine than the one that answers the registration:
@@ -118,7 +118,7 @@ class Session:
         self.role = role
         self.state = State.CONNECTED
 
-    def feed(self, kind: Kind) -> State:
+    def feed(self, kind: MessageKind) -> State:
         """Note that `kind` was sent or received; returns the new state.
 
         Out of order it raises, and the state stays as it is: LocalProtocolError where this end
@@ -134,7 +134,7 @@ class Session:
         return following
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         self.state = State.CLOSED
 
     @property

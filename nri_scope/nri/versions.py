@@ -21,7 +21,7 @@ class NriVersion:
 
     @classmethod
     def parse(cls, text: str) -> NriVersion | None:
-        """Read what a peer put into ``NRI_version``; None where that tells nothing.
+        """Read what a peer put into ``NRI_version``; None where that is not a version.
 
         That is "" (before 0.12), and what a Go build without module information says: ``(devel)``
         and ``0.0.0-unknown``.
@@ -65,7 +65,7 @@ _MASK_0_10 = _MASK_0_9_1 | Event.ValidateContainerAdjustment.bit
 
 
 def valid_mask(version: NriVersion | None) -> int:
-    """Every bit a runtime of this version knows, ValidateContainerAdjustment included.
+    """Return every bit that a runtime of this version knows, ValidateContainerAdjustment included.
 
     A single bit beyond these makes the runtime drop the plugin, *after* it took the Configure
     reply as if nothing were wrong. So an unknown version gives what all of them know.
@@ -76,22 +76,22 @@ def valid_mask(version: NriVersion | None) -> int:
 
 
 def has_split_sync(version: NriVersion | None) -> bool:
-    """Whether a Synchronize over 4 MiB is sent in parts (``more``)."""
+    """Return whether a Synchronize over 4 MiB is sent in parts (``more``)."""
     return version is not None and version >= V0_7
 
 
 def has_timeouts(version: NriVersion | None) -> bool:
-    """Whether Configure tells the registration and request timeouts."""
+    """Return whether Configure has the registration and request timeouts."""
     return version is not None and version >= V0_7
 
 
 def has_dedicated_rpcs(version: NriVersion | None) -> bool:
-    """Whether every event comes as its own RPC rather than as StateChange."""
+    """Return whether every event comes as its own RPC rather than as StateChange."""
     return version is not None and version >= V0_12
 
 
 def sends_nri_version(version: NriVersion | None) -> bool:
-    """Whether RegisterPlugin and Configure carry ``NRI_version``."""
+    """Return whether RegisterPlugin and Configure carry ``NRI_version``."""
     return version is not None and version >= V0_12
 
 
@@ -152,13 +152,13 @@ _TITLES = {"containerd": "containerd", "cri-o": "CRI-O", "isulad": "iSulad"}
 
 
 def runtime_title(runtime_name: str) -> str:
-    """The runtime's usual name for humans: ``v2`` is what iSulad calls itself."""
+    """Return the runtime's usual name for humans: iSulad calls itself ``v2``."""
     name = runtime_name.lower()
     return _TITLES.get(_ALIASES.get(name, name), runtime_name)
 
 
 def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:
-    """The NRI version of a runtime by its name and version; None when unknown.
+    """Return the NRI version of a runtime by its name and version; None when unknown.
 
     Unknown are other runtimes, versions that cannot be read and those from before NRI had this
     protocol. A release newer than this table gets the newest entry that is older than it.

@@ -25,7 +25,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
-    """A new spec: `spec` with `adjustment` applied; parts that stay the same are shared.
+    """Return a new spec: `spec` with `adjustment` applied; unchanged parts are shared.
 
     A plugin's own adjustment may be given as well as a merged one: a removal beside a new value
     replaces in whichever order the two came, as it does in merging, and the "" in front of
@@ -54,7 +54,8 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
 
 
 def sort_mounts(spec: Spec) -> Spec:
-    """A new spec with its mounts as the first adjusted mount sorts them all: parents first.
+    """Return a new spec with its mounts in the order of the first adjustment of a mount: parents
+    first.
 
     `changes` from this spec to an adjusted one leave out what moved by the sorting alone.
     """
@@ -65,7 +66,7 @@ def sort_mounts(spec: Spec) -> Spec:
 
 
 def marked(key: str) -> str | None:
-    """The key that a leading dash marks for removal, None if there is no dash."""
+    """Return the key that a leading dash marks for removal, None if there is no dash."""
     return key[1:] if key.startswith("-") else None
 
 
@@ -251,7 +252,7 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
 
 
 def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> list[_M]:
-    """Do the removals among `changes`, which come before all else; returns the rest of them.
+    """Apply the removals among `changes`, which come before everything else; return the rest.
 
     A list that is emptied is taken away, and stands last in `parent` if it is filled again.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes applied to a spec: what `changes` told apart, put together again."""
+"""Changes applied to a spec: the reverse of `changes`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .spec import ABSENT, Absent, Json, Spec
 
 
 def apply(before: Spec, changes: Iterable[Change]) -> Spec:
-    """A new spec: `before` with `changes` applied; parts that stay the same are shared.
+    """Return a new spec: `before` with `changes` applied; unchanged parts are shared.
 
     ``apply(x, changes(x, y))`` is y, but for orders that mean nothing: `changes` from the one to
     the other finds none. Changes may also be some of these only, or of another spec: what is to go
@@ -58,7 +58,7 @@ class _Node:
     """Those of its members that are being edited too; what `below` has of them is out of date."""
 
     def node(self, key: str) -> _Node | None:
-        """The member under `key`; None if it is not there or has no members itself."""
+        """Return the member under `key`; None if it is missing or has no members itself."""
         if key in self.nodes:
             return self.nodes[key]
         value = self.below.get(key)
@@ -77,7 +77,7 @@ class _Node:
         return new
 
     def make(self, key: str) -> _Node:
-        """An empty object or keyed array under `key`, in the place of what is there."""
+        """Replace the member under `key` by an empty object or keyed array, and return it."""
         place = step(self.place, key)
         keyed = None if place is None else KEYED.get(place)
         new = _Node({}, place, self, key, is_array=keyed is not None, keyed=keyed)
@@ -94,14 +94,14 @@ class _Node:
             self.below[key] = value
 
     def value(self) -> Json:
-        """What it has become."""
+        """Return the result as JSON."""
         if not self.is_array:
             return self.below
         return items(self.below, self.keyed) if self.keyed else [*self.below.values()]
 
 
 def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
-    """The object or array that `path` leads into, None if nowhere, and the last label."""
+    """Return the object or array that `path` leads into (None if nowhere), and the last label."""
     *names, label = split(path) or ("",)
     node: _Node | None = root if path.startswith("/") else None
     for name in names:
@@ -129,7 +129,9 @@ def _set(root: _Node, path: str, value: Json) -> None:
 
 
 def _drop_emptied(emptied: list[_Node]) -> None:
-    """An object that is told by its fields, or a keyed array, is gone with the last of them."""
+    """Drop an object that is compared by its fields, or a keyed array, when its last member is
+    gone.
+    """
     for node in emptied:
         while (
             (parent := node.parent) is not None
@@ -143,7 +145,9 @@ def _drop_emptied(emptied: list[_Node]) -> None:
 
 
 def _in_place(below: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str, Json]:
-    """These members in their new order: `placed` ones at their positions, the others around."""
+    """Return these members in their new order: `placed` ones at their positions,
+    the others around.
+    """
     moving = {label for _, label in placed}
     staying = [label for label in below if label not in moving]
     order: list[str] = []
@@ -157,7 +161,7 @@ def _in_place(below: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str
 
 
 def _close(root: _Node) -> None:
-    """Put all that was edited back into `below` of what it stands in."""
+    """Write the edited members back into their parents in `below`."""
     order = [root]
     for node in order:
         order.extend(node.nodes.values())

@@ -16,7 +16,7 @@ def update(
     change: api.LinuxResources | api.ContainerUpdate,
     path: UpdatePath = UpdatePath.CRI,
 ) -> Spec:
-    """A new spec: `spec` with the resources of `change` applied; the rest is shared.
+    """Return a new spec: `spec` with the resources of `change` applied; the rest is shared.
 
     `path` says which way the update takes; `remarks` lists what gets lost on it. By the CRI, the
     swap limit follows the memory limit, unless `spec` has a memory limit alone, as on nodes that

@@ -30,10 +30,10 @@ IDENTITY_AND_STATE = frozenset(
 
 
 def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
-    """The parts of the container's OCI spec that NRI shows; what it does not show is not there.
+    """Return the parts of the container's OCI spec that NRI shows, and only those.
 
     Two keys are not OCI's. ``/cdiDevices`` has names only, as nothing on the wire says what a CDI
-    device brings along. ``/nri`` has what NRI tells and a spec has no place for: the image, the
+    device brings along. ``/nri`` has what NRI sends and a spec has no place for: the image, the
     seccomp profile by its kind, the runtime handler of `pod`, and fields of a newer API, raw.
     """
     spec: Spec = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two specs, path by path."""
+"""Differences between two specs, path by path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .lists import KEYED, OPEN, Keyed, members
 from .paths import pointer
 from .spec import ABSENT, Absent, Json, Spec
 
-Kind: TypeAlias = Literal["added", "removed", "changed", "moved"]
+ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
 
 
 class Change(NamedTuple):
@@ -23,7 +23,7 @@ class Change(NamedTuple):
     """None for what was added (and for a JSON null). The old position for what was moved."""
     after: Json
     """None for what was removed (and for a JSON null). The new position for what was moved."""
-    kind: Kind
+    kind: ChangeKind
     at: int | None = None
     """Position from 0 in `after`'s array, for what was added or moved where order matters."""
 
@@ -34,16 +34,17 @@ _Work: TypeAlias = "list[_Pair | Change]"
 
 
 def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
-    """All differences, in the order of `before`, what is new behind it.
+    """Return all differences, in the order of `before`, new members after it.
 
     Takes any JSON, however deep or odd, and never raises. Together the changes hold all that is
     needed to make `after` of `before`, but for orders that mean nothing (of an object's keys, of
     environment variables, devices and the like).
 
-    What comes or goes is told by its fields (`OPEN` objects: ``/linux/resources/cpu/shares``), by
-    its members (`KEYED` arrays) or whole (all else). A member that moved is told by the fewest
-    moves that give the new order; what also changed in it is told besides. An object or array that
-    is emptied is gone with its last member, unless an empty one is told as added.
+    A value that comes or goes is shown by its fields (`OPEN` objects:
+    ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or whole (other values). A
+    member that moved is shown by the fewest moves that give the new order; other changes of it are
+    shown besides. An object or array that is emptied is gone with its last member, unless an empty
+    one is shown as added.
     """
     found: list[Change] = []
     # A list of work in place of recursion: a hostile spec may be deeper than Python's stack.
@@ -67,7 +68,9 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
 
 
 def same(left: _Value, right: _Value) -> bool:
-    """Whether two JSON values are equal, ``true`` not being 1 and NaN being itself."""
+    """Return whether two JSON values are equal; ``true`` does not equal 1, and
+    NaN equals itself.
+    """
     pairs: list[tuple[_Value, _Value]] = [(left, right)]
     while pairs:
         one, other = pairs.pop()
@@ -87,7 +90,7 @@ def same(left: _Value, right: _Value) -> bool:
 
 
 def _plainly_same(one: _Value, other: _Value) -> bool:
-    """Whether it takes no more than a look to see that they are the same: most values are."""
+    """Return whether a shallow comparison shows that they are equal, as for most values."""
     if one is other:
         return True
     if type(one) is list:
@@ -108,7 +111,7 @@ def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change
 
 
 def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
-    """The work that comparing two objects by their fields means; None where that cannot be."""
+    """Return the work of comparing two objects field by field; None where that is impossible."""
     if isinstance(old, dict):
         if not (isinstance(new, dict) or (new is ABSENT and path in OPEN)):
             return None
@@ -126,7 +129,9 @@ def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
 
 
 def _members(path: str, old: _Value, new: _Value) -> _Work | None:
-    """The work that comparing two arrays by their members' keys means; None where it cannot be."""
+    """Return the work of comparing two arrays by their members' keys; None where that is
+    impossible.
+    """
     keyed = KEYED.get(path)
     if keyed is None:
         return None
@@ -166,7 +171,9 @@ def _emptied(path: str, old: _Value, new: _Value) -> _Work:
 
 
 def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[str, Change]:
-    """The fewest members to move, by label, so that those on both sides get the new order."""
+    """Return the fewest members to move, by label, so that those on both sides get the
+    new order.
+    """
     old_positions = {label: position for position, label in enumerate(before)}
     common = [
         (label, old_positions[label], position)
@@ -182,7 +189,7 @@ def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[s
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:
-    """Indices of a longest rising run within different `numbers` (patience sorting)."""
+    """Return the indices of a longest rising run within different `numbers` (patience sorting)."""
     tops: list[int] = []
     at: list[int] = []
     previous: list[int] = []

@@ -15,7 +15,7 @@ def _member_itself(_key: str, value: Json) -> Json:
 
 
 class Keyed(NamedTuple):
-    """How the members of one array are told apart."""
+    """The way to tell the members of one array apart."""
 
     split: Callable[[Json], tuple[str, Json] | None]
     """A member's key and value; None if it has no key, so that the array is one value."""
@@ -29,17 +29,17 @@ _COUNTED = re.compile(r"#\d+$")
 
 
 def items(found: dict[str, Json], keyed: Keyed) -> list[Json]:
-    """The array of which `members` makes `found`."""
+    """Return the array of which `members` makes `found`."""
     return [keyed.join(key_of(label), value) for label, value in found.items()]
 
 
 def key_of(label: str) -> str:
-    """The key that `members` made `label` of."""
+    """Return the key from which `members` made `label`."""
     return _COUNTED.sub("", label)
 
 
 def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
-    """The members in order, by what stands for them in a path; None if one of them has no key.
+    """Return the members in order, by their labels in a path; None if one of them has no key.
 
     That is the key itself, and ``KEY#2`` for the second of that key, and so on.
     """
@@ -98,7 +98,7 @@ def _scalars(item: dict[str, Json], names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _device_rule(item: Json) -> tuple[str, Json] | None:
-    """Keyed by the devices that the rule is about, as the cgroup's own list writes them."""
+    """Key a rule by the devices that it is about, as the cgroup's own list writes them."""
     if not isinstance(item, dict):
         return None
     kind = item.get("type", "a") or "a"
@@ -186,5 +186,5 @@ OPEN = frozenset(
         "/nri/unknown",
     }
 )
-"""Objects that plugins fill field by field: one that comes or goes is told by its fields. Any
-other object that comes or goes is told whole."""
+"""Objects that plugins fill field by field: one that comes or goes is shown by its fields. Any
+other object that comes or goes is shown whole."""

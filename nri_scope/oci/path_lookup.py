@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands at a path of a spec."""
+"""Look-ups by the paths of a spec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .spec import ABSENT, Absent, Json, Spec
 
 
 def value_at(spec: Spec, path: str) -> Json | Absent:
-    """What a `Change` at `path` would say of it; ABSENT where the path leads nowhere.
+    """Return the value that a `Change` at `path` would have; ABSENT where the path leads nowhere.
 
     A member of a keyed array is found by its label (``/process/env/FOO``, which gives what follows
     the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. "" is
@@ -30,7 +30,8 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
 
 
 def namesakes(spec: Spec, path: str) -> list[Json]:
-    """What stands at `path` and, in a keyed array, under the same key: ``KEY``, ``KEY#2`` and on.
+    """Return the values at `path` and, in a keyed array, under the same key: ``KEY``, ``KEY#2`` and
+    on.
 
     [] where nothing does. Which of them has which label depends on the others, so that one value
     may have another label in another spec.
@@ -45,12 +46,12 @@ def namesakes(spec: Spec, path: str) -> list[Json]:
 
 
 def labels_at(spec: Spec, path: str) -> list[str]:
-    """The labels of the array at `path`, in order; [] for what is no array."""
+    """Return the labels of the array at `path`, in order; [] for other values."""
     return [*(labelled(path, value_at(spec, path)) or ())]
 
 
 def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
-    """The members of an array by what stands for them in a path; None for what is no array.
+    """Return the members of an array by their labels in a path; None for other values.
 
     `place` is the array's own path, None for one that is too long to be that of a keyed array.
     """
@@ -62,12 +63,12 @@ def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
 
 
 def numbered(items: list[Json]) -> dict[str, Json]:
-    """The members of an array that is not keyed, by their positions."""
+    """Return the members of an array that is not keyed, by their positions."""
     return {str(position): item for position, item in enumerate(items)}
 
 
 def step(place: str | None, key: str) -> str | None:
-    """The path of what stands under `key`; None once it is longer than any that has a meaning.
+    """Return the path of the member under `key`; None once it is longer than any meaningful one.
 
     Keeps the work on a spec of any depth in proportion to its size.
     """

@@ -12,5 +12,5 @@ def pointer(base: str, key: str) -> str:
 
 
 def split(path: str) -> tuple[str, ...]:
-    """The keys of a pointer, unescaped; () for the whole spec."""
+    """Return the keys of a pointer, unescaped; () for the whole spec."""
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in path.split("/")[1:])

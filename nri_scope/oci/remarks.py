@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the spec made by `adjust` or `update` is not what a plugin, or the node, would say."""
+"""Remarks on specs made by `adjust` or `update` that differ from what a plugin, or the node, would
+say.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def remarks(
     spec: Spec | None = None,
     path: UpdatePath = UpdatePath.CRI,
 ) -> tuple[Remark, ...]:
-    """What runtimes do with parts of `change` that its result does not show.
+    """Return what runtimes do with parts of `change` that its result does not show.
 
     A merged adjustment, an update or the resources of one; facts as in `adjust` and `update`. With
     the `spec` that it is for, also what clashes with that. `path` is the way that an update takes.

@@ -34,11 +34,11 @@ CPU = {
 
 UNRESOLVED_CLASS = "unresolvedClass"
 """Stands in ``/linux/resources/blockIO`` for what a class name means: only the node's own
-configuration tells weights and limits."""
+configuration has weights and limits."""
 
 
 def resources(message: api.LinuxResources) -> Spec:
-    """``/linux/resources`` of a container, all that the message holds but its RDT class."""
+    """Return ``/linux/resources`` of a container: the whole message except its RDT class."""
     value: Spec = {}
     if message.devices:
         value["devices"] = [device_rule(rule) for rule in message.devices]

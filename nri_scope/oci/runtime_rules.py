@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime makes of what plugins ask for, where runtimes differ.
+"""Rules of runtimes for requests of plugins, where runtimes differ.
 
 Merging is upstream's and the same in all of them; what is done with the result is not. A runtime
 or a field that has not been tried or read is "unknown" here, never one of the others.
@@ -71,5 +71,5 @@ _MANNERS = {
 
 
 def manner_of(runtime_name: str) -> Manner:
-    """The manner of a runtime, by the name that Configure tells."""
+    """Return the rules of a runtime, by the name in its Configure request."""
     return _MANNERS.get(runtime_title(runtime_name), _UNKNOWN)

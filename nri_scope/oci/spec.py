@@ -25,7 +25,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 def section(parent: Spec, name: str) -> Spec:
-    """Put a copy of the object `name` into `parent` and return it; {} where there is none."""
+    """Copy the object `name` into `parent` and return the copy; {} where there is none."""
     old = parent.get(name)
     new: Spec = dict(old) if isinstance(old, dict) else {}
     parent[name] = new
@@ -33,7 +33,7 @@ def section(parent: Spec, name: str) -> Spec:
 
 
 def entries(parent: Spec, name: str) -> list[Json]:
-    """Put a copy of the array `name` into `parent` and return it; [] where there is none."""
+    """Copy the array `name` into `parent` and return the copy; [] where there is none."""
     old = parent.get(name)
     new: list[Json] = list(old) if isinstance(old, list) else []
     parent[name] = new
@@ -41,7 +41,9 @@ def entries(parent: Spec, name: str) -> list[Json]:
 
 
 def text_at(name: str) -> Callable[[Json], str | None]:
-    """Gives the text that stands under `name` in a member of an array; None if there is none."""
+    """Return a function for the text under `name` in a member of an array; None if
+    there is none.
+    """
 
     def key_of(item: Json) -> str | None:
         value = item.get(name) if isinstance(item, dict) else None

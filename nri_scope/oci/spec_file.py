@@ -44,7 +44,7 @@ _WORDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 
 
 def read_spec(data: bytes, name: str) -> Spec:
-    """The spec in the file `name`, whose content is `data`.
+    """Return the spec in the file `name`, whose content is `data`.
 
     A key that is there twice counts as JSON readers take it: the last one. Parts of a spec will do,
     as long as there is one that OCI knows.

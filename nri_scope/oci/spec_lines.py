@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec line by line, as somebody would read it, each line with its path."""
+"""A spec line by line, as a person would read it, each line with its path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .spec import Json, Spec
 Form: TypeAlias = Literal["scalar", "object", "array"]
 
 
-class Line(NamedTuple):
+class SpecLine(NamedTuple):
     """One value of a spec: a scalar, or the line that begins an object or an array."""
 
     path: str
     """As `changes` and `value_at` have it. Members of an array that is not keyed are numbered from
-    0 (``/process/args/0``): changes tell such an array whole, at the path without the number."""
+    0 (``/process/args/0``): changes show such an array whole, at the path without the number."""
     depth: int
     """0 for the members of the spec itself, 1 for what is in these, …"""
     label: str
@@ -33,8 +33,8 @@ class Line(NamedTuple):
     none."""
 
 
-def walk(spec: Spec) -> Iterator[Line]:
-    """All lines of a spec but for the spec itself, in document order. Takes any JSON."""
+def walk(spec: Spec) -> Iterator[SpecLine]:
+    """Yield all lines of a spec except the spec itself, in document order. Takes any JSON."""
     # Iterators in place of recursion: a hostile spec may be deeper than Python's stack.
     open_ones = [_below("", "", 0, spec)]
     while open_ones:
@@ -50,7 +50,7 @@ def walk(spec: Spec) -> Iterator[Line]:
 
 def _below(
     path: str, place: str | None, depth: int, value: Json
-) -> Iterator[tuple[Line, str | None]]:
+) -> Iterator[tuple[SpecLine, str | None]]:
     items: Iterable[tuple[str, Json]] = ()
     in_array = isinstance(value, list)
     if isinstance(value, dict):
@@ -58,7 +58,7 @@ def _below(
     elif isinstance(value, list):
         items = zip(labelled(place, value) or (), value, strict=True)
     for label, item in items:
-        line = Line(pointer(path, label), depth, label, in_array, _form(item), item)
+        line = SpecLine(pointer(path, label), depth, label, in_array, _form(item), item)
         yield line, step(place, label)
 
 

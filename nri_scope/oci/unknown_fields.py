@@ -23,10 +23,11 @@ _WIRE_TYPES = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
 
 
 def unknown_fields(message: Message, name: str) -> Spec:
-    """The unknown fields of `message` and all below it, as ``{"NAME.linux.23": ["varint 7"]}``.
+    """Return the unknown fields of `message` and all below it, as ``{"NAME.linux.23": ["varint
+    7"]}``.
 
-    `name` starts each key. Values have their wire type in front (bytes are Base64), as only whoever
-    knows the field could tell more; a field that occurs several times has several.
+    `name` starts each key. Values have their wire type in front (bytes are Base64), as more
+    is known only to readers of a newer API; a field that occurs several times has several.
     """
     known = type(message)()
     known.CopyFrom(message)

@@ -29,17 +29,17 @@ HOOKS = {
 
 
 def strings(values: Iterable[str]) -> list[Json]:
-    """A JSON array of these strings."""
+    """Return a JSON array of these strings."""
     return [*values]
 
 
 def texts(values: Mapping[str, str]) -> Spec:
-    """A JSON object of these strings, by key: a protobuf map has no order of its own."""
+    """Return a JSON object of these strings, by key: a protobuf map has no order of its own."""
     return {key: values[key] for key in sorted(values)}
 
 
 def mount(message: api.Mount) -> Spec:
-    """One of ``/mounts``."""
+    """Return an entry of ``/mounts``."""
     # Containers have dozens of them and share most: what is made once is told apart by identity.
     return _mount(message.SerializeToString(deterministic=True))
 
@@ -58,7 +58,7 @@ def _mount(content: bytes) -> Spec:
 
 
 def hook(message: api.Hook) -> Spec:
-    """One of ``/hooks/*``; the timeout is in seconds."""
+    """Return an entry of ``/hooks/*``; the timeout is in seconds."""
     value: Spec = {"path": message.path}
     if message.args:
         value["args"] = strings(message.args)
@@ -70,19 +70,19 @@ def hook(message: api.Hook) -> Spec:
 
 
 def hook_lists(message: api.Hooks) -> Iterable[tuple[str, list[Json]]]:
-    """The arrays of ``/hooks`` that are not empty."""
+    """Return the arrays of ``/hooks`` that are not empty."""
     for field, value in message.ListFields():
         if field.name in HOOKS:
             yield HOOKS[field.name], [hook(item) for item in value]
 
 
 def rlimit(message: api.POSIXRlimit) -> Spec:
-    """One of ``/process/rlimits``."""
+    """Return an entry of ``/process/rlimits``."""
     return {"type": message.type, "hard": message.hard, "soft": message.soft}
 
 
 def user(message: api.User) -> Spec:
-    """``/process/user``."""
+    """Return ``/process/user``."""
     value: Spec = {"uid": message.uid, "gid": message.gid}
     if message.additional_gids:
         value["additionalGids"] = [*message.additional_gids]
@@ -90,7 +90,7 @@ def user(message: api.User) -> Spec:
 
 
 def namespace(message: api.LinuxNamespace) -> Spec:
-    """One of ``/linux/namespaces``."""
+    """Return an entry of ``/linux/namespaces``."""
     value: Spec = {"type": message.type}
     if message.path:
         value["path"] = message.path
@@ -98,7 +98,7 @@ def namespace(message: api.LinuxNamespace) -> Spec:
 
 
 def device(message: api.LinuxDevice) -> Spec:
-    """One of ``/linux/devices``; the file mode is a decimal number, as in every config.json."""
+    """Return an entry of ``/linux/devices``; the file mode is decimal, as in every config.json."""
     value: Spec = {
         "path": message.path,
         "type": message.type,
@@ -115,7 +115,7 @@ def device(message: api.LinuxDevice) -> Spec:
 
 
 def device_rule(message: api.LinuxDeviceCgroup) -> Spec:
-    """One of ``/linux/resources/devices``."""
+    """Return an entry of ``/linux/resources/devices``."""
     value: Spec = {"allow": message.allow}
     if message.type:
         value["type"] = message.type
@@ -129,17 +129,17 @@ def device_rule(message: api.LinuxDeviceCgroup) -> Spec:
 
 
 def net_device(message: api.LinuxNetDevice) -> Spec:
-    """One of ``/linux/netDevices``."""
+    """Return an entry of ``/linux/netDevices``."""
     return {"name": message.name} if message.name else {}
 
 
 def cdi_device(message: api.CDIDevice) -> Spec:
-    """One of ``/cdiDevices``."""
+    """Return an entry of ``/cdiDevices``."""
     return {"name": message.name}
 
 
 def scheduler(message: api.LinuxScheduler) -> Spec | None:
-    """``/process/scheduler``; None for no policy. Times are in nanoseconds."""
+    """Return ``/process/scheduler``; None for no policy. Times are in nanoseconds."""
     if message.policy == api.SCHED_NONE:
         return None
     value: Spec = {"policy": _name(api.LinuxSchedulerPolicy.DESCRIPTOR, message.policy)}
@@ -159,7 +159,7 @@ def scheduler(message: api.LinuxScheduler) -> Spec | None:
 
 
 def io_priority(message: api.LinuxIOPriority) -> Spec | None:
-    """``/process/ioPriority``; None for no class."""
+    """Return ``/process/ioPriority``; None for no class."""
     number: int = getattr(message, "class")  # a keyword of Python
     if number == api.IOPRIO_CLASS_NONE:
         return None
@@ -167,7 +167,7 @@ def io_priority(message: api.LinuxIOPriority) -> Spec | None:
 
 
 def memory_policy(message: api.LinuxMemoryPolicy) -> Spec:
-    """``/linux/memoryPolicy``."""
+    """Return ``/linux/memoryPolicy``."""
     value: Spec = {"mode": _name(api.MpolMode.DESCRIPTOR, message.mode), "nodes": message.nodes}
     if message.flags:
         value["flags"] = [_name(api.MpolFlag.DESCRIPTOR, flag) for flag in message.flags]
@@ -175,7 +175,7 @@ def memory_policy(message: api.LinuxMemoryPolicy) -> Spec:
 
 
 def seccomp(message: api.LinuxSeccomp) -> Spec:
-    """``/linux/seccomp``."""
+    """Return ``/linux/seccomp``."""
     value: Spec = {"defaultAction": message.default_action}
     if message.HasField("default_errno"):
         value["defaultErrnoRet"] = message.default_errno.value
@@ -210,7 +210,7 @@ def _seccomp_arg(message: api.LinuxSeccompArg) -> Spec:
 
 
 def security_profile(message: api.SecurityProfile) -> Spec:
-    """Which seccomp profile the pod asked for: OCI has the policy itself, no name of it."""
+    """Return which seccomp profile the pod asked for: OCI has the policy itself, not its name."""
     value: Spec = {
         "profileType": _name(api.SecurityProfile.ProfileType.DESCRIPTOR, message.profile_type)
     }
@@ -220,7 +220,7 @@ def security_profile(message: api.SecurityProfile) -> Spec:
 
 
 def rdt(message: api.LinuxRdt) -> Spec:
-    """``/linux/intelRdt`` as far as `message` says something of it."""
+    """Return ``/linux/intelRdt`` with the fields that `message` sets."""
     value: Spec = {}
     if message.HasField("clos_id"):
         value["closID"] = message.clos_id.value

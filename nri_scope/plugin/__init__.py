@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's role: connect, register, serve the runtime's requests, reconnect.
+"""Play the plugin's role: connect, register, serve the runtime's requests, reconnect.
+
+In: a socket or an inherited descriptor, and an object with handlers. Out: registrations and
+replies, built by `Adjustment` and `Update`, which check every value before it is sent. This room
+never knows files, SQLite or what a runtime makes of a reply.
 
 To write a plugin, give an object some of the methods of `BasePlugin` and hand it to `run`::
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin asks for a container that is being created."""
+"""Adjustments: what a plugin asks for a container that is being created."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Adjustment(ResourceSettings):
     # -- the process --------------------------------------------------------------------------
 
     def set_args(self, args: Sequence[str], *, replace: bool = False) -> Self:
-        """The command to run. ``replace``: also where an earlier plugin has set another one."""
+        """Set the command to run. ``replace``: also where an earlier plugin has set another one."""
         if not args or not args[0]:
             raise UsageError("args need a command as their first element")
         words = [checks.text(word, "argument") for word in args]
@@ -81,7 +81,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def add_rlimit(self, type: str, *, soft: int, hard: int) -> Self:
-        """A limit of getrlimit(2), such as ``RLIMIT_NOFILE``."""
+        """Add a limit of getrlimit(2), such as ``RLIMIT_NOFILE``."""
         checks.one_of(type, checks.RLIMITS, "rlimit")
         if soft > hard:
             raise UsageError(f"{type}: the soft limit {soft} is above the hard one {hard}")
@@ -90,13 +90,15 @@ class Adjustment(ResourceSettings):
         return self
 
     def set_oom_score_adj(self, value: int) -> Self:
-        """From -1000 (never killed for memory) to 1000 (first)."""
+        """Set the score from -1000 (never killed for memory) to 1000 (killed first)."""
         checks.within(value, -1000, 1000, "oom_score_adj")
         self.message.linux.oom_score_adj.CopyFrom(api.OptionalInt(value=value))
         return self
 
     def set_io_priority(self, io_class: str, priority: int = 0) -> Self:
-        """ioprio_set(2): ``IOPRIO_CLASS_RT``, ``_BE``, ``_IDLE`` or ``_NONE``, priority 0 to 7."""
+        """Set ioprio_set(2): ``IOPRIO_CLASS_RT``, ``_BE``, ``_IDLE`` or ``_NONE``, priority
+        0 to 7.
+        """
         checks.one_of(io_class, api.IOPrioClass.keys(), "I/O priority class")
         checks.within(priority, 0, 7, "I/O priority")
         # `class` is a word of Python's.
@@ -116,7 +118,7 @@ class Adjustment(ResourceSettings):
         deadline: int = 0,
         period: int = 0,
     ) -> Self:
-        """sched_setattr(2): ``SCHED_OTHER``, ``SCHED_FIFO``, …; the last three in ns."""
+        """Set sched_setattr(2): ``SCHED_OTHER``, ``SCHED_FIFO``, …; the last three in ns."""
         names = [
             checks.one_of(one, api.LinuxSchedulerFlag.keys(), "scheduler flag") for one in flags
         ]
@@ -211,7 +213,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def remove_net_device(self, host_name: str) -> Self:
-        """Do not move this interface; with `add_net_device` after it, replace."""
+        """Remove this interface; with `add_net_device` after it, replace it."""
         key = f"-{checks.net_device(host_name, 'interface')}"
         self.message.linux.net_devices[key].SetInParent()
         return self
@@ -260,7 +262,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def add_namespace(self, type: str, path: str = "") -> Self:
-        """A namespace of its own, or with ``path`` the one that is there."""
+        """Give the container a namespace of its own, or with ``path`` an existing one."""
         checks.one_of(type, checks.NAMESPACES, "namespace")
         if path:
             checks.absolute(path, "namespace path")
@@ -269,7 +271,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def remove_namespace(self, type: str) -> Self:
-        """Share the host's; with `add_namespace` after it, replace it."""
+        """Share the host's namespace; with `add_namespace` after it, replace it."""
         entry = api.LinuxNamespace(type=f"-{checks.one_of(type, checks.NAMESPACES, 'namespace')}")
         put(self.message.linux.namespaces, entry, lambda one: one.type)
         return self
@@ -280,12 +282,12 @@ class Adjustment(ResourceSettings):
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Do not set it; with `add_sysctl` after it, replace it."""
+        """Remove the sysctl; with `add_sysctl` after it, replace it."""
         self.message.linux.sysctl[f"-{checks.key(name, 'sysctl')}"] = ""
         return self
 
     def set_cgroups_path(self, path: str) -> Self:
-        """The container's cgroup, in the form that the runtime's cgroup driver wants."""
+        """Set the container's cgroup, in the form that the runtime's cgroup driver requires."""
         if not checks.text(path, "cgroups path"):
             raise UsageError("the cgroups path is empty")
         self.message.linux.cgroups_path = path
@@ -302,7 +304,7 @@ class Adjustment(ResourceSettings):
         listener_path: str = "",
         listener_metadata: str = "",
     ) -> Self:
-        """The whole seccomp policy, in the words of OCI; `syscall_rule` makes its ``syscalls``."""
+        """Set the whole seccomp policy, in OCI's terms; `syscall_rule` makes its ``syscalls``."""
         if not default_action.startswith("SCMP_ACT_"):
             raise UsageError(f"{default_action!r} is no seccomp action such as SCMP_ACT_ALLOW")
         self.message.linux.seccomp_policy.CopyFrom(
@@ -326,7 +328,7 @@ class Adjustment(ResourceSettings):
         schemata: Sequence[str] | None = None,
         enable_monitoring: bool | None = None,
     ) -> Self:
-        """Intel RDT: the class of service, its schemata, and whether to monitor."""
+        """Set Intel RDT: the class of service, its schemata, and whether to monitor."""
         rdt = self.message.linux.rdt
         if clos_id is not None:
             rdt.clos_id.CopyFrom(api.OptionalString(value=checks.file_name(clos_id, "clos_id")))
@@ -343,7 +345,7 @@ class Adjustment(ResourceSettings):
         return self
 
     def set_memory_policy(self, mode: str, nodes: str = "", *, flags: Iterable[str] = ()) -> Self:
-        """set_mempolicy(2): ``MPOL_BIND`` and so on, ``nodes`` as in ``0-1,3``."""
+        """Set set_mempolicy(2): ``MPOL_BIND`` and so on, ``nodes`` as in ``0-1,3``."""
         names = [checks.one_of(one, api.MpolFlag.keys(), "memory policy flag") for one in flags]
         checks.one_of(mode, api.MpolMode.keys(), "memory policy")
         self.message.linux.memory_policy.CopyFrom(
@@ -364,7 +366,7 @@ def syscall_rule(
     errno: int | None = None,
     args: Iterable[api.LinuxSeccompArg] = (),
 ) -> api.LinuxSyscall:
-    """One rule of a seccomp policy; `syscall_argument` makes its ``args``."""
+    """Return one rule of a seccomp policy; `syscall_argument` makes its ``args``."""
     if not action.startswith("SCMP_ACT_"):
         raise UsageError(f"{action!r} is no seccomp action such as SCMP_ACT_ERRNO")
     return build(
@@ -377,7 +379,7 @@ def syscall_rule(
 
 
 def syscall_argument(index: int, op: str, value: int, value_two: int = 0) -> api.LinuxSeccompArg:
-    """A condition on one argument of a system call, ``op`` such as ``SCMP_CMP_EQ``."""
+    """Return a condition on one argument of a system call, ``op`` such as ``SCMP_CMP_EQ``."""
     if not op.startswith("SCMP_CMP_"):
         raise UsageError(f"{op!r} is no comparison such as SCMP_CMP_EQ")
     checks.within(index, 0, 5, "argument index")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the values of an adjustment have to look like, wherever the API or OCI has a rule.
+"""Checks of values in an adjustment, wherever the API or OCI has a rule.
 
 A runtime notices most of these only when it creates the container, and then the container fails.
 Every check returns the value, or raises `UsageError` with what is wrong about it.
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 def build(make: Callable[_P, _T], *args: _P.args, **fields: _P.kwargs) -> _T:
-    """A message made of ``fields``; what the protocol cannot hold is a `UsageError`."""
+    """Build a message of ``fields``; raise UsageError for what the protocol cannot hold."""
     try:
         return make(*args, **fields)
     except (ValueError, TypeError) as error:
@@ -44,7 +44,7 @@ def build(make: Callable[_P, _T], *args: _P.args, **fields: _P.kwargs) -> _T:
 
 
 def key(name: str, what: str) -> str:
-    """A key under which something is set: not empty, and no removal by accident."""
+    """Check a key under which something is set: not empty, and not a removal by accident."""
     if not text(name, what):
         raise UsageError(f"{what} is empty")
     if name.startswith("-"):
@@ -55,7 +55,7 @@ def key(name: str, what: str) -> str:
 
 
 def text(value: str, what: str) -> str:
-    """Text that the protocol can carry, and that ends up in a C string."""
+    """Check text that the protocol can carry, and that becomes a C string."""
     if "\0" in value:
         raise UsageError(f"{what} {value!r} holds a zero byte")
     try:
@@ -66,7 +66,7 @@ def text(value: str, what: str) -> str:
 
 
 def env_name(name: str) -> str:
-    """The name of an environment variable."""
+    """Check the name of an environment variable."""
     if "=" in key(name, "environment variable"):
         raise UsageError(
             f"environment variable {name!r} holds '='", "give the name and the value apart"
@@ -75,14 +75,14 @@ def env_name(name: str) -> str:
 
 
 def absolute(path: str, what: str) -> str:
-    """An absolute path."""
+    """Check an absolute path."""
     if not text(path, what).startswith("/"):
         raise UsageError(f"{what} {path!r} is no absolute path")
     return path
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
-    """A name out of a list; the error names the nearest or all of them."""
+    """Check a name against a list; the error lists the nearest or all of them."""
     known = tuple(allowed)
     if value in known:
         return value
@@ -93,42 +93,44 @@ def one_of(value: str, allowed: Iterable[str], what: str) -> str:
 
 
 def within(value: int, least: int, most: int, what: str) -> int:
-    """A number between two bounds, both included."""
+    """Check a number between two bounds, both included."""
     if not least <= value <= most:
         raise UsageError(f"{what} {value} is not between {least} and {most}")
     return value
 
 
 def cpu_list(value: str, what: str) -> str:
-    """A list of numbers as in cpuset(7); empty leaves the matter alone."""
+    """Check a list of numbers as in cpuset(7); empty leaves the setting alone."""
     if value and not _CPU_LIST.fullmatch(value):
         raise UsageError(f"{what} {value!r} is no list such as 0-3,8")
     return value
 
 
 def page_size(value: str) -> str:
-    """A size of huge pages as in the names of the cgroup's files."""
+    """Check a size of huge pages as in the names of the cgroup's files."""
     if not _PAGE_SIZE.fullmatch(value):
         raise UsageError(f"huge page size {value!r} is none such as 2MB or 1GB")
     return value
 
 
 def cdi_device(name: str) -> str:
-    """A fully qualified CDI device name."""
+    """Check a fully qualified CDI device name."""
     if not _CDI_DEVICE.fullmatch(name):
         raise UsageError(f"CDI device {name!r} is not of the form vendor/class=device")
     return name
 
 
 def file_name(name: str, what: str) -> str:
-    """The name of a file in a folder that is not ours to choose."""
+    """Check the name of a file in a folder that the caller does not choose."""
     if not text(name, what) or "/" in name or name in (".", ".."):
         raise UsageError(f"{what} {name!r} is no file name")
     return name
 
 
 def net_device(name: str, what: str) -> str:
-    """The name of a network interface, as the kernel takes it (IFNAMSIZ, no slash, no blank)."""
+    """Check the name of a network interface, as the kernel takes it (IFNAMSIZ, no
+    slash, no blank).
+    """
     if len(key(name, what).encode()) > 15 or re.search(r"[/\s]", name):
         raise UsageError(f"{what} {name!r} is no interface name of 1 to 15 bytes")
     return name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a plugin gets its connection: by a socket's path, or from the runtime that launched it."""
+"""Connections of a plugin: by a socket's path, or from the runtime that launched it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def inherited(descriptor: int) -> Connect:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """As what a plugin registers."""
+    """The index and name under which a plugin registers."""
 
     index: str
     """Two digits: its place in the order of calls."""
@@ -53,7 +53,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What a runtime tells a plugin that it starts itself."""
+    """What a runtime passes to a plugin that it starts itself."""
 
     descriptor: int
     identity: Identity

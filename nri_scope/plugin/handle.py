@@ -56,7 +56,7 @@ class RuntimeHandle:
         return await self._send(_request(updates, evictions))
 
     def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
-        """The same without waiting, from anywhere: handlers and other threads too.
+        """Update without waiting, from anywhere: handlers and other threads too.
 
         What fails is logged. Raises `ConnectionClosed` only once everything has ended.
         """
@@ -87,7 +87,7 @@ class RuntimeHandle:
         return [update.container_id for update in reply.failed]
 
     def end(self) -> None:
-        """The session is over."""
+        """Note that the session is over."""
         for task in self._tasks:
             task.cancel()
 

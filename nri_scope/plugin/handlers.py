@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handlers of a plugin that somebody writes: which there are, and which of them it has."""
+"""The handlers of a plugin: which there are, and which of them the plugin's object has."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class BasePlugin:
     on the event loop: what takes longer than a moment belongs into an ``async`` one.
 
     An exception becomes an error status: the runtime then fails what it was about to do (for most
-    events) and asks no further plugin. `time_left` tells how long a handler may still take.
+    events) and asks no further plugin. `time_left` gives how long a handler may still take.
     """
 
     def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
-        """The first call of each session. ``config`` is always empty for a plugin that the
+        """Handle the first call of each session. ``config`` is always empty for a plugin that the
         runtime did not launch. `UsageError` refuses, and ends the plugin.
         """
         return None
@@ -41,77 +41,77 @@ class BasePlugin:
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
     ) -> Awaitable[UpdatesReply] | UpdatesReply:
-        """The second one: everything that exists. A list sent in parts comes as a whole."""
+        """Handle the second call: everything that exists. A list sent in parts comes as a whole."""
         return None
 
     def run_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
-        """A pod is about to run."""
+        """Handle a pod that is about to run."""
         return None
 
     def update_pod_sandbox(
         self, pod: PodSandbox, overhead: LinuxResources, resources: LinuxResources
     ) -> Awaitable[None] | None:
-        """A pod's resources are about to change. From NRI 0.9.1 on."""
+        """Handle a pod whose resources are about to change. From NRI 0.9.1 on."""
         return None
 
     def post_update_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
-        """A pod's resources have changed. From NRI 0.9.1 on."""
+        """Handle a pod whose resources have changed. From NRI 0.9.1 on."""
         return None
 
     def stop_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
-        """A pod has been stopped."""
+        """Handle a pod that has been stopped."""
         return None
 
     def remove_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
-        """A pod is gone."""
+        """Handle a pod that is gone."""
         return None
 
     def create_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[CreateReply] | CreateReply:
-        """A container is about to be created; what is returned changes it, or others."""
+        """Handle a container that is about to be created; the reply changes it, or others."""
         return None
 
     def post_create_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[None] | None:
-        """A container was created."""
+        """Handle a container that was created."""
         return None
 
     def start_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
-        """A container is about to start."""
+        """Handle a container that is about to start."""
         return None
 
     def post_start_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
-        """A container has started."""
+        """Handle a container that has started."""
         return None
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> Awaitable[UpdateReply] | UpdateReply:
-        """Somebody asked for new resources; an `Update` of this container changes them."""
+        """Handle a request for new resources; an `Update` of this container changes them."""
         return None
 
     def post_update_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[None] | None:
-        """A container's resources have changed."""
+        """Handle a container whose resources have changed."""
         return None
 
     def stop_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[UpdatesReply] | UpdatesReply:
-        """A container is to stop or has stopped. Of the pod there may be only an id."""
+        """Handle a container that is to stop or has stopped. Of the pod there may be only an id."""
         return None
 
     def remove_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
-        """A container is gone."""
+        """Handle a container that is gone."""
         return None
 
     def validate_container_adjustment(
         self, request: ValidateContainerAdjustmentRequest
     ) -> Awaitable[Rejection] | Rejection:
-        """All plugins have adjusted a container; a reason that is returned rejects it.
+        """Validate a container that all plugins have adjusted; a returned reason rejects it.
 
         While a plugin has this handler, every container's creation fails when it errs or is late.
         From NRI 0.10 on.
@@ -119,11 +119,11 @@ class BasePlugin:
         return None
 
     def shutdown(self) -> Awaitable[None] | None:
-        """The runtime asks the plugin to end. No known runtime sends that."""
+        """Handle the runtime's request to end. No known runtime sends it."""
         return None
 
     def closed(self, reason: str) -> Awaitable[None] | None:
-        """A session is over. External plugins reconnect by themselves."""
+        """Handle the end of a session. External plugins reconnect by themselves."""
         return None
 
 
@@ -137,18 +137,18 @@ EVENT_HANDLERS: dict[Event, str] = {event: _snake(event.name) for event in Event
 _NAMES = frozenset({"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()})
 
 Handler = Callable[..., object]
-"""A method of somebody's; its arguments are those of the method of `BasePlugin`."""
+"""A method of the plugin's object; its arguments are those of the method of `BasePlugin`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What handlers an object has, checked."""
+    """The handlers that an object has, checked."""
 
     by_name: dict[str, Handler]
 
     @property
     def events(self) -> frozenset[Event]:
-        """Those that have one."""
+        """The events that have a handler."""
         return frozenset(event for event, name in EVENT_HANDLERS.items() if name in self.by_name)
 
     @classmethod
@@ -198,7 +198,7 @@ def _check_arguments(owner: str, name: str, handler: Handler) -> None:
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):
-        # Something callable that does not tell.
+        # A callable without a signature.
         return
     try:
         signature.bind(*expected)

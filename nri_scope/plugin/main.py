@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``run``: the whole main program of a plugin that somebody writes."""
+"""``run``: the whole main program of a plugin."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ log = logging.getLogger("nri_scope.plugin")
 def run(
     plugin: object, *, name: str, index: str = "10", arguments: Sequence[str] | None = None
 ) -> NoReturn:
-    """Run ``plugin``, an object with handlers as in `BasePlugin`, until it is told to end.
+    """Run ``plugin``, an object with handlers as in `BasePlugin`, until it is asked to end.
 
     Launched by a runtime, it serves that one connection. Started by anyone else it connects to
     ``--socket``, registers as ``--index`` and ``--name`` (the defaults are given here), and
     reconnects when the runtime was restarted. It reads the command line (or ``arguments``), logs
-    to stderr and exits: 0 when it was told to end, 2 with one line for what cannot be.
+    to stderr and exits: 0 when it was asked to end, 2 with one line for what cannot be.
     """
     try:
         status = _run(plugin, name, index, arguments)
@@ -100,7 +100,7 @@ class _Life:
         self._stopping = ""
 
     async def run(self) -> int:
-        """The exit status."""
+        """Run the plugin, and return the exit status."""
         sessions = asyncio.create_task(
             keep_connected(
                 self._one_session,

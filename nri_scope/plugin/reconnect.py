@@ -32,14 +32,14 @@ class Backoff:
     _next: float = 0.0
 
     def pause(self, lasted: float) -> float:
-        """How long to wait after a session, or an attempt, of ``lasted`` seconds."""
+        """Return how long to wait after a session, or an attempt, of ``lasted`` seconds."""
         if lasted >= self.healthy or not self._next:
             self._next = self.first
         pause, self._next = self._next, min(self._next * 2, self.longest)
         return pause
 
     def poll(self) -> float:
-        """How long to wait for a runtime that is not there; what failed before is forgotten."""
+        """Return how long to wait for an absent runtime; earlier failures are forgotten."""
         self._next = self.first
         return self.absent
 
@@ -56,9 +56,9 @@ async def keep_connected(
 ) -> None:
     """Run session after session, until ``stopping`` or, with ``once``, until one has ended.
 
-    What keeps the first session from beginning is raised, unless there is merely nobody to connect
-    to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is just
-    starting may refuse for a while. ``on_wait`` is told when such a wait begins.
+    What keeps the first session from beginning is raised, unless there is merely no runtime to
+    connect to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is
+    just starting may refuse for a while. ``on_wait`` is called when such a wait begins.
     """
     backoff = backoff or Backoff()
     connected = False

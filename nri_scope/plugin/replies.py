@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What handlers may return, and the messages that are made of it."""
+"""Types that handlers may return, and the messages that are made of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Rejection = str | None
 
 
 def create_reply(value: object) -> Message:
-    """The reply to CreateContainer. Its ``adjust`` is always there: iSulad aborts without one."""
+    """Build the reply to CreateContainer. Its ``adjust`` is always there: iSulad aborts without
+    one.
+    """
     adjustments, updates, evictions = _sorted(value, (Adjustment, Update, Eviction))
     if len(adjustments) > 1:
         raise UsageError(f"there can be one Adjustment, not {len(adjustments)}")
@@ -39,7 +41,7 @@ def create_reply(value: object) -> Message:
 
 
 def update_reply(value: object) -> Message:
-    """The reply to UpdateContainer."""
+    """Build the reply to UpdateContainer."""
     _, updates, evictions = _sorted(value, (Update, Eviction))
     return api.UpdateContainerResponse(
         update=[one.message for one in updates], evict=[one.message for one in evictions]
@@ -47,26 +49,26 @@ def update_reply(value: object) -> Message:
 
 
 def stop_reply(value: object) -> Message:
-    """The reply to StopContainer."""
+    """Build the reply to StopContainer."""
     _, updates, _ = _sorted(value, (Update,))
     return api.StopContainerResponse(update=[one.message for one in updates])
 
 
 def synchronize_reply(value: object) -> Message:
-    """The reply to the last part of Synchronize."""
+    """Build the reply to the last part of Synchronize."""
     _, updates, _ = _sorted(value, (Update,))
     return api.SynchronizeResponse(update=[one.message for one in updates])
 
 
 def validate_reply(value: object) -> Message:
-    """The reply to ValidateContainerAdjustment."""
+    """Build the reply to ValidateContainerAdjustment."""
     if value is not None and not isinstance(value, str):
         raise UsageError(f"it can return a reason to reject or None, not {_named(value)}")
     return api.ValidateContainerAdjustmentResponse(reject=value is not None, reason=value or "")
 
 
 def empty_reply(value: object) -> Message:
-    """The reply where there is nothing to say."""
+    """Build the empty reply."""
     if value is not None:
         raise UsageError(f"it can return nothing, not {_named(value)}")
     return api.Empty()
@@ -86,7 +88,7 @@ REPLIES: dict[str, ReplyOf] = {
 def _sorted(
     value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
 ) -> tuple[list[Adjustment], list[Update], list[Eviction]]:
-    """Tell apart what a handler returned; `UsageError` names what it cannot return."""
+    """Sort what a handler returned by type; `UsageError` names what it cannot return."""
     adjustments: list[Adjustment] = []
     updates: list[Update] = []
     evictions: list[Eviction] = []

@@ -22,7 +22,7 @@ class Request:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the deadline, negative after it; None where the runtime told none."""
+        """Seconds until the deadline, negative after it; None where the runtime sent none."""
         if self._deadline_ns is None:
             return None
         return (self._deadline_ns - monotonic_ns()) / 1e9
@@ -32,13 +32,16 @@ CURRENT: ContextVar[Request | None] = ContextVar("nri_scope_plugin_request", def
 
 
 def unanswered() -> Request | None:
-    """The request that the running handler has yet to answer, also seen from tasks it started."""
+    """Return the request that the running handler has yet to answer, also in tasks
+    that it started.
+    """
     request = CURRENT.get()
     return None if request is None or request.answered else request
 
 
 def time_left() -> float | None:
-    """Seconds that the running handler has left; None outside of one, or without a deadline.
+    """Return the seconds that the running handler has left; None outside of one, or without a
+    deadline.
 
     A runtime disconnects a plugin that answers later, and goes on without it.
     """

@@ -22,19 +22,19 @@ class _MakesNumber(Protocol[_Number]):
 
 
 def number(make: _MakesNumber[_Number], value: int | None) -> _Number | None:
-    """A wrapped number, None to leave it alone: a present 0 is a value."""
+    """Wrap a number, None to leave it alone: a present 0 is a value."""
     return None if value is None else build(make, value=value)
 
 
 def flag(value: bool | None) -> api.OptionalBool | None:
-    """A wrapped truth value, None to leave it alone."""
+    """Wrap a truth value, None to leave it alone."""
     return None if value is None else api.OptionalBool(value=value)
 
 
 class ResourceSettings:
     """The methods that set resources. Each returns the object itself, for the next one.
 
-    What is None, and in lists what is empty, is left as it is.
+    None, and an empty list, leaves the setting as it is.
     """
 
     @property
@@ -53,7 +53,7 @@ class ResourceSettings:
         cpus: str = "",
         mems: str = "",
     ) -> Self:
-        """CPU time and placement. ``quota`` (-1: unlimited) in µs of each ``period`` of µs;
+        """Set CPU time and placement. ``quota`` (-1: unlimited) in µs of each ``period`` of µs;
         ``cpus`` and ``mems`` as in cpuset(7): ``0-3,8``.
         """
         overwrite(
@@ -83,7 +83,7 @@ class ResourceSettings:
         disable_oom_killer: bool | None = None,
         use_hierarchy: bool | None = None,
     ) -> Self:
-        """Memory, in bytes; -1 lifts a limit. ``swap`` is memory and swap together."""
+        """Set memory limits in bytes; -1 lifts a limit. ``swap`` is memory and swap together."""
         if swappiness is not None:
             checks.within(swappiness, 0, 100, "swappiness")
         overwrite(
@@ -103,13 +103,13 @@ class ResourceSettings:
         return self
 
     def add_hugepage_limit(self, page_size: str, limit: int) -> Self:
-        """At most ``limit`` bytes in huge pages of ``page_size``, such as ``2MB``."""
+        """Allow at most ``limit`` bytes in huge pages of ``page_size``, such as ``2MB``."""
         entry = build(api.HugepageLimit, page_size=checks.page_size(page_size), limit=limit)
         put(self.resources.hugepage_limits, entry, lambda one: one.page_size)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
-        """How many processes and threads there may be; -1: any number."""
+        """Limit the number of processes and threads; -1: any number."""
         self.resources.pids.CopyFrom(build(api.LinuxPids, limit=limit))
         return self
 
@@ -119,12 +119,12 @@ class ResourceSettings:
         return self
 
     def set_blockio_class(self, name: str) -> Self:
-        """A class of the runtime's own block I/O configuration."""
+        """Set a class of the runtime's own block I/O configuration."""
         self.resources.blockio_class.CopyFrom(api.OptionalString(value=checks.text(name, "class")))
         return self
 
     def set_rdt_class(self, name: str) -> Self:
-        """A class of the runtime's own RDT configuration."""
+        """Set a class of the runtime's own RDT configuration."""
         self.resources.rdt_class.CopyFrom(api.OptionalString(value=checks.text(name, "class")))
         return self
 
@@ -137,7 +137,7 @@ class ResourceSettings:
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """A rule of the device cgroup; None stands for any number.
+        """Add a rule of the device cgroup; None stands for any number.
 
         For completeness: current runtimes take such rules only from plugins of the NRI 0.1 draft.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between a session and somebody's handlers: requests in, what the handlers return out."""
+"""The bridge from a session to a plugin's handlers: requests in, what the handlers return out."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class HandlerSession:
         self._working: dict[int, asyncio.Future[bytes]] = {}
 
     async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
-        """See `serve`, and `PluginSession.run`."""
+        """Run the plugin; see `serve`, and `PluginSession.run`."""
         reason = ""
         try:
             end = await self._session.run(connect, impatient=impatient)
@@ -87,7 +87,7 @@ class HandlerSession:
             unanswered.append(self._configuring)
         for task in unanswered:
             task.cancel()
-        # Of those that were done a moment too late, somebody has to take what they raised.
+        # Retrieve the exceptions of those that were done a moment too late.
         await asyncio.gather(*unanswered, return_exceptions=True)
         handler = self._handlers.by_name.get("closed")
         if handler is None:
@@ -102,7 +102,7 @@ class HandlerSession:
     # -- what the session asks ----------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Subscribe to what there are handlers for, as far as this runtime has it."""
+        """Subscribe to the events that have handlers, as far as this runtime knows them."""
         task, self._configuring = self._configuring, None
         if task is not None:
             _result(task)
@@ -123,7 +123,7 @@ class HandlerSession:
         self._runtime = RuntimeHandle(self._session, told)
         self._parts.Clear()
         try:
-            # Its own deadline is not told to the session; the runtime's is the same for all.
+            # The session does not know its own deadline; the runtime's is the same for all.
             self._call(
                 Request("configure", "", request.request_timeout * 1_000_000),
                 (request.config, self._runtime),
@@ -135,7 +135,7 @@ class HandlerSession:
         return self._mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """What the request's handler answers; nothing where there is none."""
+        """Return what the request's handler answers; an empty reply where there is none."""
         task = self._working.pop(request.stream_id, None)
         if task is not None:
             return _result(task)
@@ -146,7 +146,7 @@ class HandlerSession:
             raise
 
     def answered(self, exchange: Exchange) -> None:
-        """Tell of an answer that came too late: the runtime will not say why it hung up."""
+        """Report an answer that came too late: the runtime will not say why it hung up."""
         request = exchange.request
         if request.timeout_ns and exchange.took_ns > request.timeout_ns:
             log.error(
@@ -157,7 +157,7 @@ class HandlerSession:
             )
 
     def noticed(self, text: str) -> None:
-        """Whatever else happens on the connection."""
+        """Report other incidents on the connection."""
         log.info("%s", text)
 
     # -- inside -------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class HandlerSession:
 
 
 def _leave(leaving: SystemExit) -> None:
-    """What sys.exit() in a handler means: the event loop ends with it, and so does the process."""
+    """End the event loop and the process: a handler called sys.exit()."""
     raise leaving
 
 
@@ -247,7 +247,7 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
 
 
 def _failure(request: Request, error: Exception) -> NriScopeError:
-    """What the session answers for a handler's exception, which is told here."""
+    """Report a handler's exception, and return what the session answers."""
     _log_failure(str(request), error)
     if isinstance(error, RpcError) or (
         isinstance(error, UsageError) and request.handler == "configure"
@@ -279,7 +279,7 @@ def _arguments(event: Event, message: Message) -> tuple[object, ...]:
     pod: object = getattr(message, "pod")  # noqa: B009 - one of a dozen messages that have it
     if event.is_pod_event:
         return (pod,)
-    return (pod, getattr(message, "container"))  # noqa: B009 - likewise
+    return (pod, getattr(message, "container"))  # noqa: B009 - the same
 
 
 def _subject(message: Message) -> str:

@@ -21,7 +21,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
 from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.nri.session import Kind, Role, Session
+from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.transport import Link
 from nri_scope.wire import Code, RequestReceived
 
@@ -33,20 +33,20 @@ REGISTER_TIMEOUT = 30.0
 
 CONFIGURE_TIMEOUT = 10.0
 """Seconds from the reply to RegisterPlugin to Configure, which Go's runtimes send at once. iSulad
-may miss the registration that it has just answered, and leaves the connection open for ever then.
+may miss the registration that it has just answered, and leaves the connection open forever then.
 """
 
 FAILURES_TOLD = 20
-"""Different internal errors of one session that are told; an error may come with each event."""
+"""Different internal errors reported in one session; an error may come with each event."""
 
 NRI_VERSION = "v0.12.2"
-"""What we tell runtimes that ask (from NRI 0.12 on): the API that our messages are complete to."""
+"""The version for runtimes that ask (NRI 0.12 on): the API that our messages are complete to."""
 
 
 _CONVERSATION = {
-    "Configure": (Kind.CONFIGURE, Kind.CONFIGURE_REPLY),
-    "Synchronize": (Kind.SYNCHRONIZE, Kind.SYNCHRONIZE_REPLY),
-    "Shutdown": (Kind.SHUTDOWN,),
+    "Configure": (MessageKind.CONFIGURE, MessageKind.CONFIGURE_REPLY),
+    "Synchronize": (MessageKind.SYNCHRONIZE, MessageKind.SYNCHRONIZE_REPLY),
+    "Shutdown": (MessageKind.SHUTDOWN,),
 }
 """The requests that lead a session on; all others are events."""
 
@@ -75,31 +75,31 @@ class AnswerLater(Exception):
 
 
 class Plugin(Protocol):
-    """What a session asks of a plugin. All of it runs in the socket's read callback."""
+    """The interface of a plugin to its session. All of it runs in the socket's read callback."""
 
     def configure(self, request: ConfigureRequest) -> int:
-        """The event mask to subscribe to. `UsageError` refuses, and ends the session.
+        """Return the event mask to subscribe to. `UsageError` refuses, and ends the session.
 
         `AnswerLater` asks for time, here and in `answer`.
         """
         ...
 
     def answer(self, request: RequestReceived) -> bytes:
-        """The reply's payload for any other request. `RpcError` answers with its status."""
+        """Return the reply's payload for any other request. `RpcError` answers with its status."""
         ...
 
     def answered(self, exchange: Exchange) -> None:
-        """The reply is on its way: the time for everything that may take some."""
+        """Do slow work: the reply is on its way."""
         ...
 
     def noticed(self, text: str) -> None:
-        """The runtime did something beside the rules, in words."""
+        """Note a violation of the protocol by the runtime, in words."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """How far a session came, and why it ended."""
+    """The progress of a session, and the reason of its end."""
 
     reason: str
     configured: bool
@@ -126,7 +126,7 @@ class PluginSession:
         return self._link is not None and not self._link.closed
 
     def ended(self, reason: str) -> SessionEnd:
-        """What there is to say about this session once it is over."""
+        """Return a summary of this session once it is over."""
         return SessionEnd(reason, self._configured, self._synchronized)
 
     async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
@@ -141,7 +141,7 @@ class PluginSession:
             self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
         )
         self._link = link
-        self._order.feed(Kind.REGISTER)
+        self._order.feed(MessageKind.REGISTER)
         try:
             # The runtime may configure us before it answers this; _on_request is ready for it.
             await link.call(
@@ -154,7 +154,7 @@ class PluginSession:
                 ).SerializeToString(),
                 timeout=REGISTER_TIMEOUT,
             )
-            self._order.feed(Kind.REGISTER_REPLY)
+            self._order.feed(MessageKind.REGISTER_REPLY)
             if impatient:
                 asyncio.get_running_loop().call_later(CONFIGURE_TIMEOUT, self._give_up, link)
             reason = await link.wait_closed()
@@ -189,7 +189,7 @@ class PluginSession:
         """
         if self._link is None or self._link.closed:
             raise ConnectionClosed("there is no connection to a runtime")
-        self._order.feed(Kind.UPDATE_CONTAINERS)
+        self._order.feed(MessageKind.UPDATE_CONTAINERS)
         payload = request.SerializeToString()
         reply = await self._link.call(RUNTIME_SERVICE, "UpdateContainers", payload, timeout=timeout)
         try:
@@ -247,11 +247,11 @@ class PluginSession:
         """Keep up with the order of the conversation, after the answer.
 
         A passive plugin has no reason to end a session because of the runtime's habits: what is
-        out of order is told, not refused.
+        out of order is reported, not refused.
         """
-        kinds = _CONVERSATION.get(method, (Kind.EVENT,))
+        kinds = _CONVERSATION.get(method, (MessageKind.EVENT,))
         if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:
-            kinds = (Kind.SYNCHRONIZE_PART, Kind.SYNCHRONIZE_PART_REPLY)
+            kinds = (MessageKind.SYNCHRONIZE_PART, MessageKind.SYNCHRONIZE_PART_REPLY)
         try:
             for kind in kinds[:1] if code else kinds:
                 self._order.feed(kind)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin asks for containers that exist already."""
+"""Updates: what a plugin asks for containers that exist already."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from nri_scope.recording.blobs import MAX_DEPTH, Kind, Packer, StoredObject, digest
+from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, Packer, StoredObject, digest
 from nri_scope.recording.cache import RecentlyUsed
 
 _KNOWN = 8_192
@@ -49,7 +49,7 @@ class ObjectStore:
         self._versions.clear()
         self._models.clear()
 
-    def put(self, kind: Kind, content: bytes, own: str, like: str) -> int:
+    def put(self, kind: ObjectKind, content: bytes, own: str, like: str) -> int:
         """The id of the object that holds ``content``.
 
         ``own`` names the thing this is a version of ("" for none), ``like`` the group whose
@@ -79,7 +79,7 @@ class ObjectStore:
             self.rows = []
 
     def _pack(
-        self, kind: Kind, content: bytes, own: str, like: str, object_id: int
+        self, kind: ObjectKind, content: bytes, own: str, like: str, object_id: int
     ) -> tuple[int | None, bytes]:
         previous = self._versions.get((kind, own)) if own else None
         model = None if previous else self._model(kind, like)
@@ -100,5 +100,5 @@ class ObjectStore:
             self._models.put((kind, ""), this)
         return (base.id if base else None), packed
 
-    def _model(self, kind: Kind, like: str) -> _Base | None:
+    def _model(self, kind: ObjectKind, like: str) -> _Base | None:
         return self._models.get((kind, like)) or self._models.get((kind, ""))

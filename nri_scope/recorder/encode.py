@@ -28,7 +28,7 @@ from nri_scope.nri.request_subject import (
     decode_request,
     is_plugins_call,
 )
-from nri_scope.recording.blobs import Kind
+from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.cri_answers import asked_about
 from nri_scope.recording.schema_check import has_effects, has_tapped
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
@@ -155,7 +155,7 @@ class Encoder:
         put = self.objects.put
         if message is None:
             if item.request:
-                rest_object = put(Kind.RAW, item.request, "", item.method)
+                rest_object = put(ObjectKind.RAW, item.request, "", item.method)
             if decoded.pod is not None:
                 pod_row = self.subjects.pod(decoded.pod)
                 pod_key = pod_row.key if pod_row is not None else None
@@ -175,10 +175,10 @@ class Encoder:
                 states = self._synchronize(session, event_id, item.wall_ns, message)
             rest = rest_of(decoded, message)
             if rest:
-                rest_object = put(Kind.REST, rest, "", item.method)
+                rest_object = put(ObjectKind.REST, rest, "", item.method)
         # Only the CRI's answers are versions of something.
         own = container_row.id if message is None and container_row is not None else ""
-        reply_object = put(Kind.REPLY, item.reply, own, item.method) if item.reply else None
+        reply_object = put(ObjectKind.REPLY, item.reply, own, item.method) if item.reply else None
         effects = self._effects_of(event_id, updated, container_row) if updated else ()
         wall_ns, mono_ns, took_ns, timeout_ns = (
             item.wall_ns,
@@ -369,13 +369,13 @@ def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:
     """The number of the object that holds this pod."""
     # Pods of one workload have one beginning: web-7d9f8b6c5-x2x7k.
     like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
-    return objects.put(Kind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
+    return objects.put(ObjectKind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
 
 
 def put_container(objects: ObjectStore, container: Container) -> int:
     """The number of the object that holds this container."""
     content = container.SerializeToString(deterministic=True)
-    return objects.put(Kind.CONTAINER, content, container.id, container.name)
+    return objects.put(ObjectKind.CONTAINER, content, container.id, container.name)
 
 
 def rest_of(decoded: Decoded, message: Message) -> bytes:

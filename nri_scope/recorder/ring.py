@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nri_scope.events import RING_REMOVED
-from nri_scope.recording.blobs import ContentError, Kind, load
+from nri_scope.recording.blobs import ContentError, ObjectKind, load
 from nri_scope.recording.objects import fetch
 from nri_scope.recording.schema_check import has_left_out, has_marks, has_outcomes, has_output
 
@@ -203,10 +203,10 @@ def _move_states(
             except ContentError:
                 # Damaged on disk. Nothing can be kept of it but that it was there.
                 content = b""
-            is_pod = kind == Kind.POD
+            is_pod = kind == ObjectKind.POD
             own = (pod_id if is_pod else container_id) or ""
             like = f"{ns or ''}/{(pod or '').partition('-')[0]}" if is_pod else name or ""
-            new = encoder.objects.put(Kind(kind), content, own, like)
+            new = encoder.objects.put(ObjectKind(kind), content, own, like)
             connection.execute(
                 "UPDATE state SET object = ? WHERE session = ? AND event = ? AND position = ?",
                 (new, session, event, position),

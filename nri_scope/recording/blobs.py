@@ -22,7 +22,7 @@ MAX_DEPTH = 4
 """Dictionaries behind each other that we write: a container, its versions, and what it resembles.
 Reading an object means to unpack that many more."""
 MAX_DEPTH_READ = 16
-"""Dictionaries behind each other that we follow in somebody's file."""
+"""Dictionaries behind each other that we follow in an untrusted file."""
 
 # zstd's default. Levels up to 19 gain 2 % of a recording and cost up to 20 times the time.
 _LEVEL_ALONE = 3
@@ -37,8 +37,8 @@ _MIN_BASE = 64
 _MAX_WINDOW = 8 << 20
 
 
-class Kind(IntEnum):
-    """What an object is."""
+class ObjectKind(IntEnum):
+    """The kind of an object."""
 
     RAW = 0
     """Bytes that could not be read: a malformed or unknown request, whole."""
@@ -61,7 +61,7 @@ class StoredObject(NamedTuple):
 
 
 def digest(content: bytes) -> bytes:
-    """What identifies content."""
+    """Return the hash that identifies content."""
     return blake2b(content, digest_size=16).digest()
 
 
@@ -77,14 +77,15 @@ class Packer:
         self._against: RecentlyUsed[int, zstandard.ZstdCompressor] = RecentlyUsed(_COMPRESSORS)
 
     def alone(self, content: bytes) -> bytes:
-        """``content`` packed without a dictionary; itself where that is no gain."""
+        """Pack ``content`` without a dictionary; return it unchanged where that saves nothing."""
         if len(content) < _MIN_PACKED:
             return content
         packed = self._alone.compress(content)
         return packed if len(packed) < len(content) else content
 
     def against(self, content: bytes, base: bytes, base_id: int) -> bytes | None:
-        """``content`` packed with ``base`` as dictionary; None where that cannot be a gain.
+        """Pack ``content`` with ``base`` as dictionary; return None where that cannot save
+        anything.
 
         ``base_id`` is another one for every base.
         """
@@ -108,7 +109,7 @@ class ContentError(ValueError):
 
 
 def unpack(stored: StoredObject, base: bytes | None) -> bytes:
-    """The content of ``stored``, whose dictionary is ``base``. Raises ContentError.
+    """Return the content of ``stored``, whose dictionary is ``base``. Raises ContentError.
 
     Nothing larger than `MAX_CONTENT` is ever made of it, and the hash must fit.
     """
@@ -149,7 +150,7 @@ def load(
     fetch: Callable[[int], StoredObject | None],
     known: Callable[[int], tuple[int, bytes] | None] = _unknown,
 ) -> tuple[int, bytes]:
-    """The kind and content of an object, fetched with everything it was packed against.
+    """Return the kind and content of an object, fetched with everything it was packed against.
 
     ``known`` gives kind and content of those of them that were loaded before. Raises ContentError:
     missing, a cycle, too many dictionaries, damaged.

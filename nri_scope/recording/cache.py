@@ -14,7 +14,7 @@ class RecentlyUsed(Generic[K, V]):
 
     Two dictionaries, young and old, instead of one that is reordered: a hit in the young one, by
     far the most frequent case, costs a plain look-up. When the young one is full it becomes the
-    old one, and what nobody asked for since then is forgotten.
+    old one, and what was not asked for since then is forgotten.
     """
 
     def __init__(self, limit: int) -> None:
@@ -26,7 +26,7 @@ class RecentlyUsed(Generic[K, V]):
         """Whether anything was ever dropped: until then a miss means "never seen"."""
 
     def get(self, key: K) -> V | None:
-        """What was put under ``key``, if it is still known."""
+        """Return the value put under ``key``, if it is still known."""
         found = self._young.get(key)
         if found is None:
             found = self._old.pop(key, None)
@@ -47,7 +47,7 @@ class RecentlyUsed(Generic[K, V]):
         return key in self._young or key in self._old
 
     def clear(self) -> None:
-        """Forget everything, on purpose: `forgot` becomes False again."""
+        """Clear the cache on purpose: `forgot` becomes False again."""
         self._young, self._old = {}, {}
         self._cost = 0
         self.forgot = False

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of the creations of a recording, by the events that came after them.
+"""Outcomes of a recording's creations, by the events that came after them.
 
-A runtime tells PostCreateContainer of every container that it created, and of no other. containerd
-undoes a creation that failed by StopContainer and RemoveContainer (``UndoCreateContainer`` in
-internal/cri/nri); CRI-O tells nothing more of one that failed after the chain (both tried).
+A runtime sends PostCreateContainer for every container that it created, and for no other.
+containerd undoes a creation that failed by StopContainer and RemoveContainer
+(``UndoCreateContainer`` in internal/cri/nri); CRI-O sends nothing more of one that failed after the
+chain (both tried).
 """
 
 from __future__ import annotations
@@ -41,31 +42,31 @@ NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
 """Events of one container that are looked at: those of sixteen connections, a few times over."""
 _FEW = 24
-"""Events that tell of most creations what became of them."""
+"""Events that show the outcome of most creations."""
 _MANY_MAX = 400_000
-"""Events that are looked at where these few do not tell. No container is created again and again,
-but in a stranger's recording."""
+"""Events that are looked at where these few do not show it. No container is created again and
+again, but in a forged recording."""
 _NEAR = 1_000
 """How far before an event of a creation the first one may be: all that came in some seconds."""
 _RANGE_MAX = 100_000
 """Events, of whatever session, among which lost ones are looked for; 10 ms."""
 _RANGES_MAX = 500
-"""Times that this is done in one recording, which may be a stranger's."""
+"""Times that this is done in one recording, which may be untrusted."""
 
 
 class CreationFate(Enum):
-    """What became of a creation."""
+    """The fate of a creation."""
 
     CREATED = "created"
     FAILED = "failed"
     OPEN = "open"
     """The session ended before anything told."""
     UNKNOWN = "unknown"
-    """Nothing tells, or not yet."""
+    """Nothing shows it, or not yet."""
 
 
 class Outcome(NamedTuple):
-    """What became of a creation, and what shows it."""
+    """The outcome of a creation, and the evidence."""
 
     fate: CreationFate
     event: int = 0
@@ -92,7 +93,7 @@ class Outcome(NamedTuple):
 
 _FATES = {one.value: one for one in CreationFate}
 _NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
-"""What a failure may be shown by, and nothing else of a stranger's file."""
+"""What a failure may be shown by, and nothing else of an untrusted file."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
 
@@ -120,7 +121,9 @@ class Creations:
         self._indices: dict[int, str] = {}
 
     def outcome(self, event: Event) -> Outcome:
-        """What became of the creation that `event` is a part of, as all connections tell it."""
+        """Return the outcome of the creation that `event` is a part of, as all
+        connections show it.
+        """
         if not event.container_id:
             # iSulad: nothing says which container it becomes.
             return UNKNOWN
@@ -150,7 +153,7 @@ class Creations:
         return best
 
     def _told(self, event: Event) -> Outcome | None:
-        """What the whole recording told that this one is a part of."""
+        """Return the outcome that was known in the whole recording, of which this one is a part."""
         with sound(self._recording):
             if not has_outcomes(self._recording.connection):
                 return None
@@ -165,7 +168,7 @@ class Creations:
         return Outcome(_FATES[row[0]], numbers[0], row[2], *numbers[1:])
 
     def _of(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
-        """What the connection tells that was asked by one of the events."""
+        """Return the outcome that the connection of one of the events shows."""
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
@@ -186,10 +189,10 @@ class Creations:
         return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
 
     def _by_state(self, end: _Row | None, session: Session) -> Outcome:
-        """By how StopContainer shows the container, to a plugin that is not told of creations.
+        """Judge by how StopContainer shows the container, to a plugin that does not get creations.
 
         containerd undoes a creation with what it has of the container by then, which has no state
-        and never had a process; of one that was created it tells the state.
+        and never had a process; of one that was created it has the state.
         """
         if end is None or end.name != "StopContainer":
             return UNKNOWN
@@ -207,7 +210,7 @@ class Creations:
         return UNKNOWN
 
     def _pod_end(self, asked: _Row) -> _Row | None:
-        """When the pod of a creation was stopped after it, as its connection was told."""
+        """Return when the pod of a creation was stopped after it, as its connection saw it."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None:
             return None
@@ -218,7 +221,7 @@ class Creations:
         return _first_after(self._pods[key], asked)
 
     def _next_attempt(self, asked: _Row, event: Event) -> _Row | None:
-        """When the runtime was asked for the same container of the same pod again."""
+        """Return when the runtime was asked for the same container of the same pod again."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None or not event.container:
             return None
@@ -231,8 +234,8 @@ class Creations:
         return _first_after(self._attempts[key, event.container], asked)
 
     def _is_whole(self, asked: _Row, last: int | None) -> bool:
-        """Whether a session lost nothing from a creation to the event `last`, and went on at least
-        until then; None is its end.
+        """Return whether a session lost nothing from a creation to the event `last`, and went on at
+        least until then; None is its end.
         """
         if last is None:
             last = self._number("SELECT max(id) FROM event") or asked.id
@@ -252,14 +255,14 @@ class Creations:
     # -- the file -----------------------------------------------------------------------------
 
     def _session(self, number: int) -> Session | None:
-        """The newest state of a session: one that is open may have ended meanwhile."""
+        """Return the newest state of a session: an open one may have ended meanwhile."""
         known = self._sessions.get(number)
         if known is None or known.ended_ns is None:
             self._sessions = {one.id: one for one in self._recording.sessions()}
         return self._sessions.get(number)
 
     def _index(self, number: int) -> str:
-        """The two digits of a session."""
+        """Return the two digits of a session."""
         if number not in self._indices:
             session = self._session(number)
             self._indices[number] = "" if session is None else session.plugin_index
@@ -291,7 +294,7 @@ def _whole(value: object) -> int:
 def _attempt(
     rows: Sequence[_Row], event: Event, index_of: Callable[[int], str]
 ) -> tuple[list[_Row], list[_Row]]:
-    """The events of the creation that `event` is a part of, and what came of the container later.
+    """Return the events of the creation that `event` is a part of, and later ones of the container.
 
     A runtime asks each connection once, in the order of their indices; where it asks one again, or
     one that is before the last, that is another creation.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording holds of the CRI: answers to ContainerStatus, events of a ``cri`` session.
+"""The CRI's answers in a recording: ContainerStatus, as events of a ``cri`` session.
 
 The request is the CRI's own message, the reply the JSON text that a verbose answer has under
 ``info``, with the OCI spec that was really used in ``runtimeSpec``, and ``status`` where the
@@ -22,11 +22,13 @@ _VERBOSE = b"\x10\x01"
 VALUES_MAX = 250_000
 """Members of all objects and lists. A spec has some thousands, with a long seccomp profile."""
 _ID_MAX = 127
-"""Bytes: as long as a length of one byte can tell. Runtimes' own ids have 64."""
+"""Bytes: as long as a length of one byte allows. Runtimes' own ids have 64."""
 
 
 def status_request(container_id: str) -> bytes:
-    """The ContainerStatusRequest of a verbose question; ValueError for what can be no id."""
+    """Build the ContainerStatusRequest of a verbose question. Raises ValueError for
+    impossible ids.
+    """
     content = container_id.encode()
     if not 0 < len(content) <= _ID_MAX:
         raise ValueError("no container has such an id")
@@ -34,7 +36,7 @@ def status_request(container_id: str) -> bytes:
 
 
 def asked_about(request: bytes) -> str | None:
-    """The container of a `status_request`; None for any other bytes."""
+    """Return the container of a `status_request`; None for any other bytes."""
     content = request[2:].removesuffix(_VERBOSE)
     try:
         container_id = content.decode()
@@ -44,18 +46,20 @@ def asked_about(request: bytes) -> str | None:
 
 
 def is_container_status(event: Event) -> bool:
-    """Whether an event is an answer of the CRI."""
+    """Return whether an event is an answer of the CRI."""
     return event.method == CONTAINER_STATUS and not event.mark
 
 
 def request_as_plain(request: bytes) -> Plain:
-    """For people; None where these are no such bytes."""
+    """Decode a request for people; None where the bytes are malformed."""
     container_id = asked_about(request)
     return None if container_id is None else {"container_id": container_id, "verbose": True}
 
 
 def reply_as_plain(reply: bytes) -> Plain:
-    """For people; None where it is no JSON object, or has more in it than any runtime tells."""
+    """Decode a reply for people; None where it is not a JSON object, or larger than
+    any runtime's.
+    """
     # Each of them takes up to a hundred bytes once it is read, and one or two here.
     if sum(map(reply.count, (b",", b"[", b"{"))) > VALUES_MAX:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a recording's messages one command takes apart.
+"""A budget for decoding a recording's messages, for each command.
 
 A message that is stored once may belong to a hundred thousand events, so the size of a file does
 not bound the work that it makes. An ordinary recording of 10 MB comes to two thirds of what is
@@ -27,22 +27,24 @@ _REMEMBERED = 100_000
 
 
 class Allowance:
-    """What is left of it."""
+    """The rest of the budget."""
 
     def __init__(self, file_bytes: int, times: float = 1) -> None:
-        """``times``: how many times more is allowed."""
+        """Allow what a file of this size justifies, ``times`` over."""
         self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
         self._unsure = self.left // 4
         self._known: dict[int, int] = {}
 
     @classmethod
     def unlimited(cls) -> Allowance:
-        """For what has to be whole: a copy that ended early would pretend to be all."""
+        """Return no limit, for results that have to be whole: a copy that ended early would be
+        wrong.
+        """
         return cls(1 << 60)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the budget is used up."""
         return self.left < 0
 
     def spend(self, units: int) -> None:

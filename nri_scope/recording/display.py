@@ -14,7 +14,8 @@ SHORT_ID = 12
 
 
 def duration(ns: int) -> str:
-    """Three digits and a unit, at most six characters below 1000 s: ``91µs``, ``3.40ms``.
+    """Format with three digits and a unit, at most six characters below 1000 s: ``91µs``,
+    ``3.40ms``.
 
     Digits beyond these are cut off, not rounded: a filter takes ``took:52us`` for 52 µs up to 53,
     and finds what is shown so.
@@ -43,7 +44,7 @@ def _first_three(ns: int, unit: int) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes: ``812 B``, ``4.10 KiB``, ``1.20 GiB``."""
+    """Format bytes: ``812 B``, ``4.10 KiB``, ``1.20 GiB``."""
     if count < 1024:
         return f"{count} B"
     amount = float(count)
@@ -60,23 +61,23 @@ def _three(amount: float) -> str:
 
 
 def many(count: int, thing: str) -> str:
-    """``1 event``, ``2,000 events``."""
+    """Format a number of things: ``1 event``, ``2,000 events``."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def clock(at_ns: int) -> str:
-    """Local time of day with milliseconds."""
+    """Format a local time of day with milliseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)
     return f"{_local(seconds)[1]}.{rest // 1_000_000:03d}"
 
 
 def day(at_ns: int) -> str:
-    """Local date, and how far this zone is from UTC."""
+    """Format a local date, and how far this zone is from UTC."""
     return _local(at_ns // 1_000_000_000)[0]
 
 
 def moment(at_ns: int) -> str:
-    """Local date and time, to the second."""
+    """Format a local date and time, to the second."""
     date, at = _local(at_ns // 1_000_000_000)
     return f"{date[:10]} {at}{date[10:]}"
 
@@ -93,7 +94,9 @@ def _local(seconds: int) -> tuple[str, str]:
 
 
 def subject(event: Event) -> str:
-    """Whom an event is about: ``ns/pod/container``, with an id in the place of an unknown name."""
+    """Name the subject of an event: ``ns/pod/container``, with an id in place of an
+    unknown name.
+    """
     if not (event.pod_id or event.pod or event.container_id or event.container):
         return ""
     pod = safe(event.pod) or f"pod {safe(event.pod_id[:SHORT_ID])}"
@@ -104,7 +107,7 @@ def subject(event: Event) -> str:
 
 
 def mark_words(mark: str) -> str:
-    """What an event's mark means: why its request is no message that we show."""
+    """Describe an event's mark: why its request is not a message that can be shown."""
     return _MARKS.get(mark) or safe(mark)
 
 
@@ -116,7 +119,9 @@ _MARKS = {
 
 
 def runtime(session: Session) -> str:
-    """``containerd 1.7.24, NRI 0.6.1 (inferred)``; of what the CRI told, without NRI."""
+    """Name a runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without NRI for the CRI's
+    answers.
+    """
     text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"
     if session.role == Role.CRI:
         return text

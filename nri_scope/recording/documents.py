@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a recording knows of an event, a pod or a container, as one document."""
+"""An event, a pod or a container with all that a recording has of it, as one document."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PRINTED_MAX = 200
 
 
 def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
-    """``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest message
-    and its ``events``.
+    """Return ``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest
+    message and its ``events``.
 
     An event of a tapped plugin has ``tap`` too, the tap's own time and metadata, and ``printed``,
     what the plugin printed from then on to its next event. Raises RecordingError.
@@ -67,7 +67,7 @@ def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
 
 
 def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
-    """An event's request, or the newest message of a pod or container, as protobuf has it."""
+    """Return an event's request, or the newest message of a pod or container, as protobuf bytes."""
     if isinstance(thing, Event):
         return recording.request(thing.id)
     told = lookup.newest(recording, thing)
@@ -75,7 +75,7 @@ def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
 
 
 def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plain]:
-    """The `document` of an event whose messages have been read already."""
+    """Return the `document` of an event whose messages have been read already."""
     details: dict[str, Plain] = {**event_record(event), "runtime": event.runtime}
     if event.status_code:
         details |= {"status_code": event.status_code, "status_message": event.status_message}
@@ -90,21 +90,21 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
 
 
 def request_of(event: Event, content: bytes) -> Plain:
-    """An event's request for people and programs."""
+    """Return an event's request for people and programs."""
     if is_container_status(event):
         return _told(request_as_plain(content), content)
     return plain_bytes(kind_of_request(event.method, event.mark), content)
 
 
 def reply_of(event: Event, content: bytes) -> Plain:
-    """An event's reply for people and programs."""
+    """Return an event's reply for people and programs."""
     if is_container_status(event):
         return _told(reply_as_plain(content), content)
     return plain_bytes(kind_of_reply(event.method, event.mark), content)
 
 
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
-    """What only a tap knows; {} where there was none."""
+    """Return what only a tap records; {} where there was none."""
     told: dict[str, Plain] = {}
     for one in tapped(recording, [event.id]):
         told["tap"] = tap_record(one)
@@ -119,7 +119,7 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
 
 
 def tap_record(known: Tapped) -> dict[str, Plain]:
-    """What only a tap knows of an event: the time that it took itself, and metadata."""
+    """Return what only a tap records of an event: the time that it took itself, and metadata."""
     metadata: list[Plain] = [Line({key: value}) for key, value in known.metadata]
     return {"held_us": known.held_ns // 1000, "metadata": metadata}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What went wrong with a recording's file, in words that help."""
+"""Errors of a recording's file, in words that help."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ _WRITING = {
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; SQLITE_ERROR where the module itself complains."""
+    """Return SQLite's primary result code; SQLITE_ERROR where the module itself complains."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether a file's content is at fault."""
-    # What is no UTF-8 is found by the module, not by SQLite, so it has no code.
+    """Return whether a file's content is at fault."""
+    # Invalid UTF-8 is found by the module, not by SQLite, so it has no code.
     no_text = not hasattr(error, "sqlite_errorcode") and "decode" in str(error)
     return no_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def in_words(error: sqlite3.Error | OSError) -> str:
-    """One phrase about the file: "the disk is full"."""
+    """Describe the error in one phrase about the file: "the disk is full"."""
     if isinstance(error, OSError):
         words = _OS_WORDS.get(error.errno or 0)
         return words or (error.strerror or str(error)).lower()
@@ -76,10 +76,10 @@ def in_words(error: sqlite3.Error | OSError) -> str:
 
 
 def way_to_read(words: str) -> str:
-    """What somebody can do who wants to read a file and meets the problem `in_words`."""
+    """Return how a file can be read despite the problem `in_words`."""
     return _READING.get(words, "try it with a copy of the file")
 
 
 def way_to_write(words: str) -> str:
-    """Likewise, who wants to write one."""
+    """Return how a file can be written despite the problem `in_words`."""
     return _WRITING.get(words, "choose another file")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undoing what somebody who was killed left half written.
+"""Undoing what a killed process left half written.
 
 Outside of SQLite's WAL mode, which only recorders use, a write keeps the pages of before in a
-journal beside the file. As long as that is there, and nobody has the lock, the file is nothing to
+journal beside the file. As long as that is there, and no process has the lock, the file cannot
 be read: SQLite puts the pages back first, which it does for those alone who may write.
 """
 
@@ -20,7 +20,9 @@ _SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
 
 def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
-    """Whether a file is not read because a write to it has to be undone first."""
+    """Return whether a file cannot be read because an interrupted write has to be rolled back
+    first.
+    """
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
@@ -31,7 +33,7 @@ def names_another_file(journal: int) -> bool:
 
 
 def undo(path: Path) -> bool:
-    """Undo it. False where that cannot be done, or is not to be: the journal may be a stranger's.
+    """Undo it. False where that cannot be done, or is not to be: the journal may be untrusted.
 
     Nothing of the file itself is looked at. To be called only where no other user can exchange the
     journal (`trusted_location.opening_by_name`).

@@ -35,8 +35,8 @@ class Log:
         last: int | None = None,
         printed: bool = False,
     ) -> None:
-        """``since_ns`` is included, ``until_ns`` is not; ``last`` counts for the first reading.
-        ``printed``: also give what plugins printed, whatever ``where`` says.
+        """Read from ``since_ns`` (included) to ``until_ns`` (excluded); ``last`` limits the first
+        reading. ``printed``: also give what plugins printed, whatever ``where`` says.
         """
         self._recording = recording
         self._where = where
@@ -56,9 +56,9 @@ class Log:
         self._file = _identity(recording.path)
 
     def has_news(self) -> bool:
-        """Whether anything was written since this was asked last; costs microseconds.
+        """Return whether anything was written since the last call; costs microseconds.
 
-        Raises RecordingError, also where the file is not the same any more: we would wait for ever.
+        Raises RecordingError, also where the file was replaced: we would wait forever.
         """
         if _identity(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
@@ -72,7 +72,7 @@ class Log:
         return news
 
     def read(self) -> Iterator[Item]:
-        """What is new, oldest first. Raises RecordingError."""
+        """Yield what is new, oldest first. Raises RecordingError."""
         items = self._items()
         return with_printed(items, self._lines()) if self._printed else items
 
@@ -141,7 +141,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _first(events: Iterable[Event]) -> tuple[Event | None, Iterable[Event]]:
-    """The first one, and all of them."""
+    """Return the first event, and an iterator over all of them."""
     rest = iter(events)
     first = next(rest, None)
     return first, rest if first is None else chain((first,), rest)

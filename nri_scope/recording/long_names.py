@@ -25,7 +25,7 @@ _TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "c
 
 
 def bound_names(connection: sqlite3.Connection, path: Path) -> None:
-    """Have the connection see names of at most `NAME_MAX` characters, and warn where it cuts.
+    """Cut names to `NAME_MAX` characters for the connection, and warn where that happens.
 
     Where a table has a longer one, a temporary table of that name, with all cut, hides it from
     every query. Raises RecordingError where there is too much of them, and sqlite3.Error.

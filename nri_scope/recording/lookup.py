@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what somebody means: an event, a pod or a container, by number, name or id."""
+"""Finding an event, a pod or a container by number, name or id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import pairwise
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod, Role
 
-from .blobs import Kind
+from .blobs import ObjectKind
 from .display import SHORT_ID, moment
 from .reader import Recording
 from .rows import number_of
@@ -32,11 +32,12 @@ _NEAR = 0.6
 _COMPARED = 5_000
 """Names that the nearest one is looked for among; each takes some 20 µs."""
 _NEXT_MAX = 1_000
-"""Events among which the one is looked for that a runtime told next."""
+"""Events among which the one is looked for that a runtime sent next."""
 
 
 def find(recording: Recording, what: str) -> Found:
-    """The one thing that ``what`` names: ``42``, ``ns/pod``, ``ns/pod/container`` or part of an id.
+    """Return the one thing that ``what`` names: ``42``, ``ns/pod``, ``ns/pod/container`` or part of
+    an id.
 
     A number is an event's; one of at least eight digits that is no event's may be the beginning of
     an id. Raises UsageError, naming what it could be or what is near, and RecordingError.
@@ -62,12 +63,12 @@ def find(recording: Recording, what: str) -> Found:
 
 
 def pod_name(pod: Pod) -> str:
-    """``ns/pod``."""
+    """Return ``ns/pod``."""
     return f"{pod.namespace}/{pod.name}"
 
 
 def container_name(container: Container) -> str:
-    """``ns/pod/container``, without what is not known."""
+    """Return ``ns/pod/container``, without the unknown parts."""
     return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
 
 
@@ -95,14 +96,14 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
 
 
 def _telling_length(ids: Iterable[str]) -> int:
-    """How much of these ids tells them apart."""
+    """Return how many characters of these ids tell them apart."""
     ordered = sorted(set(ids))
     common = (_in_common(one, other) for one, other in pairwise(ordered))
     return max(SHORT_ID, max(common, default=0) + 1)
 
 
 def _in_common(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
         if mine != theirs:
             return at
@@ -134,8 +135,8 @@ def _nothing(
 
 
 def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
-    """The name or id that was meant; "" where none is near."""
-    # Somebody who gives a name alone may have meant the thing itself.
+    """Return the name or id that was probably meant; "" where none is near."""
+    # A name alone may have been meant for the pod or container itself.
     for thing in things:
         if thing.name == what:
             return _name(thing)
@@ -152,7 +153,7 @@ def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A pod or container as a message told it."""
+    """A pod or container as a message showed it."""
 
     content: bytes
     event: int
@@ -160,7 +161,7 @@ class Told:
 
 
 def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
-    """All events about a pod, those about its containers included, or about a container."""
+    """Yield all events about a pod, those about its containers included, or about a container."""
     for number in events_about(recording, thing):
         event = recording.event(number)
         # The ring may have removed it a moment ago.
@@ -169,10 +170,10 @@ def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
 
 
 def effects_on(recording: Recording, container: Container) -> list[int] | None:
-    """The events, in order, that asked for something of a container that they are not about.
+    """Return the events, in order, that requested a change of a container that they are not about.
 
-    Unsolicited requests of which the recording does not tell whom they were for are among them:
-    recorders took no note of evictions once. None where the recording does not tell at all: it is
+    Unsolicited requests whose targets the recording does not have are among them:
+    recorders took no note of evictions once. None where the recording does not say at all: it is
     an old one, and all events have to be looked at.
     """
     with sound(recording):
@@ -193,8 +194,8 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
 
 
 def events_for(recording: Recording, container: Container) -> list[int] | None:
-    """The events, in order, that tell what became of a container: its own, those of others in whose
-    rounds something was asked for it, and those that told it as one that was there. None: all.
+    """Return the events, in order, that show the history of a container: its own, those of others
+    in whose rounds a change of it was requested, and those that list it as existing. None: all.
     """
     effects = effects_on(recording, container)
     if effects is None:
@@ -208,12 +209,12 @@ def events_for(recording: Recording, container: Container) -> list[int] | None:
 
 
 def _tells_cri(recording: Recording) -> bool:
-    """Whether it has what the CRI tells."""
+    """Return whether the recording has answers of the CRI."""
     return any(session.role == Role.CRI for session in recording.sessions())
 
 
 def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
-    """Of each event the next one of another round, where that is near."""
+    """Yield, for each event, the next one of another round, where that is near."""
     query = (
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
         "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
@@ -227,9 +228,10 @@ def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
 
 
 def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
-    """`events`, and those around each that may be the same event at other connections, in order.
+    """Return `events`, and those around each that may be the same event at other connections, in
+    order.
 
-    Whether a chain came to its end is told by all who were asked.
+    All connections that were asked show whether a chain came to its end.
     """
     found: set[int] = set()
     for number in events:
@@ -251,7 +253,7 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
 
 
 def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
-    """The numbers of all events about a pod, those about its containers included, or about a
+    """Return the numbers of all events about a pod, those about its containers included, or about a
     container, in order.
     """
     rows = _rows(
@@ -263,7 +265,7 @@ def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
 def next_after(
     recording: Recording, container: Container, events: Sequence[str], aside: Sequence[str]
 ) -> list[int]:
-    """The numbers of what came next after each of a container's events of these names.
+    """Return the numbers of the next events after each of a container's events of these names.
 
     The methods in `aside` do not count.
     """
@@ -292,7 +294,8 @@ def has_event_before(
     others: bool = False,
     within: int | None = None,
 ) -> bool:
-    """Whether a session has an earlier event of one of these methods; ``others``: of another.
+    """Return whether a session has an earlier event of one of these methods; ``others``: of
+    another.
 
     ``within``: among so many events of all sessions before it.
     """
@@ -312,7 +315,7 @@ def has_event_before(
 def first_events(
     recording: Recording, methods: Sequence[str], *, others: bool = False
 ) -> dict[int, int]:
-    """The first event of one of these methods by session; ``others``: of another."""
+    """Return the first event of one of these methods by session; ``others``: of another."""
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = _rows(
         recording,
@@ -327,7 +330,7 @@ def _marks(values: Sequence[str]) -> str:
 
 
 def follows(recording: Recording, event: Event) -> bool:
-    """Whether the event that came before this one in its session was recorded.
+    """Return whether the previous event of this session was recorded.
 
     True where this is the first that there is of its session. What a part of a recording leaves
     out was recorded.
@@ -342,7 +345,9 @@ def follows(recording: Recording, event: Event) -> bool:
 
 
 def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
-    """`follows` of a part of a recording; None for any other, where events fed in order tell it."""
+    """Return `follows` for a part of a recording; None for others, where the order of events shows
+    it.
+    """
     with sound(recording):
         if not has_left_out(recording.connection):
             return None
@@ -351,7 +356,7 @@ def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
 
 
 def _is_left_out(recording: Recording, event: Event) -> bool:
-    """Whether a part leaves out the event that came before this one in its session."""
+    """Return whether a part leaves out the previous event of this session."""
     with sound(recording):
         if not has_left_out(recording.connection):
             return False
@@ -360,7 +365,9 @@ def _is_left_out(recording: Recording, event: Event) -> bool:
 
 
 def existed(recording: Recording, container: Container) -> Told | None:
-    """The container as the first Synchronize that has it told it; None where none has."""
+    """Return the container as the first Synchronize that lists it shows it; None
+    where none does.
+    """
     rows = _rows(
         recording,
         "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
@@ -368,13 +375,13 @@ def existed(recording: Recording, container: Container) -> Told | None:
     )
     for number, event in rows:
         kind, content = recording.object(number)
-        if kind == Kind.CONTAINER:
+        if kind == ObjectKind.CONTAINER:
             return Told(content, event)
     return None
 
 
 def newest(recording: Recording, thing: Pod | Container) -> Told | None:
-    """The thing as it was told last; None where no message has it.
+    """Return the newest message that shows it; None where no message does.
 
     A message with no more than an id (as iSulad's StopContainer has) counts only if there is no
     other.
@@ -395,7 +402,7 @@ def newest(recording: Recording, thing: Pod | Container) -> Told | None:
     least = 2 * len(thing.id) if thing.name else 0
     for number, event in rows:
         kind, content = recording.object(number)
-        if kind != (Kind.POD if isinstance(thing, Pod) else Kind.CONTAINER):
+        if kind != (ObjectKind.POD if isinstance(thing, Pod) else ObjectKind.CONTAINER):
             continue
         told = Told(content, event)
         best = best or told
@@ -405,7 +412,7 @@ def newest(recording: Recording, thing: Pod | Container) -> Told | None:
 
 
 def containers_of(recording: Recording, pod: Pod) -> list[Container]:
-    """The containers of a pod."""
+    """Return the containers of a pod."""
     return [
         container
         for container in recording.containers()
@@ -414,7 +421,7 @@ def containers_of(recording: Recording, pod: Pod) -> list[Container]:
 
 
 def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
-    """When its first event was; None where it has none."""
+    """Return the time of its first event; None where it has none."""
     rows = _rows(
         recording,
         f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
@@ -424,7 +431,7 @@ def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
 
 
 def event_range(recording: Recording) -> tuple[int, int]:
-    """The ids of the oldest and the newest event; zeros where there is none."""
+    """Return the ids of the oldest and the newest event; zeros where there is none."""
     # In one query of both, SQLite would read every event.
     rows = _rows(
         recording,

@@ -16,12 +16,12 @@ _SYNC_CONTAINERS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["con
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A message field on the wire: tag, length, content."""
+    """Encode a message field: tag, length, content."""
     return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
 
 
 def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
-    """A request from its parts, serialised deterministically.
+    """Build a request from its parts, serialised deterministically.
 
     None is a part that was not there, b"" one that was, and empty. What has too many elements is
     cut (`elements.bounded`). Raises ValueError where these cannot be parts of such a request.
@@ -34,7 +34,7 @@ def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None
 
 
 def synchronize(rest: bytes, pods: Iterable[bytes], containers: Iterable[bytes]) -> bytes:
-    """A part of Synchronize, likewise."""
+    """Build a part of Synchronize from its parts, serialised deterministically."""
     parts = [rest]
     parts += [field(_SYNC_PODS, pod) for pod in pods]
     parts += [field(_SYNC_CONTAINERS, container) for container in containers]

@@ -46,7 +46,7 @@ def upgraded_copy(
     to: int = VERSION,
     converters: Mapping[int, Converter] = CONVERTERS,
 ) -> sqlite3.Connection:
-    """A private, temporary copy of an older recording that is of version ``to``.
+    """Return a private, temporary copy of an older recording, upgraded to version ``to``.
 
     SQLite deletes it when it is closed. Raises sqlite3.Error.
     """

@@ -13,7 +13,9 @@ _TYPES = (int, int, bytes, int, bytes)
 
 
 def fetch(connection: sqlite3.Connection, object_id: int) -> StoredObject | None:
-    """A row of the table ``object``, if it is there. Raises ContentError and sqlite3.Error."""
+    """Return a row of the table ``object``, if it is there. Raises ContentError and
+    sqlite3.Error.
+    """
     row = connection.execute(
         "SELECT id, kind, hash, size, data, base FROM object WHERE id = ?", (object_id,)
     ).fetchone()
@@ -37,7 +39,7 @@ class Objects:
         self._kept: RecentlyUsed[int, tuple[int, bytes]] = RecentlyUsed(_KEPT_BYTES)
 
     def get(self, object_id: int) -> tuple[int, bytes]:
-        """An object's kind and content."""
+        """Return an object's kind and content."""
         kept = self._kept.get(object_id)
         if kept is None:
             # What it was packed against is mostly what was read just before.
@@ -46,5 +48,5 @@ class Objects:
         return kept
 
     def content(self, object_id: int | None) -> bytes | None:
-        """An object's content; None for none."""
+        """Return an object's content; None for none."""
         return None if object_id is None else self.get(object_id)[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening somebody's recording for reading, and nothing but reading."""
+"""Opening an untrusted recording for reading, and nothing but reading."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _LIMITS = {
 
 
 def is_settled(path: Path) -> bool:
-    """Whether nobody writes to the file, and all of it is in the file itself.
+    """Return whether no process writes to the file, and all of it is in the file itself.
 
-    SQLite keeps a log beside the file as long as anybody has it open for writing. ``path`` must
+    SQLite keeps a log beside the file as long as a process has it open for writing. ``path`` must
     not be a symbolic link: the log is beside what it points to.
     """
     # A reader asks at every turn, so as texts: paths take five times as long.
@@ -46,7 +46,9 @@ def is_settled(path: Path) -> bool:
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Changes when a settled file was written to; None while it is not settled."""
+    """Return a value that changes when a settled file is written to; None while it
+    is not settled.
+    """
     if not is_settled(path):
         return None
     try:
@@ -69,12 +71,11 @@ class Opened(NamedTuple):
 def connect(path: Path, *, settled: bool) -> Opened:
     """Open a recording for reading.
 
-    ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
-    symbolic link. Of a bundle it is the recording in it. The connection has the temporary views
-    ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names.
-    What somebody who was killed left half written in it is undone. Where other users could
-    exchange the file, or what is beside it, all this is done to a private copy. Raises
-    RecordingError.
+    ``settled`` says that no process writes to the file (`is_settled`), nor will. ``path`` must not
+    be a symbolic link. Of a bundle it is the recording in it. The connection has the temporary
+    views ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these
+    names. What a killed process left half written in it is undone. Where other users could exchange
+    the file, or what is beside it, all this is done to a private copy. Raises RecordingError.
     """
     identity = _look_at(path)
     try:
@@ -90,7 +91,7 @@ def connect(path: Path, *, settled: bool) -> Opened:
 
 
 def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
-    """A private copy of ``path``, open, with nothing left of it in any folder."""
+    """Open a private copy of ``path``, which leaves nothing in any folder."""
     from .private_copy import private_copy
 
     try:
@@ -107,7 +108,7 @@ def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
-    """The recording in ``file``, which errors call ``path``."""
+    """Open the recording in ``file``, which errors call ``path``."""
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(file, settled=settled)
@@ -139,7 +140,7 @@ def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connec
 
 
 def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
-    """The recording in the bundle ``path``, open, with nothing left of it in any folder."""
+    """Open the recording in the bundle ``path``, which leaves nothing in any folder."""
     # Recordings are opened much more often than bundles.
     from .bundle.unpack import unpack
 
@@ -160,7 +161,7 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
 
 def _look_at(path: Path) -> tuple[int, int]:
     """Return the file's device and number. Raises RecordingError."""
-    # Without opening it: if this process records to it, closing a descriptor of ours would drop
+    # Without opening it: if this process records to it, closing our descriptor would drop
     # the locks that SQLite holds.
     try:
         status = path.stat()
@@ -206,7 +207,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
-    """What to tell the user about an error of SQLite."""
+    """Translate an error of SQLite to a RecordingError for the user."""
     if isinstance(error, UnicodeError):
         # Its messages quote names from the file.
         return RecordingError(path, "damaged: text in it is not UTF-8", recover(path))
@@ -237,7 +238,7 @@ def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
 
 
 def _is_zip(path: Path) -> bool:
-    # SQLite says that it is none of its files: so nobody records to it, and it may be opened.
+    # SQLite says that it is not a database: so no process records to it, and it may be opened.
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

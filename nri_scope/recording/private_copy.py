@@ -173,7 +173,7 @@ def _copy(path: Path, source: _Opened, target: Path) -> None:
 
 
 def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Give the parts of a file that are no holes: a hole costs nothing, however large it is."""
+    """Yield the parts of a file that are not holes: a hole costs nothing, however large it is."""
     end = 0
     while end < size:
         try:

@@ -25,7 +25,7 @@ class Patience:
         connection.set_progress_handler(self._go_on, _STEPS)
 
     def renew(self) -> None:
-        """To be called before each query."""
+        """Renew the budget; call it before each query."""
         self._used = 0
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, read: sessions, events, messages. Everything in it is somebody's untrusted input."""
+"""A recording, read: sessions, events, messages. Everything in it is untrusted input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
-from .blobs import ContentError, Kind
+from .blobs import ContentError, ObjectKind
 from .cri_answers import is_container_status
 from .decode_budget import Allowance
 from .file_errors import code_of, in_words, is_damage, way_to_read
@@ -63,7 +63,7 @@ runtime every ten seconds would write as many in a month, but for the bound of `
 MAX_TEXT = 32 << 20
 """Characters of all gaps' reasons, or of all notes, as they are read into memory at once."""
 
-# Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
+# Events in one query: short, so that a writer can reuse its log during a slow reading.
 _PAGE = 500
 _PAGE_CHARACTERS = 2 << 20
 """Characters of errors, paths and owners from which on a page is shorter."""
@@ -73,7 +73,10 @@ _SYNCHRONIZE = "Synchronize"
 # In a row of `EVENT_COLUMNS`; the last two are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
-_MESSAGES: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: ContainerMessage}
+_MESSAGES: dict[int, type[Message]] = {
+    ObjectKind.POD: PodSandbox,
+    ObjectKind.CONTAINER: ContainerMessage,
+}
 _Request = tuple[int | None, int | None, int | None]
 """Objects: the pod, the container, and the rest of a request."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
@@ -95,7 +98,7 @@ class Recording:
         try:
             self._real_path = path.resolve()
         except (OSError, RuntimeError) as error:
-            # Python 3.13 leaves it to whoever opens it, which gives the same words.
+            # Python 3.13 reports this only when the file is opened, in the same words.
             words = in_words(OSError(errno.ELOOP, ""))
             raise RecordingError(path, words, way_to_read(words)) from error
         self._outdated: list[sqlite3.Connection] = []
@@ -106,7 +109,7 @@ class Recording:
         """Open for reading, whether it is being written or not. Raises RecordingError.
 
         Nothing is written, neither into the file nor, unless it is being written, beside it; but
-        what somebody who was killed left half written is undone, as by every SQLite. Where other
+        what a killed process left half written is undone, as by every SQLite. Where other
         users can write, what was there when it was opened is read (``is_copy``).
         """
         return cls(Path(path))
@@ -129,7 +132,8 @@ class Recording:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For SQL: read-only, with the views ``events`` and ``log``, REGEXP and ``nri_json``.
+        """A connection for SQL: read-only, with the views ``events`` and ``log``, REGEXP and
+        ``nri_json``.
 
         To be asked for anew for each query: the file may have been opened again.
         """
@@ -142,18 +146,18 @@ class Recording:
         self._connection.interrupt()
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        """All rows that a query of ours gives; their types are still to be looked at."""
+        """Return all rows of an internal query; their types are still to be checked."""
         return self._read(lambda: self._connection.execute(sql, values).fetchall())
 
     # -- what is in it ----------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
-        """All sessions, oldest first."""
+        """Return all sessions, oldest first."""
         self._check_few("session", "''")
         return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
-        """All gaps, by their beginnings: those in its table, and those between sessions."""
+        """Return all gaps, by their beginnings: those in its table, and those between sessions."""
         self._check_few("gap", "reason")
         gaps = self._table(
             gap_of,
@@ -164,7 +168,7 @@ class Recording:
         return sorted(gaps, key=lambda gap: gap.from_ns)
 
     def notes(self) -> list[Note]:
-        """All notes, by time."""
+        """Return all notes, by time."""
         self._check_few("note", "text")
         notes = self._table(
             note_of,
@@ -173,11 +177,11 @@ class Recording:
         return sorted(notes, key=lambda note: note.at_ns)
 
     def pods(self) -> list[Pod]:
-        """All pods that events or Synchronize told of."""
+        """Return all pods of events and Synchronize requests."""
         return self._table(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
 
     def containers(self) -> list[Container]:
-        """All containers, likewise."""
+        """Return all containers of events and Synchronize requests."""
         return self._table(
             container_of,
             f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
@@ -196,7 +200,8 @@ class Recording:
         last: int | None = None,
         among: Sequence[int] | None = None,
     ) -> Iterator[Event]:
-        """Events in the order in which they were recorded; times are wall clock, both included.
+        """Yield events in the order in which they were recorded; times are wall clock, both
+        included.
 
         ``last`` leaves only so many of them, the newest; ``among``, instead, those with these
         numbers. What is written meanwhile appears too.
@@ -213,7 +218,7 @@ class Recording:
         among: Sequence[int] | None = None,
         allowance: Allowance | None = None,
     ) -> Iterator[tuple[Event, bytes, bytes]]:
-        """Events, as from `events`, each with its request and its reply (`request`, `reply`).
+        """Yield events, as from `events`, each with its request and its reply (`request`, `reply`).
 
         ``among`` leaves only events with these numbers. To ask for each message by itself takes
         twice the time. Where the messages come to more than is allowed, by default to this call,
@@ -246,7 +251,7 @@ class Recording:
     def _messages_of(
         self, events: Sequence[Event], parts: Mapping[int, _Parts]
     ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
-        """The first ones of ``events`` with their messages, and what is wrong with the next.
+        """Return the first ones of ``events`` with their messages, and the error of the next one.
 
         Many together, as looking whether the file was changed takes as long as reading a message;
         though not more than fit into memory.
@@ -271,7 +276,7 @@ class Recording:
         return found, None
 
     def allowance(self, times: float = 1) -> Allowance:
-        """What one command may take apart of the messages of a file of this size."""
+        """Return the amount of messages that one command may decode from a file of this size."""
         try:
             size = self._real_path.stat().st_size
         except OSError:
@@ -296,7 +301,7 @@ class Recording:
                 allowance.message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
-        """One event, or None."""
+        """Return one event, or None."""
         found = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
         return found[0] if found else None
 
@@ -344,7 +349,7 @@ class Recording:
     def _page(
         self, condition: str, values: Sequence[Value], after_id: int
     ) -> tuple[list[Event], bool]:
-        """The next events, and whether there are no others behind them."""
+        """Return the next events, and whether they are the last."""
         newest = after_id
 
         def read() -> tuple[list[Event], bool]:
@@ -370,7 +375,8 @@ class Recording:
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, event_id: int) -> bytes:
-        """The request of an event: equal to what was on the wire, serialised deterministically.
+        """Return the request of an event: equal to what was on the wire, serialised
+        deterministically.
 
         Where the event has a mark, these are the very bytes. What has too many elements is cut, and
         warned of (`elements.bounded`). Raises RecordingError for an event that is not there, too.
@@ -385,7 +391,7 @@ class Recording:
         return self._request(event, (pod, container, rest))
 
     def reply(self, event_id: int) -> bytes:
-        """The payload of an event's reply, as it was on the wire, with the same bound."""
+        """Return the payload of an event's reply, as it was on the wire, with the same bound."""
         event = self.event(event_id)
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if event is None or not found:
@@ -393,7 +399,9 @@ class Recording:
         return self._read(lambda: self._reply(event, found[0][0]), lambda: f"at event {event_id}")
 
     def object(self, object_id: int) -> tuple[int, bytes]:
-        """The kind (`content.Kind`) and content of an object; pods and containers are bounded."""
+        """Return the kind (`ObjectKind`) and content of an object; pods and containers are
+        bounded.
+        """
 
         def read() -> tuple[int, bytes]:
             kind, content = self._objects.get(object_id)
@@ -402,11 +410,11 @@ class Recording:
         return self._read(read, lambda: f"at object {object_id}")
 
     def stored(self, object_id: int) -> bytes:
-        """The content of an object, all of it."""
+        """Return the content of an object, all of it."""
         return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
     def state(self, session_id: int) -> State:
-        """What existed when the session began, as its newest Synchronize told."""
+        """Return what existed when the session began, as in its newest Synchronize."""
         found = self._all(
             optional_numbers_of,
             "SELECT sync_event, synced_ns FROM session WHERE id = ?",
@@ -422,7 +430,7 @@ class Recording:
         return State(told.pods, told.containers, synced is not None)
 
     def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
-        """What the requests of ``events``, which ascend, are made of; without those now gone."""
+        """Return the parts of the requests of ``events``, which ascend; without removed events."""
         if not events:
             return {}
         numbers = [event.id for event in events]
@@ -485,13 +493,13 @@ class Recording:
             if elements.left < 0:
                 self._warn(f"what Synchronize told has more than {MAX_TOLD:,} elements")
                 return State(tuple(pods), tuple(containers), False)
-            (pods if kind == Kind.POD else containers).append(content)
+            (pods if kind == ObjectKind.POD else containers).append(content)
         return State(tuple(pods), tuple(containers), True)
 
     # -- the file ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        # Looked at before: somebody may begin to write at any moment.
+        # Taken before connecting: a recorder may begin to write at any moment.
         self._fingerprint = fingerprint(self._real_path)
         try:
             self._connection, self.version, self.is_copy = connect(
@@ -506,10 +514,10 @@ class Recording:
         register(self._connection, self)
 
     def _refresh(self) -> bool:
-        """Open the file anew if it was opened as one that nobody writes, and somebody does."""
+        """Open the file anew if it was opened as finished, and is being written now."""
         if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
             return False
-        # Somebody may still use it.
+        # A caller may still use it.
         self._outdated.append(self._connection)
         self._connect()
         return True
@@ -550,7 +558,7 @@ class Recording:
             )
 
     def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
-        """Rows whose first column is the key, in its order."""
+        """Return rows whose first column is the key, in its order."""
         return self._read(
             lambda: [make(row) for row in ascending(self._connection.execute(query), (0,))]
         )
@@ -586,7 +594,7 @@ def _among(numbers: Sequence[int]) -> str:
 
 
 def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
-    """Numbers of events in ascending pages; one None, which is all events, for None."""
+    """Yield numbers of events in ascending pages; for None, which is all events, a single None."""
     if numbers is None:
         yield None
         return
@@ -596,7 +604,7 @@ def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | Non
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Bytes of an open recording, whatever has become of its file since; 0 if nobody can tell."""
+    """Return the bytes of an open recording, even if its file was removed; 0 if that is unknown."""
     try:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page,) = connection.execute("PRAGMA page_size").fetchone()

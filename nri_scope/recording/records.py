@@ -17,12 +17,12 @@ _encode = json.JSONEncoder(separators=(", ", ": ")).encode
 
 
 def to_json(record: Plain) -> str:
-    """One line of ASCII: nothing in it can be an order to a terminal."""
+    """Format one line of ASCII, which cannot contain control sequences for a terminal."""
     return _encode(record).replace("\x7f", "\\u007f")
 
 
 def rfc3339(at_ns: int) -> str:
-    """UTC with microseconds."""
+    """Format UTC with microseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)
     return f"{_second(seconds)}.{rest // 1000:06d}Z"
 
@@ -34,7 +34,7 @@ def _second(seconds: int) -> str:
 
 
 def event_record(event: Event) -> dict[str, Plain]:
-    """An event in one line."""
+    """Return an event in one line."""
     return {
         "id": event.id,
         "at": rfc3339(event.at_ns),
@@ -55,12 +55,14 @@ def event_record(event: Event) -> dict[str, Plain]:
 
 
 def deadline_ms(timeout_ns: int) -> int | None:
-    """To the nearest millisecond, as a runtime sends a hair less than it was told; None: none."""
+    """Round to the nearest millisecond, as a runtime's deadline is slightly less than configured;
+    None: none.
+    """
     return (timeout_ns + 500_000) // 1_000_000 if timeout_ns else None
 
 
 def gap_record(gap: Gap) -> dict[str, Plain]:
-    """A gap in one line; its only key tells it from an event."""
+    """Return a gap in one line; its only key tells it from an event."""
     return {
         "gap": {
             "from": rfc3339(gap.from_ns),
@@ -73,7 +75,7 @@ def gap_record(gap: Gap) -> dict[str, Plain]:
 
 
 def printed_record(line: Printed) -> dict[str, Plain]:
-    """A line that a plugin printed; its only key tells it from an event."""
+    """Return a line that a plugin printed; its only key tells it from an event."""
     return {
         "output": {
             "at": rfc3339(line.at_ns),
@@ -85,7 +87,7 @@ def printed_record(line: Printed) -> dict[str, Plain]:
 
 
 def session_record(session: Session) -> dict[str, Plain]:
-    """A session; ``ended`` is null while it is open or when its recorder was killed."""
+    """Return a session; ``ended`` is null while it is open or when its recorder was killed."""
     return {
         "id": session.id,
         "role": session.role,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write small files of which a stranger may have made something else."""
+"""Read and write small files that another user may have replaced by something else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold the names of SQLite's companions in a folder to which other users can add files.
 
-In a sticky folder such as /tmp a file of ours keeps its name: others can neither remove nor rename
-it. So there is a file of ours at each name before SQLite looks there, and as long as it may:
+In a sticky folder such as /tmp our own file keeps its name: others can neither remove nor rename
+it. So we put a file at each name before SQLite looks there, and as long as it may:
 
 - ``-wal`` and ``-shm``, which SQLite then uses,
 - ``-journal``, which stays empty: SQLite takes an empty one for the end of a finished write.
@@ -33,7 +33,7 @@ _ASKED_TIMES = 50
 
 @dataclass(slots=True)
 class ReservedNames:
-    """The names beside one recording, with files of ours at them."""
+    """The names beside one recording, with our own files at them."""
 
     path: Path
     _journal: int
@@ -92,7 +92,7 @@ class ReservedNames:
 
 
 def check_companions(path: Path, *, is_new: bool) -> None:
-    """Make sure that only ours are beside a recording in a private folder.
+    """Check that only our own files are beside a recording in a private folder.
 
     Raises RecordingError and OSError.
     """
@@ -104,7 +104,7 @@ def check_companions(path: Path, *, is_new: bool) -> None:
 
 
 def refused(path: Path, suffix: str, problem: str, hint: str = "") -> RecordingError:
-    """Make the error that tells of a companion for which a recording is not written."""
+    """Make the error about a companion for which a recording is not written."""
     name = f"{path.name}{suffix}"
     return RecordingError(
         path,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a recording still takes of what readers have in memory all at once.
+"""Limits for the rows that readers hold in memory all at once.
 
-Readers refuse a file with more, so a recorder that went on would write what nobody can read.
+Readers refuse a file with more, so a recorder that went on would write an unreadable file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Room:
         characters: int,
         reason: str,
     ) -> None:
-        """``texts``: its columns with text; ``rows`` and ``characters``: the most of them."""
+        """Bound a table. ``texts``: its columns with text; ``rows`` and ``characters``: the most of
+        them.
+        """
         self._connection = connection
         lengths = " + ".join(f"min(coalesce(length({text}), 0), {WORDS_MAX})" for text in texts)
         self._query = f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {table}"
@@ -55,7 +57,7 @@ class Room:
 
     @classmethod
     def of_names(cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]) -> Room:
-        """For a table of names, as `long_names` bounds it."""
+        """Return the room of a table of names, as `long_names` bounds it."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
         return cls(
             connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
@@ -73,12 +75,14 @@ class Room:
         self._characters += characters
 
     def recount(self) -> None:
-        """Look into the file before anything else is taken: rows were removed, or rolled back."""
+        """Count the file's rows anew: rows were removed, or rolled back."""
         self._is_counted = False
 
 
 class Rooms:
-    """For sessions, gaps and notes; what does not fit is told in gaps. Raises sqlite3.Error."""
+    """The limits for sessions, gaps and notes; gaps report what exceeds them.
+    Raises sqlite3.Error.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -98,7 +102,7 @@ class Rooms:
         """Gaps with what was refused, by its reason."""
 
     def take(self, table: str, characters: int) -> bool:
-        """Whether a table takes one more row, which is counted then."""
+        """Count one more row, and return whether the table has room for it."""
         try:
             self._rooms[table].take(characters)
         except NoRoom:
@@ -106,7 +110,7 @@ class Rooms:
         return True
 
     def take_session(self, start: SessionStart) -> bool:
-        """Whether there is room for a session and the reason of its end."""
+        """Return whether there is room for a session and the reason of its end."""
         names = (
             start.plugin_name,
             start.plugin_index,
@@ -118,12 +122,12 @@ class Rooms:
         return self.take("session", characters)
 
     def recount(self) -> None:
-        """As `Room.recount`."""
+        """Count again, as `Room.recount` does."""
         for room in self._rooms.values():
             room.recount()
 
     def refuse(self, reason: str, from_ns: int, to_ns: int, lost: int) -> bool:
-        """Tell what is not recorded, in one gap for each reason; returns whether that is new."""
+        """Record one gap for each reason of refusal; return whether the gap is new."""
         told = (int64(from_ns), int64(to_ns), lost)
         row = self._refused_in.get(reason)
         # It may be gone: the ring removes gaps, and what was written may have been rolled back.

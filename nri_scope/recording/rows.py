@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of somebody's recording as values, once their types are what they must be.
+"""Rows of an untrusted recording as values, once their types are what they must be.
 
 SQLite lets any column hold anything, whatever its table says.
 """
@@ -39,7 +39,7 @@ def _check(what: str, row: Row, *expected: _Types) -> None:
 
 
 def _types(model: type[Any], **others: type) -> _Types:
-    """What the fields of a dataclass are in a row: ints, or texts."""
+    """Return the types of a dataclass's fields in a row: ints, or texts."""
     plain: dict[str, type] = {"int": int, "bool": int}
     return tuple(
         others.get(column.name, plain.get(str(column.type), str)) for column in fields(model)
@@ -55,7 +55,7 @@ _NUMBER_OR_NULL = (int, _NULL)
 
 
 def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
-    """Rows whose first columns are numbers that ascend, from above ``after``.
+    """Yield rows whose first columns are numbers that ascend, from above ``after``.
 
     Keys do so in a sound file; one made by hand could go in circles. Raises RowError.
     """
@@ -69,7 +69,7 @@ def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
 
 
 def event_of(row: Row) -> Event:
-    """An event from `EVENT_COLUMNS`. Raises RowError."""
+    """Make an event from `EVENT_COLUMNS`. Raises RowError."""
     # The whole reader waits for this line.
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
@@ -80,14 +80,14 @@ def event_of(row: Row) -> Event:
 
 
 def session_of(row: Row) -> Session:
-    """A session from `SESSION_COLUMNS`. Raises RowError."""
+    """Make a session from `SESSION_COLUMNS`. Raises RowError."""
     _check("a session", row, _SESSION, _SESSION_OPEN)
     values = dict(zip((column.name for column in fields(Session)), row, strict=True))
     return Session(**{**values, "nri_version_inferred": bool(values["nri_version_inferred"])})
 
 
 def gap_of(row: Row) -> Gap:
-    """A gap: id, session, from_ns, to_ns, reason, lost. Raises RowError."""
+    """Make a gap: id, session, from_ns, to_ns, reason, lost. Raises RowError."""
     _check(
         "a gap",
         row,
@@ -98,51 +98,51 @@ def gap_of(row: Row) -> Gap:
 
 
 def note_of(row: Row) -> Note:
-    """A note: id, session, at_ns, text. Raises RowError."""
+    """Make a note: id, session, at_ns, text. Raises RowError."""
     _check("a note", row, *((int, session, int, str) for session in _NUMBER_OR_NULL))
     return Note(*row)
 
 
 def mark_of(row: Row) -> Mark:
-    """A mark: event, at_ns, comment, made_ns. Raises RowError."""
+    """Make a mark: event, at_ns, comment, made_ns. Raises RowError."""
     _check("a mark", row, (int, int, str, int))
     return Mark(*row)
 
 
 def printed_of(row: Row) -> Printed:
-    """A line of output: id, session, at_ns, stream, text. Raises RowError."""
+    """Make a line of output: id, session, at_ns, stream, text. Raises RowError."""
     _check("a line of output", row, (int, int, int, str, str))
     return Printed(*row)
 
 
 def tapped_of(row: Row) -> Tapped:
-    """What a tap knows: event, held_ns, metadata. Raises RowError."""
+    """Make a tap's record: event, held_ns, metadata. Raises RowError."""
     _check("what a tap knows", row, (int, int, str), (int, int, _NULL))
     event, held_ns, metadata = row
     return Tapped(event, held_ns, _pairs(metadata) if metadata else ())
 
 
 def pod_of(row: Row) -> Pod:
-    """A pod: key, id, namespace, name, uid. Raises RowError."""
+    """Make a pod: key, id, namespace, name, uid. Raises RowError."""
     _check("a pod", row, _POD)
     return Pod(*row)
 
 
 def container_of(row: Row) -> Container:
-    """A container from `CONTAINER_COLUMNS`. Raises RowError."""
+    """Make a container from `CONTAINER_COLUMNS`. Raises RowError."""
     _check("a container", row, (int, str, str, *_POD), _ORPHAN)
     key, container_id, name, *pod = row
     return Container(key, container_id, name, pod_of(tuple(pod)) if pod[0] is not None else None)
 
 
 def number_of(row: Row) -> int:
-    """The one number in a row. Raises RowError."""
+    """Return the one number in a row. Raises RowError."""
     _check("a number", row, (int,))
     return cast("int", row[0])
 
 
 def optional_numbers_of(row: Row) -> tuple[int | None, ...]:
-    """Numbers, some of which may be missing. Raises RowError."""
+    """Return numbers, some of which may be missing. Raises RowError."""
     if any(value is not None and type(value) is not int for value in row):
         raise RowError("a reference is no number")
     return row

@@ -86,7 +86,7 @@ TABLES = (
             Column("container", "INTEGER REFERENCES container(key)", "whom it is about"),
             Column("pod_object", "INTEGER REFERENCES object(id)", "the request's pod"),
             Column("container_object", "INTEGER REFERENCES object(id)", "the request's container"),
-            Column("request", "INTEGER REFERENCES object(id)", "all else in it; NULL: nothing"),
+            Column("request", "INTEGER REFERENCES object(id)", "the rest of it; NULL: nothing"),
             Column("reply", "INTEGER REFERENCES object(id)", "the reply; NULL: empty"),
             Column("status_code", _INT, "google.rpc.Code of the answer; 0 is OK, 4 too late"),
             Column("status_message", "TEXT", "the error's words; NULL: none"),
@@ -124,7 +124,7 @@ TABLES = (
     ),
     Table(
         "state",
-        "What Synchronize told: the pods and containers that existed already.",
+        "The pods and containers in Synchronize: those that existed already.",
         (
             Column("session", "INTEGER NOT NULL REFERENCES session(id)", ""),
             Column("event", "INTEGER NOT NULL REFERENCES event(id)", "the part"),
@@ -141,7 +141,7 @@ TABLES = (
         (
             Column("key", _ID, "counts up"),
             Column("id", _TEXT, "the sandbox id"),
-            Column("namespace", _TEXT, "empty where it was never told, as the next two"),
+            Column("namespace", _TEXT, "empty where it is unknown, as the next two"),
             Column("name", _TEXT, ""),
             Column("uid", _TEXT, ""),
         ),
@@ -167,12 +167,12 @@ TABLES = (
             Column("from_ns", _INT, "wall clock, ns since 1970 UTC"),
             Column("to_ns", _INT, "wall clock"),
             Column("reason", _TEXT, "in words"),
-            Column("lost", "INTEGER", "how many events; NULL where nobody can know"),
+            Column("lost", "INTEGER", "how many events; NULL where that is unknown"),
         ),
     ),
     Table(
         "note",
-        "What whoever wrote the file has to say about it.",
+        "Remarks of the program that wrote the file.",
         (
             Column("id", _ID, "counts up"),
             Column("session", "INTEGER REFERENCES session(id)", "NULL: none or all"),
@@ -182,7 +182,7 @@ TABLES = (
     ),
     Table(
         "mark",
-        "Events that somebody marked when looking at the recording.",
+        "Events that a user marked when looking at the recording.",
         (
             Column("event", f"{_ID} REFERENCES event(id)", ""),
             Column("made_ns", _INT, "wall clock when it was marked or commented last"),
@@ -228,7 +228,7 @@ TABLES = (
     ),
     Table(
         "outcome",
-        "In a part of a recording: what the whole one tells of creations by later events.",
+        "In a part of a recording: what the whole one shows of creations by later events.",
         (
             Column("event", f"{_ID} REFERENCES event(id)", "the CreateContainer"),
             Column("fate", _TEXT, "created, failed or open: its session ended before"),
@@ -315,7 +315,7 @@ OLDER_VIEWS = {"log": (_BEFORE_CRI, _BEFORE_CRI.replace(_ROUNDED, _CUT_OFF))}
 
 
 def table_sql(table: Table) -> str:
-    """``CREATE TABLE`` with the comments in it."""
+    """Return ``CREATE TABLE`` with the comments in it."""
     parts = [(f"{column.name} {column.type}", column.comment) for column in table.columns]
     if table.key:
         parts.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
@@ -328,24 +328,24 @@ def table_sql(table: Table) -> str:
 
 
 def plain_sql(sql: str) -> str:
-    """``CREATE TABLE`` without comments, to be compared."""
+    """Return ``CREATE TABLE`` without comments, for comparing."""
     return " ".join(" ".join(line.partition("--")[0] for line in sql.splitlines()).split())
 
 
 def index_sql(table: Table, column: str) -> str:
-    """``CREATE INDEX`` for one of the table's `indexes`."""
+    """Return ``CREATE INDEX`` for one of the table's `indexes`."""
     index = f"CREATE INDEX {table.name}_by_{column} ON {table.name}({column})"
     may_be_null = any(c.name == column and "NOT NULL" not in c.type for c in table.columns)
     return f"{index} WHERE {column} IS NOT NULL" if may_be_null else index
 
 
 def table_statements(table: Table) -> list[str]:
-    """What makes one table with its indexes, in order."""
+    """Return the statements that make one table with its indexes, in order."""
     return [table_sql(table), *(index_sql(table, column) for column in table.indexes)]
 
 
 def statements() -> list[str]:
-    """Everything that makes an empty recording, in order."""
+    """Return the statements that make an empty recording, in order."""
     made = [statement for table in TABLES for statement in table_statements(table)]
     made += [f"CREATE VIEW {name} AS\n{sql}" for name, sql in VIEWS.items()]
     return made

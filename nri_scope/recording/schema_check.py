@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this file a recording, and nothing else?
 
-A recording may come from a stranger, and an SQLite file can hold more than rows: triggers, views
+A recording may be untrusted, and an SQLite file can hold more than rows: triggers, views
 and computed columns in the place of tables. None of that is followed.
 """
 
@@ -27,16 +27,18 @@ GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 
 def recover(path: str | Path) -> str:
-    """The way out of a damaged file. Not ``.recover``, which not every sqlite3 was built with."""
+    """Return the command for recovering a damaged file. Not ``.recover``, which not every sqlite3
+    has.
+    """
     if Path(path).suffix.lower() == ".zip":
         return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"
     return "`sqlite3 FILE .dump` prints what can still be read of it"
 
 
 def check(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of an open recording.
+    """Check an open recording, and return its version.
 
-    Raises RecordingError for what is none or is newer than we are, and sqlite3.Error.
+    Raises RecordingError for other files and for newer versions, and sqlite3.Error.
     """
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database", GIVE_A_RECORDING)
@@ -53,7 +55,7 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Make sure that a recording of our version has our tables, and no traps.
+    """Check that a recording of our version has our tables, and no traps.
 
     More tables, columns and indexes are fine: later versions may have added them. What we added
     ourselves later may be missing. Raises
@@ -92,7 +94,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             else {}
         )
         for column in table.columns:
-            # A column that is hidden or computed is none of ours.
+            # The recorder makes no hidden or computed columns.
             if columns.get(column.name) != 0:
                 raise RecordingError(
                     path,
@@ -102,32 +104,32 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def has_effects(connection: sqlite3.Connection) -> bool:
-    """Whether the recording has the table ``effect``. Raises sqlite3.Error."""
+    """Return whether the recording has the table ``effect``. Raises sqlite3.Error."""
     return _has(connection, "effect")
 
 
 def has_left_out(connection: sqlite3.Connection) -> bool:
-    """Whether the recording has the table ``left_out``. Raises sqlite3.Error."""
+    """Return whether the recording has the table ``left_out``. Raises sqlite3.Error."""
     return _has(connection, "left_out")
 
 
 def has_tapped(connection: sqlite3.Connection) -> bool:
-    """Whether the recording has the table ``tapped``. Raises sqlite3.Error."""
+    """Return whether the recording has the table ``tapped``. Raises sqlite3.Error."""
     return _has(connection, "tapped")
 
 
 def has_output(connection: sqlite3.Connection) -> bool:
-    """Whether the recording has the table ``output``. Raises sqlite3.Error."""
+    """Return whether the recording has the table ``output``. Raises sqlite3.Error."""
     return _has(connection, "output")
 
 
 def has_outcomes(connection: sqlite3.Connection) -> bool:
-    """Whether the recording has the table ``outcome``. Raises sqlite3.Error."""
+    """Return whether the recording has the table ``outcome``. Raises sqlite3.Error."""
     return _has(connection, "outcome")
 
 
 def has_marks(connection: sqlite3.Connection) -> bool:
-    """Whether the recording has the table ``mark``. Raises sqlite3.Error."""
+    """Return whether the recording has the table ``mark``. Raises sqlite3.Error."""
     return _has(connection, "mark")
 
 

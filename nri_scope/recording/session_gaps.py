@@ -47,7 +47,7 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
 
 
 class _Reaching:
-    """How far gaps reach that have begun by a moment; asked for later and later ones."""
+    """The end of the gaps that have begun by a moment; asked for ascending moments."""
 
     def __init__(self, gaps: Iterable[Gap]) -> None:
         self._gaps: Iterator[Gap] = iter(sorted(gaps, key=lambda gap: gap.from_ns))
@@ -62,7 +62,7 @@ class _Reaching:
 
 
 def _end(session: Session, killed: Sequence[int]) -> float:
-    """When a session ended, as far as anything after it says so."""
+    """Return when a session ended, as far as anything after it shows."""
     if session.ended_ns is not None:
         return session.ended_ns
     if session.end_reason != KILLED:

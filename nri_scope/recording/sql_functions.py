@@ -16,7 +16,7 @@ from nri_scope.events import Event
 from nri_scope.nri.plain import MALFORMED, plain_bytes
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
-from .blobs import Kind
+from .blobs import ObjectKind
 from .cri_answers import is_container_status, reply_as_plain, request_as_plain
 
 FUNCTIONS = {
@@ -27,34 +27,34 @@ FUNCTIONS = {
 """What `register` adds, for the documentation."""
 
 PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
-"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only tells that something
+"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only reports that something
 was: sqlite3 does not hand on the words of an exception."""
 
-_KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
+_KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTAINER: Container}
 
 
 class Messages(Protocol):
-    """What the functions ask a recording for. Its methods raise RecordingError."""
+    """The source of the functions' messages. Its methods raise RecordingError."""
 
     def event(self, event_id: int, /) -> Event | None:
-        """An event, or None."""
+        """Return an event, or None."""
         ...
 
     def request(self, event_id: int, /) -> bytes:
-        """The request of an event."""
+        """Return the request of an event."""
         ...
 
     def reply(self, event_id: int, /) -> bytes:
-        """The payload of its reply."""
+        """Return the payload of its reply."""
         ...
 
     def object(self, object_id: int, /) -> tuple[int, bytes]:
-        """The kind and content of an object."""
+        """Return the kind and content of an object."""
         ...
 
 
 def register(connection: sqlite3.Connection, recording: Messages) -> None:
-    """Give a connection the `FUNCTIONS`, about ``recording``.
+    """Register the `FUNCTIONS`, about ``recording``, on a connection.
 
     Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
     we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``,
@@ -107,7 +107,7 @@ def _wrong(problem: str) -> ValueError:
 
 
 def _told(event: Event, recording: Messages, part: object) -> str:
-    """What the CRI was asked or told."""
+    """Return the CRI's request or answer."""
     if part == "request":
         content = recording.request(event.id)
         read = request_as_plain(content)

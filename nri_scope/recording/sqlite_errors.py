@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For SQL of our own on somebody's recording: what goes wrong in it is the recording's fault."""
+"""Errors of our own SQL on an untrusted recording: they are the recording's fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .schema_check import recover
 
 @contextmanager
 def sound(recording: Recording) -> Iterator[None]:
-    """Turns what a damaged file causes inside the block into RecordingError."""
+    """Translate errors that a damaged file causes inside the block to RecordingError."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:

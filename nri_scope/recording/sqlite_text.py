@@ -44,13 +44,13 @@ def named(text: str) -> str:
 
 
 def listed(texts: Sequence[str]) -> list[str]:
-    """Return the members of a list that are stored; the last one tells of those that are not."""
+    """Return the members of a list that are stored; the last one counts those that are not."""
     kept: list[str] = []
     room = LIST_MAX - _NOTE_ROOM
     for number, text in enumerate(texts, 1):
         short = storable(text, NAME_MAX)
         if number == len(texts):
-            # Nothing is to be told of what follows; of a list that was cut before, this tells it.
+            # No note is needed for the rest; a list that was cut before has its note already.
             room += _NOTE_ROOM
         # In JSON a character that cannot be printed may take six.
         room -= len(short) if short.isprintable() else 6 * len(short)
@@ -87,5 +87,5 @@ def list_sql(column: str) -> str:
 
 
 def int64(number: int) -> int:
-    """``number``, or the nearest that has 64 bits."""
+    """Return ``number``, or the nearest that has 64 bits."""
     return min(max(number, LOWEST), HIGHEST)

@@ -20,7 +20,7 @@ RUN = 1 << 16
 
 
 class Sample(NamedTuple):
-    """What counts of an event."""
+    """The values of an event that are counted."""
 
     event: str
     namespace: str
@@ -41,7 +41,7 @@ class Took:
 
     @classmethod
     def of(cls, times: array[int]) -> Took | None:
-        """None where there are none."""
+        """Return the statistics of these times; None where there are none."""
         if not times:
             return None
         # Sorted at once they would be a list of objects, which takes five times as much memory.
@@ -51,7 +51,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class EventStats:
-    """All events of one name."""
+    """The statistics of all events of one name."""
 
     event: str
     count: int
@@ -63,7 +63,7 @@ class EventStats:
 
 @dataclass(frozen=True, slots=True)
 class PodStats:
-    """All events about one pod, by name."""
+    """The statistics of all events about one pod, by name."""
 
     namespace: str
     pod: str
@@ -72,7 +72,7 @@ class PodStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What `tally` found."""
+    """The result of `tally`."""
 
     count: int
     by_status: dict[str, int]
@@ -101,7 +101,7 @@ class Stats:
 
     @property
     def rate(self) -> float | None:
-        """Events a second; None for less than a second, which tells nothing about others."""
+        """Events a second; None for less than a second, which says nothing about other times."""
         return (self.count - 1) / self.seconds if self.seconds >= 1 else None
 
 
@@ -163,7 +163,7 @@ class GapStats:
     lost: int
     """Events, where it is known how many."""
     unknown: int
-    """Gaps of which nobody can know how many events they lost."""
+    """Gaps with an unknown number of lost events."""
     left_out: int = 0
     """Events that this part of a recording was made without; their gaps are none of those above."""
 
@@ -178,7 +178,7 @@ class GapStats:
 
 
 def _rank(runs: Sequence[array[int]], percent: int) -> int:
-    """The least number that so many of all are not larger than; each of ``runs`` ascends."""
+    """Return the least number that so many of all do not exceed; each of ``runs`` ascends."""
     wanted = max(1, math.ceil(sum(map(len, runs)) * percent / 100))
     low, high = min(run[0] for run in runs), max(run[-1] for run in runs)
     while low < high:

@@ -26,7 +26,7 @@ class Summary:
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     cri_answers: int
-    """What the CRI told, which counts nowhere else: nobody waited for us there."""
+    """The CRI's answers, which count nowhere else: no runtime waited for us there."""
     file_bytes: int
     """On disk, with what SQLite keeps beside the file while it is written."""
     version: int
@@ -38,7 +38,7 @@ class Summary:
         return self.file_bytes / wire if wire else None
 
     def record(self) -> dict[str, Plain]:
-        """For programs."""
+        """Return the summary for programs."""
         stats = self.stats
         gaps = GapStats.of(self.gaps)
         return {

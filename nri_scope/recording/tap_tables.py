@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording knows by a tap beside events: its own time, metadata, what plugins printed."""
+"""A tap's records of events: its own time, metadata, what plugins printed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAPPED = (
 
 
 def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
-    """What a tap knows of these events, by number; nothing of those that no tap saw.
+    """Return a tap's records of these events, by number; only of those that a tap saw.
 
     At most a few hundred at once. Raises RecordingError.
     """
@@ -43,7 +43,7 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
 
 
 class Taps:
-    """What a tap knows of events that are asked for one after the other, by ascending number."""
+    """A tap's records of events that are asked for one after the other, by ascending number."""
 
     def __init__(self, recording: Recording) -> None:
         self._rows = _all(recording)
@@ -51,7 +51,7 @@ class Taps:
         self._began = False
 
     def of(self, event: int) -> Tapped | None:
-        """None where no tap saw it. Raises RecordingError."""
+        """Return the tap's record of an event; None where no tap saw it. Raises RecordingError."""
         if not self._began:
             self._began = True
             self._next = next(self._rows, None)
@@ -76,7 +76,8 @@ def _all(recording: Recording) -> Iterator[Tapped]:
 
 
 def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
-    """All lines that plugins printed, as they were recorded; those behind number ``after_id``.
+    """Yield all lines that plugins printed, as they were recorded; those behind number
+    ``after_id``.
 
     Raises RecordingError.
     """
@@ -94,8 +95,8 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
 
 def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Printed], int]:
-    """What its plugin printed from an event on to the next one of the same session: the first
-    ``most`` lines, and how many there are. Raises RecordingError.
+    """Return what its plugin printed from an event on to the next one of the same session: the
+    first ``most`` lines, and how many there are. Raises RecordingError.
     """
     with sound(recording):
         if not has_output(recording.connection):

@@ -18,7 +18,7 @@ ELSEWHERE = "set TMPDIR to another folder"
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder for its owner alone. Raises UsageError where there can be none."""
+    """Make a new folder for its owner alone. Raises UsageError where that fails."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="nri-scope-")
     except OSError as error:
@@ -29,9 +29,9 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """What cannot be written to a temporary folder in this block is a UsageError that says so.
+    """Translate failing writes to a temporary folder in this block to a UsageError.
 
-    Nobody has heard of the files in it, so their names would not help. Every OSError in the block
+    The user does not know the files in it: their names would not help. Every OSError in the block
     is taken for one of theirs.
     """
     try:

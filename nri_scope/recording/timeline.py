@@ -51,7 +51,7 @@ class Timeline:
         until_ns: int | None = None,
         notes: Iterable[Note] = (),
     ) -> Iterator[Item]:
-        """The items of ``events``, and of all ``gaps`` and ``notes`` not given before.
+        """Yield the items of ``events``, and of all ``gaps`` and ``notes`` not given before.
 
         ``sessions``, ``gaps`` and ``notes`` are as the recording has them now, so this can be
         called again with what came later. After the last event follows what happened before
@@ -81,7 +81,7 @@ class Timeline:
         yield from self._until(_END if until_ns is None else until_ns - 1, waiting)
 
     def _next(self, waiting: list[Gap | Note]) -> float:
-        """The moment of the earliest gap, note or end that is still to be given."""
+        """Return the moment of the earliest gap, note or end that is still to be given."""
         times: list[float] = [
             session.ended_ns for session in self._open.values() if session.ended_ns is not None
         ]
@@ -103,12 +103,12 @@ class Timeline:
 
 
 def moment_of(one: Event | Gap | Note | Printed) -> int:
-    """Its place in time; of a gap where it begins."""
+    """Return its place in time; of a gap where it begins."""
     return one.from_ns if isinstance(one, Gap) else one.at_ns
 
 
 def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
-    """``items`` with what plugins printed between them; both are in order."""
+    """Yield ``items`` with what plugins printed between them; both are in order."""
     rest = iter(lines)
     line = next(rest, None)
     for item in items:
@@ -130,7 +130,7 @@ def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
 
 
 def interleaved(sessions: Iterable[Session]) -> bool:
-    """Whether two sessions were open at the same time: then every line has to say whose it is."""
+    """Return whether two sessions were open at the same time: then every line names its session."""
     latest: float = -_END
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.started_ns < latest:

@@ -29,7 +29,7 @@ _ACL = "system.posix_acl_access"
 
 
 class FolderAccess(enum.Enum):
-    """What other users can do to the files in a folder of ours."""
+    """The access of other users to our own files in a folder."""
 
     PRIVATE = "nothing"
     STICKY = "add files"
@@ -38,7 +38,7 @@ class FolderAccess(enum.Enum):
 
 
 class FolderFinding(NamedTuple):
-    """What `folder_access` found; ``problem`` says why others can replace files, "" if not."""
+    """The result of `folder_access`; ``problem`` says why others can replace files, "" if not."""
 
     access: FolderAccess
     problem: str
@@ -105,7 +105,7 @@ def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
     if not {*group.gr_mem} <= {user.pw_name}:
         return False
     try:
-        # With an access control list the group's bits tell of the list, not of the group.
+        # With an access control list the group's bits describe the list, not the group.
         os.getxattr(path, _ACL, follow_symlinks=False)
     except OSError:
         return True
@@ -136,7 +136,7 @@ def is_trusted_file(path: Path, status: os.stat_result) -> bool:
 
 @contextmanager
 def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
-    """Tell whether SQLite may open the recording ``path`` by its name within the block.
+    """Yield whether SQLite may open the recording ``path`` by its name within the block.
 
     ``immutable`` is for a connection that opens nothing but the file itself. ``path`` is absolute
     and without symbolic links. Raises OSError.

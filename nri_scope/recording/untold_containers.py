@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which containers a recording would tell of if they were there, and does not."""
+"""Containers that a recording would show if they existed, and does not."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _THIS_TOLD = (
     "AS e WHERE e.container = c.key AND e.id <= ?) OR EXISTS (SELECT 1 FROM state AS s "
     "WHERE s.container = c.key AND s.event <= ?)) LIMIT 1"
 )
-"""What was asked for a container does not tell that there is one."""
+"""A request for a container does not prove that it exists."""
 
 
 def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
-    """Whether there was no container with an id, or one that begins so, by the time of an event.
+    """Return a test: whether no container with an id, or one that begins so, existed by an event.
 
-    That is known where some connection was told of all containers before, and nothing was lost.
+    That is known where a connection got the list of all containers before, and nothing was lost.
     """
 
     def is_unheard(container_id: str, event: Event) -> bool:

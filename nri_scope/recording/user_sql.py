@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody's own SQL over a recording: reading, and nothing but reading.
+"""The user's own SQL over a recording: reading, and nothing but reading.
 
 The connection is read-only already. That alone would still let a query attach other files or change
 the connection's settings, and would name what it refuses in SQLite's words.
@@ -44,7 +44,7 @@ _DEEDS = {
 _PRAGMAS = frozenset(
     {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"}
 )
-"""Those that only tell how tables are made."""
+"""Those that only show how tables are made."""
 _SCHEMA = "SELECT sql FROM sqlite_master shows the tables and their columns"
 # Before what it does, SQLite attaches a database to write to.
 _VACUUM = re.compile(r"(?:[\s;]|--[^\n]*\n|/\*.*?\*/)*vacuum\b", re.IGNORECASE | re.DOTALL)
@@ -54,7 +54,7 @@ _WAY_OUT = "here recordings are only read: use SELECT"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a query gives; ``rows`` is read while the database works, and only once."""
+    """The result of a query; ``rows`` is read while the database works, and only once."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Cell, ...]]
@@ -63,8 +63,8 @@ class Result:
 def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
     """Run one SELECT on a recording's connection.
 
-    Raises UsageError for what is no SELECT or goes wrong in SQL, RecordingError for what is wrong
-    with the file; both also while the rows are read. The interrupt key ends it at any moment.
+    Raises UsageError for other statements than SELECT and for errors in SQL, RecordingError for
+    errors in the file; both also while the rows are read. The interrupt key ends it at any moment.
     """
     refused: list[UsageError] = []
 
@@ -103,7 +103,7 @@ def _refusal(sql: str, action: int, first: str, second: str) -> UsageError:
     if schema and "pragma_" in sql.lower():
         # SQLite makes a table for it, if only in memory.
         return UsageError("a PRAGMA is not available here as a table", "write PRAGMA table_info(x)")
-    # All else is CREATE, DROP, ALTER and their like, in many variants; the first thing that some
+    # The rest are CREATE, DROP, ALTER and their like, in many variants; the first thing that some
     # of them do is to write to SQLite's own tables.
     deed = "change tables" if schema else _DEEDS.get(action, "change tables")
     return UsageError(f"this SQL would {deed.format(first)}", _WAY_OUT)

@@ -29,9 +29,9 @@ PAGE = 4096
 """Bytes of a page in the files we make."""
 _BUSY_MS = 20
 _OPENING_MS = 500
-"""For whoever keeps a mark in the recording at this moment."""
+"""Time to wait for a process that is writing a mark to the recording at this moment."""
 _ASKED_SECONDS = 0.01
-"""Whoever asks whether somebody records to the file has the lock for less."""
+"""A process that asks whether the file is recorded holds the lock for less than this."""
 _ASKED_TIMES = 5
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
@@ -63,7 +63,7 @@ class RecordingFile:
 
     @classmethod
     def open(cls, path: Path, *, only_new: bool = False) -> Self:
-        """Make the file, or continue one of ours. Raises RecordingError.
+        """Make the file, or continue an existing recording. Raises RecordingError.
 
         Neither where other users could exchange the file or what SQLite puts beside it.
         """
@@ -122,16 +122,16 @@ class RecordingFile:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            # Nobody can tell; as long as writing works, it is well.
+            # Unknown; as long as writing works, it does not matter.
             return False
         return (status.st_dev, status.st_ino) != self._identity
 
     def close(self) -> None:
-        """Close; what SQLite keeps beside the file goes away. Never raises."""
+        """Close, and remove SQLite's companion files. Never raises."""
         wal = _identity_of(wal_of(self.path))
         taken = wal is not None and wal != self._wal_identity
         if taken or (self._names is not None and not self._names.lock()):
-            # Somebody took our place and writes a recording of their own, or is opening this one.
+            # Another process took our place and writes its own recording, or is opening this one.
             # SQLite would delete the write-ahead log by its name, so this connection is never
             # closed, not even by the interpreter's end.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
@@ -140,7 +140,7 @@ class RecordingFile:
             if self.connection.in_transaction:
                 self.connection.rollback()
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            # So that any SQLite opens it, in a folder that cannot be written, too. While somebody
+            # So that any SQLite opens it, in a folder that cannot be written, too. While a process
             # reads it this is refused, and the file is as good.
             if self._names is None:
                 self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -155,7 +155,7 @@ class RecordingFile:
             os.close(self._lock)
 
     def _end_wal_mode(self) -> None:
-        """Do what SQLite does for journal_mode = DELETE, where others can add files.
+        """Leave WAL mode as SQLite does for journal_mode = DELETE, where others can add files.
 
         SQLite would look for companions again after it has deleted its own.
         """
@@ -188,7 +188,7 @@ def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError
 
 
 def wal_of(path: Path) -> Path:
-    """SQLite's write-ahead log of a file."""
+    """Return the path of SQLite's write-ahead log of a file."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -221,13 +221,14 @@ def _checked_place(path: Path) -> Path:
 
 
 def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
-    """Make sure that what SQLite finds beside the file is ours. Raises RecordingError and OSError.
+    """Make sure that SQLite finds only our own files beside the recording. Raises RecordingError
+    and OSError.
 
     Where others could add something later, all names are taken, and a new file is a recording
     before SQLite sees it: of an empty one it deletes the journal.
     """
     if not is_new:
-        # Somebody may be keeping a mark in it at this moment.
+        # Another process may be writing a mark to it at this moment.
         until = time.monotonic() + _OPENING_MS / 1000
         while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
             time.sleep(_ASKED_SECONDS)
@@ -291,7 +292,7 @@ def _open_existing(path: Path) -> int:
     if not _is_locked_for_us(lock):
         os.close(lock)
         raise busy
-    # Whoever widened its mode since did so for what was in it then.
+    # A mode that was widened since was meant for what was in it then.
     with suppress(OSError):
         os.fchmod(lock, 0o600)
     return lock
@@ -310,12 +311,12 @@ def _is_locked_for_us(lock: int) -> bool:
 
 
 def is_ours(identity: tuple[int, int]) -> bool:
-    """Whether this process records to a file, by its device and number."""
+    """Return whether this process records to a file, by its device and number."""
     return identity in _ours
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection for writing, for any one thread at a time. Raises sqlite3.Error."""
+    """Connect for writing, for any one thread at a time. Raises sqlite3.Error."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
@@ -358,7 +359,7 @@ def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_tables(connection: sqlite3.Connection) -> None:
-    """Bring an older file of this version up to date, where nothing is missing from it then.
+    """Add missing tables to an older file of this version, where no earlier event needed them.
 
     Events that are there already are not in ``effect``; so it is added only where none of them
     can have an effect, which is so for all that a logger recorded without --validate.

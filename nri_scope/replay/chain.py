@@ -35,7 +35,7 @@ class Command:
 
 
 def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
-    """A plugin from its command line.
+    """Make a plugin from its command line.
 
     Index and name are those of its file where that is called ``NN-name``, as runtimes demand, else
     `DEFAULT_INDEX` and the file's name; of ``python3 x.py`` that is ``x``. Raises `UsageError`.
@@ -51,7 +51,9 @@ def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
 
 
 def _program(argv: tuple[str, ...]) -> str:
-    """The name of what is run: of the script where the command is an interpreter with one."""
+    """Return the name of the program: of the script where the command is an
+    interpreter with one.
+    """
     program = PurePath(argv[0]).name
     if _INTERPRETER.fullmatch(program) and len(argv) > 1 and not argv[1].startswith("-"):
         return PurePath(argv[1]).stem
@@ -59,7 +61,7 @@ def _program(argv: tuple[str, ...]) -> str:
 
 
 def parse_plugin(text: str) -> Command:
-    """A plugin from ``NN=COMMAND``, the command in the shell's quoting. Raises `UsageError`."""
+    """Parse ``NN=COMMAND``, the command in the shell's quoting. Raises UsageError."""
     index, equals, words = text.partition("=")
     if not equals:
         raise UsageError(f"{text!r} is no plugin", "write it as NN=COMMAND, as in 10=./my-plugin")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of one container in a replay."""
+"""The result of a replay for one container."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ContainerResult:
 
     @property
     def before(self) -> Spec:
-        """As the runtime would have made it without any plugin."""
+        """The spec as the runtime would have made it without any plugin."""
         return self._specs()[0]
 
     @before.setter
@@ -74,7 +74,7 @@ class ContainerResult:
 
     @property
     def spec(self) -> Spec:
-        """As it is with all of them."""
+        """The spec with all plugins."""
         return self._specs()[1]
 
     @spec.setter
@@ -83,7 +83,7 @@ class ContainerResult:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What the plugins together made of it."""
+        """The changes that all plugins made together."""
         before, spec = self._specs()
         return () if before is spec else changes(before, spec)
 
@@ -93,7 +93,7 @@ class ContainerResult:
         return dict(sorted(self._owners.items()))
 
     def owner(self, path: str) -> str:
-        """The plugin that changed ``path``, or what is below it, last; "" where none did."""
+        """Return the plugin that last changed ``path``, or anything below it; "" where none did."""
         found = ""
         for owned, plugin in self._owners.items():
             if owned == path or owned.startswith(f"{path}/") or path.startswith(f"{owned}/"):
@@ -101,13 +101,13 @@ class ContainerResult:
         return found
 
     def own(self, path: str, plugin: str) -> None:
-        """``plugin`` changed ``path`` now."""
+        """Note that ``plugin`` changed ``path`` now."""
         # Put last: the newest owner wins where paths are nested.
         self._owners.pop(path, None)
         self._owners[path] = plugin
 
     def pack(self) -> None:
-        """Nothing happens to it any more; it can still be read."""
+        """Pack it, when its changes are complete; it can still be read."""
         if not isinstance(self._kept, bytes):
             before, spec = self._kept
             # Both are much the same, so that the second one takes next to nothing. Surrogates,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from one event: for the world, for the containers' specs, and for the result."""
+"""Effects of one event: on the world, on the containers' specs, and on the result."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Effects:
     """Carries out what was merged."""
 
     def __init__(self, world: World, ledger: Ledger, version: NriVersion | None) -> None:
-        """``version`` of NRI decides what a runtime drops."""
+        """Start without effects; ``version`` of NRI decides what a runtime drops."""
         self._world = world
         self._ledger = ledger
         self._version = version
 
     def of(self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome) -> None:
-        """``event`` was told to the plugins as ``request``, with this outcome."""
+        """Apply ``event``, which plugins got as ``request``, with this outcome."""
         container = container_of(event.name, request)
         asked = list(_asked(outcome))
         if event is Event.CreateContainer and container is not None:
@@ -63,13 +63,14 @@ class Effects:
     def asked_for(
         self, played: PlayedEvent, plugin: str, updates: Iterable[api.ContainerUpdate]
     ) -> None:
-        """``plugin`` asked for updates that are about no request of the kubelet's."""
+        """Apply updates that ``plugin`` requested outside of any request of the kubelet."""
         kept, dropped = unsolicited(updates, plugin, version=self._version)
         played.dropped += dropped
         self._update(played, [(plugin, one) for one in kept], kept)
 
     def refusal(self, request: Message, outcome: Outcome) -> tuple[str, str]:
-        """Why the runtime can make no spec of what was merged, and whose wish that was.
+        """Return why the runtime can make no spec of the merged adjustments, and the responsible
+        plugin.
 
         Both are "" where it can.
         """
@@ -130,7 +131,7 @@ def _refused(adjustment: api.ContainerAdjustment, spec: oci.Spec) -> str:
 
 
 def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]]:
-    """What plugins wanted of a new container, in order."""
+    """Yield the plugins' adjustments of a new container, in order."""
     for answer in outcome.answers:
         reply = answer.reply
         if isinstance(reply, api.CreateContainerResponse) and reply.HasField("adjust"):
@@ -138,7 +139,7 @@ def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]
 
 
 def _asked(outcome: Outcome) -> Iterator[tuple[str, api.ContainerUpdate]]:
-    """The updates that plugins asked for, in order."""
+    """Yield the updates that plugins asked for, in order."""
     for answer in outcome.answers:
         reply = answer.reply
         if reply is not None and "update" in reply.DESCRIPTOR.fields_by_name:

@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError
 from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
 
-from .script import Step
+from .script import ReplayStep
 
 FORMS = {
     "slow": "slow:EVENT:DURATION",
@@ -42,7 +42,7 @@ HELD_BACK_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong in a replay, on purpose."""
+    """The faults that are injected into a replay."""
 
     slow: dict[Event, float] = field(default_factory=dict)
     """Seconds that a reply to the event spends on its way to the runtime."""
@@ -65,8 +65,8 @@ class Faults:
     huge_sync: int = 0
     """So many containers more exist at the beginning."""
 
-    def arranged(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """The events in the order and number in which these faults make them come."""
+    def arranged(self, steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
+        """Yield the events in the order and number in which these faults make them come."""
         if self.reorder:
             steps = _pods_stop_early(steps)
         for step in steps:
@@ -82,7 +82,7 @@ NONE = Faults()
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
-    """Faults from their written forms. Raises `UsageError`."""
+    """Parse faults from their written forms. Raises UsageError."""
     faults = NONE
     for text in texts:
         faults = _with(faults, text)
@@ -148,13 +148,13 @@ def _number(text: str, digits: str, most: int) -> int:
     return int(digits)
 
 
-def _pods_stop_early(steps: Iterator[Step]) -> Iterator[Step]:
+def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
     """Hold the ends of a pod's containers back until its StopPodSandbox has come.
 
     containerd and CRI-O do that when a pod is removed by force, and the node is busy. Where that
     never comes, those of the pod that waits longest go on once `HELD_BACK_MAX` are held back.
     """
-    held: dict[str, list[Step]] = {}
+    held: dict[str, list[ReplayStep]] = {}
     stopped: set[str] = set()
     count = 0
     for step in steps:

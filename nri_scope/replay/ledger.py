@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins made of each container, in OCI terms and event by event."""
+"""The plugins' changes to each container, in OCI terms and event by event."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Ledger:
         *,
         keep: bool = True,
     ) -> None:
-        """``manner`` is that of the runtime that is played. Without ``keep``, containers that have
-        ended unchanged are forgotten.
+        """Start empty. ``manner`` is that of the emulated runtime. Without ``keep``, containers
+        that have ended unchanged are forgotten.
         """
         self._manner = manner
         self._world = world
@@ -49,7 +49,7 @@ class Ledger:
         *,
         failure: str = "",
     ) -> list[Attributed]:
-        """A container was to be created; ``merged`` is None where that failed.
+        """Note a creation; ``merged`` is None where it failed.
 
         Returns what each plugin of ``asked`` wanted of it, in their order.
         """
@@ -72,7 +72,7 @@ class Ledger:
         return changes
 
     def removed(self, container_id: str) -> None:
-        """Nothing happens to a container any more."""
+        """Note that a container is gone."""
         result = self._by_id.pop(container_id, None)
         if result is None:
             return
@@ -87,7 +87,7 @@ class Ledger:
         pod: api.PodSandbox | None,
         asked: Iterable[tuple[str, api.ContainerAdjustment]],
     ) -> list[Dropped]:
-        """What plugins asked for, and the runtime does not do, or not as it says."""
+        """Return what plugins asked for and the runtime does not do, or does differently."""
         spec = oci.spec_of(container, pod)
         return [
             Dropped(plugin, container.id, one.path, json.dumps(one.value), one.reason)
@@ -102,7 +102,7 @@ class Ledger:
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: api.LinuxResources,
     ) -> list[Attributed]:
-        """The kubelet ``wanted`` a container to be updated, and ``merged`` was done.
+        """Note an update that the kubelet ``wanted`` and that was done as ``merged``.
 
         Returns what each plugin of ``asked`` made of that.
         """
@@ -125,7 +125,7 @@ class Ledger:
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: Iterable[api.ContainerUpdate],
     ) -> list[Attributed]:
-        """Plugins asked for updates of containers by themselves, and ``merged`` was done."""
+        """Note updates that plugins asked for by themselves and that were done as ``merged``."""
         path = self._manner.other_updates
         changes: list[Attributed] = []
         specs: dict[str, oci.Spec] = {}
@@ -152,7 +152,9 @@ class Ledger:
         return found
 
     def _of(self, container_id: str) -> ContainerResult | None:
-        """A container that is there; one that is known from Synchronize is heard of now."""
+        """Return an existing container; one that is known from Synchronize starts
+        its record now.
+        """
         result = self._by_id.get(container_id)
         container = self._world.containers.get(container_id)
         if result is None and container is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden of a replay belongs to."""
+"""The origin of a replay's golden."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .result import Replayed
 
 
 def origin_of(replayed: Replayed) -> Origin:
-    """The events and the runtime that were replayed."""
+    """Return the events and the runtime that were replayed."""
     events = sum(event.event_id > 0 for event in replayed.events)
     return Origin(
         recording=f"{replayed.source}, {events} events",

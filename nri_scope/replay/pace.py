@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the next event comes: at once, as it once did, or when somebody says so."""
+"""The pace of a replay: at once, as recorded, or when the caller says so."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from math import inf
 
 from nri_scope.runtime import Pace
 
-from .script import Step
+from .script import ReplayStep
 
-Wait = Callable[[Step], Awaitable[None]]
+Wait = Callable[[ReplayStep], Awaitable[None]]
 """Returns when the event may be sent."""
 
 
-async def at_once(step: Step) -> None:
-    """No waiting at all."""
+async def at_once(step: ReplayStep) -> None:
+    """Do not wait at all."""
 
 
 def paced(speed: float, max_idle: float = inf) -> Wait:
-    """As far apart as they were once, ``speed`` times as fast, and at most ``max_idle`` seconds."""
+    """Return a wait as long as recorded, ``speed`` times as fast, at most ``max_idle`` seconds."""
     pace = Pace(speed)
     before_ns: int | None = None
 
-    async def wait(step: Step) -> None:
+    async def wait(step: ReplayStep) -> None:
         nonlocal before_ns
         at_ns = step.recorded.at_ns
         if before_ns is not None:

@@ -21,13 +21,13 @@ from .read_ahead import Ahead
 from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
-from .script import Script, Step
+from .script import ReplayStep, Script
 from .world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a script is played."""
+    """The way in which a script is played."""
 
     wait: Wait = field(default=at_once)
     faults: Faults = NONE
@@ -37,7 +37,7 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where it is played."""
+    """The objects that a replay is played with."""
 
     runtime: Runtime
     world: World
@@ -65,7 +65,7 @@ class Player:
         self._world = stage.world
         self._story = stage.story
         self._course = Course(stage.runtime.profile)
-        # Its plugins came late to the pods that Synchronize tells of.
+        # Its plugins came after the pods that Synchronize lists.
         pods, containers = self._world.state()
         self._course.ran(pods)
         self._course.synchronized(containers)
@@ -98,7 +98,7 @@ class Player:
                     never = f"after={number} never came, there were {self._played} events"
                     self._story.note(fault, never)
 
-    def _follow(self, step: Step) -> None:
+    def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
             return
         shown = self._world.shown(step.event, step.message)
@@ -111,7 +111,7 @@ class Player:
 
     # -- one event ----------------------------------------------------------------------------
 
-    async def _step(self, step: Step) -> None:
+    async def _step(self, step: ReplayStep) -> None:
         recorded = step.recorded
         if step.event is None or step.message is None or not self._manner.effects:
             await self._send_raw(step)
@@ -173,7 +173,7 @@ class Player:
             played.fault = f"each reply is {self._faults.slow[event]:g} s on its way"
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
-        """What this runtime makes of an error of the plugin that came last in the chain."""
+        """Handle an error of the plugin that came last in the chain as this runtime does."""
         conduct = self._stage.runtime.profile.conduct
         if conduct.closes_on_error:
             # The others' replies count nevertheless.
@@ -182,7 +182,7 @@ class Player:
             outcome.fail(conduct, INJECTED)
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
-        """What the runtime refused of a reply that was fine by itself, in its words."""
+        """Return what the runtime refused of a reply that was valid by itself, in its words."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""
         prefix = self._stage.runtime.profile.conduct.failing.get(outcome.event, "")
@@ -196,8 +196,10 @@ class Player:
             answer, played.event_id, event, played.subject, refused=refused, lost=lost
         )
 
-    def _timeout_ns(self, step: Step) -> int:
-        """As it was; on another runtime than the recorded one, whatever is usual there."""
+    def _timeout_ns(self, step: ReplayStep) -> int:
+        """Return the recorded timeout; on another runtime than the recorded one,
+        its usual timeout.
+        """
         profile = self._stage.runtime.profile
         return step.recorded.timeout_ns if profile.name == RECORDED else 0
 
@@ -207,7 +209,7 @@ class Player:
 
     # -- what does not go by the book ---------------------------------------------------------
 
-    async def _send_raw(self, step: Step) -> None:
+    async def _send_raw(self, step: ReplayStep) -> None:
         recorded = step.recorded
         played = self._played_of(step)
         self._story.begin(played)
@@ -218,7 +220,7 @@ class Player:
         if step.event is not None and step.message is not None:
             self._world.happened(step.event, step.message)
 
-    def _played_of(self, step: Step) -> PlayedEvent:
+    def _played_of(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded
         return PlayedEvent(
             recorded.id, recorded.event, step.subject, recorded.at_ns, fault=step.added
@@ -235,7 +237,7 @@ class Player:
         self._end()
 
     async def _disturb(self) -> None:
-        """What happens to the runtime after so many events."""
+        """Apply the runtime faults that are due after so many events."""
         if self._played in self._faults.drop_after:
             self._story.note("drop-connection", "the runtime closes every connection")
             await self._stage.drop_connections(

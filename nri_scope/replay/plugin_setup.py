@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins of a replay are told before their first event."""
+"""Set-up of a replay's plugins before their first event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .world import World
 
 
 class SetUp:
-    """A plugin is told what exists in the replay's world when its turn comes."""
+    """A plugin gets what exists in the replay's world when its turn comes."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -18,15 +18,15 @@ class SetUp:
 
     @property
     def profile(self) -> Profile:
-        """The runtime's manners."""
+        """How the runtime behaves."""
         return self._profile
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """The same for everyone but for the configuration."""
+        """Return the same request for every plugin, except for the configuration."""
         return self._profile.configure_request(config).SerializeToString()
 
     def synchronize(self, plugin: str) -> list[bytes]:
-        """The state, split where this runtime can do that."""
+        """Return the state, split where this runtime can do that."""
         pods, containers = self.world.state()
         if self._profile.split_sync:
             return synchronize_parts(pods, containers)
@@ -34,7 +34,7 @@ class SetUp:
 
 
 def size_of(world: World) -> int:
-    """Bytes that its state takes in Synchronize, about."""
+    """Return the approximate size of its state in Synchronize, in bytes."""
     pods, containers = world.state()
     return sum(one.ByteSize() for one in (*pods, *containers))
 

@@ -16,7 +16,7 @@ from nri_scope.plugin import Identity, inherited, serve
 from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
 
 from .chain import Command
-from .result import Line, PluginResult
+from .result import PluginResult, PrintedLine
 
 COMES_BACK = 10.0
 """Seconds for plugins of their own to be back after their connections were closed."""
@@ -54,7 +54,7 @@ class Casting:
     """Seconds to wait for them."""
 
     def config(self, index: str) -> str:
-        """The configuration of the plugin with this index."""
+        """Return the configuration of the plugin with this index."""
         return self.configs.get(index, self.configs.get("", ""))
 
 
@@ -64,10 +64,10 @@ class Cast:
     def __init__(
         self,
         casting: Casting,
-        on_output: Callable[[Line], None],
+        on_output: Callable[[PrintedLine], None],
         last_event: Callable[[], int],
     ) -> None:
-        """``last_event`` tells the number of the event that is played."""
+        """Set up the plugins. ``last_event`` gives the number of the event that is played."""
         self._casting = casting
         self._on_output = on_output
         self._last_event = last_event
@@ -80,7 +80,7 @@ class Cast:
         self._closing = False
 
     def results(self) -> list[PluginResult]:
-        """How each fared, in the order of their indices."""
+        """Return how each plugin fared, in the order of their indices."""
         self._take_stock()
         return sorted(self._results.values(), key=lambda one: one.plugin)
 
@@ -94,21 +94,21 @@ class Cast:
                     result.exit = process.exit_words
         self._ended.clear()
 
-    # -- what the runtime tells ---------------------------------------------------------------
+    # -- what the runtime sends ---------------------------------------------------------------
 
     def ready(self, plugin: Plugin) -> None:
-        """A plugin gets events from now on."""
+        """Note that a plugin gets events from now on."""
         self._present[plugin] = None
         result = self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
         result.gone, result.gone_after = "", 0
 
     def failed_setup(self, plugin: Plugin) -> None:
-        """Its Synchronize failed, which is a result as any other."""
+        """Note that its Synchronize failed, which is a result as any other."""
         self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
         self._failed_setups.add(plugin.id)
 
     def ended(self, plugin: Plugin) -> None:
-        """Its connection is gone."""
+        """Note that its connection is gone."""
         self._ended.append(plugin)
         was_ready = plugin in self._present
         self._present.pop(plugin, None)
@@ -121,7 +121,7 @@ class Cast:
             result.deserted = f"it went away by itself: {plugin.end_reason}"
 
     async def lost(self, runtime: Runtime, plugin_id: str) -> str:
-        """The reason why the runtime lost a plugin while it was asked, once that is known.
+        """Wait for the reason why the runtime lost a plugin during a request, and return it.
 
         That takes as long as its process takes to end.
         """
@@ -144,7 +144,7 @@ class Cast:
     # -- coming and going ---------------------------------------------------------------------
 
     async def enter(self, runtime: Runtime) -> None:
-        """Start everybody who is to be started, and wait for the others.
+        """Start the plugins that are to be started, and wait for the others.
 
         Raises `UsageError` where one of them does not come up.
         """
@@ -160,7 +160,7 @@ class Cast:
         await self._await_others(runtime, self._casting.patience)
 
     async def restart(self, runtime: Runtime) -> None:
-        """The runtime goes down and comes back; returns once the plugins are back as well."""
+        """Take the runtime down and up again; return once the plugins are back as well."""
         known = runtime.rejected
         self._sent_away = True
         try:
@@ -178,7 +178,7 @@ class Cast:
         await self._come_back(runtime)
 
     async def send_away(self, runtime: Runtime, reason: str) -> None:
-        """The runtime closes all connections; returns once those are back that come by themselves.
+        """Close all connections; return once those are back that reconnect by themselves.
 
         Runtimes do not launch a plugin again.
         """
@@ -201,7 +201,7 @@ class Cast:
                 self._results[name].deserted = f"it did not connect again: {error.problem}"
 
     def leave(self) -> None:
-        """What ends from now on ends because the replay does."""
+        """Note that the replay ends: connections close because of that from now on."""
         self._closing = True
 
     def _in_order(self) -> list[Command | InProcess]:
@@ -209,7 +209,7 @@ class Cast:
 
     async def _launch(self, runtime: Runtime, plugin: Command) -> None:
         def printed(stream: Stream, text: str, mono_ns: int) -> None:
-            self._on_output(Line(plugin.id, str(stream), text, mono_ns))
+            self._on_output(PrintedLine(plugin.id, str(stream), text, mono_ns))
 
         try:
             await runtime.launch_command(
@@ -273,13 +273,15 @@ class Cast:
                 "start it while this runs",
             ) from None
         if not there():
-            # It would try the same again, and whoever started it had better know.
+            # It would try the same again, and its user had better know.
             one = refused()[0]
-            raise UsageError(f"{one.plugin} came to {self._casting.listen}, in vain: {one.reason}")
+            raise UsageError(
+                f"{one.plugin} came to {self._casting.listen} and was not accepted: {one.reason}"
+            )
 
 
 def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:
-    """Those after the first ``known`` ones, as far as they are kept."""
+    """Return those after the first ``known`` ones, as far as they are kept."""
     new = runtime.rejected - known
     return list(runtime.rejections)[-new:] if new else []
 

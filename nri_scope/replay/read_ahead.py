@@ -24,7 +24,7 @@ class Ahead(Generic[T]):
             return
         try:
             self._fetched.append(next(self._items))
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever takes the item
+        except Exception as error:  # noqa: BLE001 - it belongs to the consumer of the item
             self._error = error
 
     def __iter__(self) -> Iterator[T]:

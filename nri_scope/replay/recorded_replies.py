@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins answered in production, where they were tapped: the golden of a replay.
+"""Plugins' answers in production, where they were tapped: the golden of a replay.
 
 Two ways to say which answer belongs to which reply. Where the tapped session itself is replayed, an
 event's number says it. Where another session is, of this recording or of another one, the subject's
@@ -65,9 +65,9 @@ class Production:
 
     @classmethod
     def of(cls, path: Path, replayed: Path) -> Production:
-        """Look who was tapped in the recording at ``path``.
+        """Read which plugins were tapped in the recording at ``path``.
 
-        Raises `UsageError` where nobody was, and `RecordingError`.
+        Raises `UsageError` where no plugin was, and `RecordingError`.
         """
         tapped: dict[str, tuple[Session, ...]] = {}
         with Recording.open(path) as recording:
@@ -81,16 +81,16 @@ class Production:
             tapped[one.plugin] = (*tapped.get(one.plugin, ()), one)
         if not tapped:
             raise UsageError(
-                f"{safe(str(path))}: no plugin was tapped in it, so nobody knows what one answered",
+                f"{safe(str(path))}: no plugin was tapped in it, so no plugin's answers are known",
                 "record with `tap`, or write a golden with --golden and --update-golden",
             )
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
     def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
-        """Whose answers are expected of which of ``plugins`` (``NN-name``).
+        """Return which recorded plugin's answers each of ``plugins`` (``NN-name``) must give.
 
-        One of its name, else the only one there is, or with its index; nobody's for plugins of a
-        chain that were not tapped. Raises `UsageError` where that leaves nobody.
+        One of its name, else the only one there is, or with its index; none for plugins of a
+        chain that were not tapped. Raises `UsageError` where that leaves none.
         """
         session = choice.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
@@ -121,8 +121,8 @@ class Production:
         return found
 
     def session_for(self, plugins: Sequence[str], choice: Choice) -> int | None:
-        """The session to replay where the user named none: that of the first one of ``plugins``
-        that was tapped; None where another recording is replayed. Raises `UsageError`.
+        """Return the session to replay where the user named none: that of the first one of
+        ``plugins`` that was tapped; None where another recording is replayed. Raises UsageError.
         """
         if choice.session is not None or not self.is_replayed:
             return choice.session
@@ -140,7 +140,7 @@ class Production:
     def compare(
         self, replayed: Replayed, models: Mapping[str, Model], choice: Choice
     ) -> list[Mismatch]:
-        """Where replies are not what was answered in production. Raises `RecordingError`."""
+        """Return where replies differ from the answers in production. Raises RecordingError."""
         with Recording.open(self.path) as recording:
             names = {one.id: container_name(one) for one in recording.containers()}
             answers = _Answers(recording, replayed, models, is_part=bool(choice.only))
@@ -162,7 +162,7 @@ class Production:
             and (
                 _place(reply) in places
                 or (reply.plugin in counted and _place(reply) not in unreadable)
-                # Nobody knows what it should be; but an error it should not be.
+                # What it should be is unknown; but it should not be an error.
                 or reply.verdict is not Verdict.OK
             )
         ]
@@ -208,7 +208,7 @@ def _place(reply: Reply) -> _Place:
 
 
 def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
-    """Replies to what production can have had too: not what this replay does by itself."""
+    """Yield replies that production can have had too: not those that only this replay causes."""
     seen: set[tuple[str, int, str]] = set()
     for reply in replies:
         event = (reply.plugin, reply.event_id, reply.event)
@@ -228,7 +228,9 @@ class _Answers:
         *,
         is_part: bool,
     ) -> None:
-        """``is_part``: what existed in the beginning may not be what the session began with."""
+        """Expect this session's replies. ``is_part``: the initial state may differ from the
+        session's.
+        """
         self._is_part = is_part
         self._recording = recording
         self._models = models
@@ -248,7 +250,7 @@ class _Answers:
         self._unreadable: set[_Place] = set()
 
     def all(self) -> tuple[list[Reply], set[_Place]]:
-        """What is expected, and the places of which nobody can know."""
+        """Return what is expected, and the places where it is unknown."""
         found: list[Reply] = []
         for plugin, model in self._models.items():
             of_plugin = list(self._of(plugin, model))
@@ -278,7 +280,7 @@ class _Answers:
                 subject = subject_of(event)
                 if not model.is_replayed:
                     count = counts[event.event, subject] = counts.get((event.event, subject), 0) + 1
-                    # Whom the session is of that is replayed may not have been told of it.
+                    # The plugin of the replayed session may not have got it.
                     told = _CREATE if event.event == _VALIDATE else event.event
                     if count <= self._happened[told, subject]:
                         yield from self._reply(event, data, plugin, event.id, count)
@@ -306,7 +308,7 @@ class _Answers:
             verdict = Verdict.ERROR
             problem = str(RpcError(event.status_code, event.status_message))
         if message is None and verdict is Verdict.OK and event.mark != UNKNOWN:
-            # It cannot be read, or nobody waited for it.
+            # It cannot be read, or the runtime did not wait for it.
             self._unreadable.add((plugin, subject, event.event, count))
             return
         yield Reply(

@@ -21,14 +21,14 @@ class Tape:
     """Records every exchange. Close it in the end."""
 
     def __init__(self, path: Path, profile: Profile) -> None:
-        """Raises `RecordingError` where there can be no such file."""
+        """Create the file. Raises RecordingError where that is impossible."""
         self._profile = profile
         self._recorder = Recorder.open(path)
         self._sessions: dict[Plugin, int] = {}
         self._offset = time_ns() - monotonic_ns()
 
     def exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
-        """One request and what came back."""
+        """Record one request and its reply."""
         if exchange.method == "Configure" and plugin not in self._sessions:
             self._sessions[plugin] = self._recorder.begin_session(self._start(plugin, exchange))
         session = self._sessions.get(plugin)
@@ -52,7 +52,7 @@ class Tape:
         )
 
     def ended(self, plugin: Plugin) -> None:
-        """A plugin's connection is gone."""
+        """Record that a plugin's connection is gone."""
         session = self._sessions.pop(plugin, None)
         if session is not None:
             self._recorder.end_session(session, plugin.end_reason, time_ns())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay comes to: replies and what is thought of them."""
+"""Replies of a replay, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 
 class Verdict(StrEnum):
-    """What is thought of one reply, in one word."""
+    """The verdict on a reply, in one word."""
 
     OK = "ok"
     LATE = "late"
@@ -50,5 +50,5 @@ class Reply:
 
     @property
     def slow(self) -> bool:
-        """It took more than half of the time it had, and was in time."""
+        """Whether it took more than half of its time, and was in time."""
         return self.verdict is Verdict.OK and 2 * self.took_ns > self.deadline_ns > 0

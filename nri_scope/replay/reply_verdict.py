@@ -33,9 +33,9 @@ class Judge:
         refused: str = "",
         lost: str = "",
     ) -> Reply:
-        """The judged reply.
+        """Return the judged reply.
 
-        ``refused`` tells why the runtime does not do what it asks for, ``lost`` how the plugin's
+        ``refused`` says why the runtime does not do what it asks for, ``lost`` how the plugin's
         connection ended where it ended instead.
         """
         key = (answer.plugin, event, subject)
@@ -66,14 +66,14 @@ _EMPTY: dict[str, Message] = {}
 
 
 def _shared(message: Message | None) -> Message | None:
-    """Most replies say nothing: these are one object, as a recording may have millions."""
+    """Return one shared object for empty replies, as a recording may have millions."""
     if message is None or not says_nothing(message):
         return message
     return _EMPTY.setdefault(message.DESCRIPTOR.full_name, message)
 
 
 def verdict(error: NriScopeError | None) -> Verdict:
-    """What an answer's error means."""
+    """Return the verdict on an answer's error."""
     match error:
         case None:
             return Verdict.OK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay came to: every event with its replies, every container as it ended up."""
+"""The result of a replay: every event with its replies, every container in its final state."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .replies import Reply, Verdict
 __all__ = [
     "Attributed",
     "ContainerResult",
-    "Line",
     "PlayedEvent",
     "PluginResult",
+    "PrintedLine",
     "Replayed",
     "Tally",
 ]
 
 FAILURES_KEPT = 10_000
-"""Failures that are told one by one; the rest is counted."""
+"""Failures that are reported one by one; the rest is counted."""
 
 
-class Line(NamedTuple):
+class PrintedLine(NamedTuple):
     """A line that a plugin printed."""
 
     plugin: str
@@ -70,10 +70,10 @@ class PlayedEvent:
     logged: str = ""
     """An error that this runtime only logs, in its words; "" where there is none."""
     skipped: str = ""
-    """Why nobody was asked; "" where somebody was, or nobody wanted to be."""
+    """Why no plugin was asked; "" where one was, or none had subscribed."""
     fault: str = ""
     """What went wrong on purpose."""
-    output: list[Line] = field(default_factory=list)
+    output: list[PrintedLine] = field(default_factory=list)
     """What plugins printed from this event on to the next."""
     output_left_out: int = 0
     """Lines that were too many to be kept."""
@@ -92,7 +92,7 @@ class PluginResult:
     gone_after: int = 0
     """The event (of the recording) after which it was gone."""
     deserted: str = ""
-    """That it went away while nobody asked it anything, or did not come back; "" for neither."""
+    """That it went away between requests, or did not come back; "" for neither."""
     exit: str = ""
     """How its process ended where that was before the end, in words."""
     left_behind: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Tally:
     """The sum of what was played, for which no event need be kept."""
 
     events: int = 0
-    """Of the recording, that were sent to whoever wanted them."""
+    """Of the recording, that were sent to the plugins that subscribed to them."""
     skipped: int = 0
     """Of the recording, that do not come on this runtime, or not here."""
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
@@ -125,7 +125,7 @@ class Tally:
                 self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
 
     def fail(self, text: str) -> None:
-        """Something went wrong without being asked to."""
+        """Note an error that no fault caused."""
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append(text)
         else:
@@ -134,7 +134,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Replayed:
-    """All of it."""
+    """The whole result."""
 
     source: str
     """What was replayed, in words."""
@@ -156,12 +156,14 @@ class Replayed:
     """Names of containers, by their ids."""
 
     def replies(self) -> Iterator[Reply]:
-        """Every reply, in order."""
+        """Yield every reply, in order."""
         for event in self.events:
             yield from event.replies
 
     def container(self, name: str) -> ContainerResult:
-        """A container by ``namespace/pod/container``. Raises KeyError, naming those there are."""
+        """Return a container by ``namespace/pod/container``. Raises KeyError, naming the existing
+        ones.
+        """
         try:
             return self.containers[name]
         except KeyError:
@@ -169,7 +171,7 @@ class Replayed:
             raise KeyError(f"no container {name} in this replay; there is: {there}") from None
 
     def failures(self) -> Iterator[str]:
-        """What went wrong without being asked to, a line each."""
+        """Yield the errors that no fault caused, a line each."""
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"
@@ -181,10 +183,10 @@ class Replayed:
 
     @property
     def conflicts(self) -> list[str]:
-        """What the runtime refused, in its own words."""
+        """The conflicts that the runtime refused, in its own words."""
         return [reply.problem for reply in self.replies() if reply.verdict is Verdict.CONFLICT]
 
     @property
     def ok(self) -> bool:
-        """Nothing went wrong."""
+        """Whether nothing went wrong."""
         return next(self.failures(), None) is None

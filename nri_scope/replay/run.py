@@ -23,7 +23,7 @@ from .session import Performance
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that a replay needs to know."""
+    """The arguments of a replay."""
 
     recording: Path
     casting: Casting
@@ -40,7 +40,7 @@ class Job:
 
 
 async def replay(job: Job, audience: Audience | None = None) -> Replayed:
-    """Replay, and tell the audience of each event when it is over.
+    """Replay, and report each event to the audience when it is over.
 
     Raises `UsageError` where it cannot be done, and `RecordingError` for the recording's faults.
     """

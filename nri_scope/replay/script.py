@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is played: one session of a recording, from a state through its events."""
+"""The script of a replay: one session of a recording, from a state through its events."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from nri_scope.runtime.stored_requests import SETUP_METHODS
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """One recorded event."""
 
     recorded: Recorded
     event: Event | None
-    """None for what is no event that we know: it is sent as it is, or not at all."""
+    """None for an unknown event: it is sent as it is, or not at all."""
     message: Message | None
     """The event's own request message, out of its StateChange if it came in one; None with
     `event`."""
@@ -54,7 +54,7 @@ class Step:
 
 
 def subject_of(event: Recorded) -> str:
-    """Whom a recorded event is about, by names."""
+    """Name the subject of a recorded event."""
     pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
     if not event.container and not event.container_id:
         return pod
@@ -69,13 +69,13 @@ class Bound:
     at_ns: int | None = None
 
     def reached(self, event: Recorded) -> bool:
-        """The event is at this place or behind it."""
+        """Return whether the event is at this place or behind it."""
         if self.event_id is not None:
             return event.id >= self.event_id
         return self.at_ns is None or event.at_ns >= self.at_ns
 
     def not_before(self, other: Bound) -> bool:
-        """Whether the other one is this place or before it, as far as that can be said."""
+        """Return whether the other one is this place or before it, as far as that is known."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
         return self.at_ns is not None and other.at_ns is not None and self.at_ns >= other.at_ns
@@ -99,7 +99,7 @@ class Script:
     """One session of a recording, ready to be played again and again."""
 
     def __init__(self, recording: Recording, choice: Choice) -> None:
-        """Raises `UsageError` where the recording has no such session, or one without a state."""
+        """Choose the session. Raises UsageError where it is missing, or without a state."""
         self._recording = recording
         self._choice = choice
         self.session = _choose(recording, choice.session)
@@ -107,7 +107,7 @@ class Script:
         if not state.complete:
             raise UsageError(
                 f"{recording.path}: session {self.session.id} holds no complete Synchronize, so "
-                "nobody knows what existed when it began",
+                "what existed when it began is unknown",
                 "choose another one with --session, or record without --where",
             )
         try:
@@ -122,7 +122,7 @@ class Script:
 
     @property
     def profile(self) -> Profile:
-        """The manners of the runtime that was recorded."""
+        """How the recorded runtime behaves."""
         session = self.session
         profile = Profile.of(
             "recorded", session.runtime_name, session.runtime_version, session.nri_version
@@ -132,13 +132,13 @@ class Script:
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
-            # The one that was recorded was told; so is the one in its place, however it comes.
+            # The recorded plugin got it; so does the one in its place, however it connects.
             synchronizes_launched=True,
         )
 
-    def steps(self) -> Iterator[Step]:
-        """Every event of the session up to the end, also those that are not to be played: the
-        state that plugins are told follows them.
+    def steps(self) -> Iterator[ReplayStep]:
+        """Yield every event of the session up to the end, also those that are not to be played: the
+        state in Synchronize follows them.
         """
         choice = self._choice
         begun = choice.begin is None
@@ -154,8 +154,8 @@ class Script:
             wanted = wanted and (not choice.only or concerns(choice.only, recorded))
             yield self._step(recorded, request, wanted)
 
-    def before(self) -> Iterator[Step]:
-        """The events before the first one to be played.
+    def before(self) -> Iterator[ReplayStep]:
+        """Yield the events before the first one to be played.
 
         Raises `UsageError` in the end where a choice was made, and none is left to be played.
         """
@@ -170,15 +170,15 @@ class Script:
                 "see `log` for what it has, and widen --where, --only, --from or --to",
             )
 
-    def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> Step:
+    def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> ReplayStep:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         if recorded.mark or decoded.message is None or method is None or method.event is None:
-            return Step(recorded, None, None, request, wanted=wanted)
+            return ReplayStep(recorded, None, None, request, wanted=wanted)
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):
             message = own_request(method.request, message)
-        return Step(recorded, method.event, message, request, wanted=wanted)
+        return ReplayStep(recorded, method.event, message, request, wanted=wanted)
 
     def _check_only(self, only: str) -> None:
         events = self._recording.events(where=parse(f"session:{self.session.id}"))
@@ -193,7 +193,7 @@ class Script:
 
 
 def concerns(only: str, event: Recorded) -> bool:
-    """``event`` is about ``only`` or, where that is a container, about its pod."""
+    """Return whether ``event`` is about ``only`` or, where that is a container, about its pod."""
     subject = subject_of(event)
     return subject == only or subject.startswith(f"{only}/") or _is_pod_of(subject, only)
 
@@ -203,7 +203,7 @@ def _is_pod_of(subject: str, only: str) -> bool:
 
 
 def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
-    """What a StateChange tells, as the event's own request message."""
+    """Return the content of a StateChange as the event's own request message."""
     request = kind()
     fields = request.DESCRIPTOR.fields_by_name
     for name in ("pod", "container"):

@@ -26,7 +26,7 @@ from .plugins import Cast, Casting
 from .progress import Audience, Story
 from .replay_recording import Tape
 from .reply_verdict import Judge
-from .result import ContainerResult, Line, PlayedEvent, Replayed
+from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 from .script import Script
 from .world import World
 
@@ -48,7 +48,7 @@ class Performance:
         *,
         keep: bool,
     ) -> None:
-        """Raises `UsageError` where nothing of the script is to be played."""
+        """Prepare. Raises UsageError where nothing of the script is to be played."""
         session = script.session
         self._script = script
         self._manner = manner
@@ -82,7 +82,7 @@ class Performance:
         audience.began(self._result)
 
     async def perform(self, rounds: int) -> Replayed:
-        """Everything between opening the recording and having the result."""
+        """Run the replay from opening the recording to the result."""
         result = self._result
         try:
             async with AsyncExitStack() as stack:
@@ -120,7 +120,7 @@ class Performance:
         )
 
     def _prepare(self) -> None:
-        """What existed before the first event that is played."""
+        """Set up what existed before the first event that is played."""
         manner = self._manner
         world = World.of(
             self._script.pods,
@@ -149,7 +149,7 @@ class Performance:
         await self._cast.restart(self._runtime)
 
     def _compare_rounds(self, number: int) -> None:
-        """The same events to the same plugins have to come to the same containers."""
+        """Note each container that differs from the first round of the same events and plugins."""
         if number == 1:
             self._first_round = self._result.containers
             return
@@ -162,7 +162,7 @@ class Performance:
                     f"{name} came out of round {number} otherwise than of the first one"
                 )
 
-    # -- what the runtime tells ---------------------------------------------------------------
+    # -- what the runtime sends ---------------------------------------------------------------
 
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
@@ -241,7 +241,7 @@ class Performance:
 
     # -- keeping the result -------------------------------------------------------------------
 
-    def _printed(self, line: Line) -> None:
+    def _printed(self, line: PrintedLine) -> None:
         self._story.printed(line._replace(at_ns=line.at_ns - self._began_ns))
 
     def _outline(self) -> Iterable[tuple[str, str]]:
@@ -255,7 +255,7 @@ class Performance:
 def _sync_reply(
     exchange: Exchange,
 ) -> tuple[api.SynchronizeResponse | None, NriScopeError | None, bool]:
-    """The reply to Synchronize, or what is wrong with it, and whether more parts follow."""
+    """Return the reply to Synchronize, or its error, and whether more parts follow."""
     if exchange.error is not None:
         return None, exchange.error, False
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exists at some point of a replay: the recording's pods and containers, as the plugins under
+"""The state at some point of a replay: the recording's pods and containers, as the plugins under
 test have made them.
 
-A recording tells which pods and containers came and went, and what became of them: their states,
+A recording shows which pods and containers came and went, and what became of them: their states,
 process ids and times. What a container is made of that is created here is decided by the plugins of
 this replay. So each message about it has its adjustable fields (`ADJUSTABLE`) from what was merged
 here, and all others from the recording. A container that no plugin of this replay was asked about,
@@ -63,22 +63,24 @@ class World:
         effects: bool = True,
         shows_rlimits: bool = True,
     ) -> World:
-        """The world as Synchronize told it."""
+        """Return the world as Synchronize describes it."""
         world = cls(effects, shows_rlimits)
         world.arrive(pods, containers)
         return world
 
     def arrive(self, pods: Iterable[api.PodSandbox], containers: Iterable[api.Container]) -> None:
-        """Pods and containers that were there already, and that only Synchronize tells of."""
+        """Add pods and containers that existed already, and that only Synchronize lists."""
         self.pods.update((pod.id, pod) for pod in pods)
         for container in containers:
             self.containers[container.id] = container
             self._named(container)
 
-    # -- what plugins are told ----------------------------------------------------------------
+    # -- what plugins are sent ----------------------------------------------------------------
 
     def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
-        """What a Synchronize tells now: containerd leaves out containers that have ended."""
+        """Return the state for a Synchronize now: containerd leaves out containers
+        that have ended.
+        """
         return (
             list(self.pods.values()),
             [
@@ -89,7 +91,9 @@ class World:
         )
 
     def shown(self, event: Event, recorded: Message) -> Message:
-        """The request of ``event`` as plugins get it here; ``recorded`` itself is not changed."""
+        """Return the request of ``event`` as plugins get it here; ``recorded`` itself is not
+        changed.
+        """
         container = container_of(event.name, recorded)
         if not self.effects or container is None or event is Event.CreateContainer:
             return recorded
@@ -113,7 +117,9 @@ class World:
         )
 
     def concerned(self, event: Event, request: Message) -> bool:
-        """Whether ``event``, which is not sent, happens here: not to what was never created."""
+        """Return whether ``event``, which is not sent, applies here: not to what
+        was never created.
+        """
         container = container_of(event.name, request)
         if container is not None and event is not Event.CreateContainer:
             return container.id in self.containers
@@ -121,7 +127,9 @@ class World:
         return pod is None or event is Event.RunPodSandbox or pod.id in self.pods
 
     def name_of(self, container_id: str) -> str:
-        """``namespace/pod/container`` of a container that ever came; else the id itself."""
+        """Return ``namespace/pod/container`` of a container that ever existed; else
+        the id itself.
+        """
         return self._names.get(container_id, container_id)
 
     def _named(self, container: api.Container) -> None:
@@ -132,7 +140,7 @@ class World:
     # -- what happens -------------------------------------------------------------------------
 
     def happened(self, event: Event, request: Message) -> None:
-        """``event`` happened; ``request`` is what plugins were, or would have been, shown."""
+        """Apply ``event``; ``request`` is what plugins were, or would have been, sent."""
         if event is Event.RemovePodSandbox:
             pod = pod_of(event.name, request)
             if pod is not None:
@@ -159,14 +167,14 @@ class World:
             self._update(container.id, cast("api.UpdateContainerRequest", request).linux_resources)
 
     def created(self, container: api.Container, adjustment: api.ContainerAdjustment) -> None:
-        """A container came into being as the plugins adjusted it."""
+        """Add a container as the plugins adjusted it."""
         self._shaped.add(container.id)
         self.containers[container.id] = adjusted(
             container, adjustment, shows_rlimits=self.shows_rlimits
         )
 
     def not_created(self, container: api.Container, pod: api.PodSandbox | None) -> None:
-        """Its creation in ``pod`` failed."""
+        """Note that its creation in ``pod`` failed."""
         if pod is not None and pod.id:
             # A plugin that asked for nothing else first hears of the pod now.
             self.pods.setdefault(pod.id, pod)
@@ -175,7 +183,9 @@ class World:
         self._shaped.discard(container.id)
 
     def update(self, container_id: str, resources: api.LinuxResources) -> None:
-        """Plugins changed a container's resources; one that is not there is left alone."""
+        """Apply plugins' changes to a container's resources; ignore a container that does not
+        exist.
+        """
         if container_id in self.containers:
             self._shaped.add(container_id)
         self._update(container_id, resources)
@@ -187,7 +197,7 @@ class World:
 
 
 def _overlay(recorded: api.Container, ours: api.Container) -> None:
-    """Give ``recorded`` the adjustable fields of ``ours``."""
+    """Copy the adjustable fields of ``ours`` to ``recorded``."""
     _clear(recorded, ADJUSTABLE)
     adjustable = api.Container()
     adjustable.CopyFrom(ours)

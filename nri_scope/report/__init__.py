@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as a document to send to somebody, and what in it asks for attention.
+"""Turn a recording into a document to share, with findings about what went wrong in it.
 
-`collect` goes through a recording once and keeps a bounded part of it as plain `Facts`; HTML,
-Markdown and the findings of ``--diagnose`` are views of these.
+In: an open recording. Out: bounded `Facts`, collected in one pass by `collect`, and HTML, Markdown
+and the findings of ``--diagnose`` as views of them. This room never knows the command line; its
+views never read the recording.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is in the chain, and how long each of them takes."""
+"""The plugins of the chain, and how long each of them takes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Links:
         """By validators."""
 
     def see(self, event: Event) -> None:
-        """An event at one connection."""
+        """Take an event of one connection."""
         session = self._sessions.get(event.session)
         if session is None:
             return
@@ -77,7 +77,7 @@ class Links:
             self._own.setdefault(plugin, _Times()).add(event.took_ns, event.timeout_ns)
 
     def round(self, diff: RoundDiff) -> None:
-        """An event on its way through the chain."""
+        """Take an event on its way through the chain."""
         if len(self._told) < PLUGINS_MAX:
             self._told.update(dict.fromkeys(diff.chain))
         for span in diff.spans:
@@ -86,7 +86,7 @@ class Links:
                 self._between.setdefault(key, _Times()).add(span.ns, span.deadline_ns)
 
     def links(self) -> list[Link]:
-        """In call order."""
+        """Return the links in call order."""
         found: dict[str, Link] = {}
         for one in self._sessions.values():
             if one.plugin in self._events:
@@ -125,14 +125,16 @@ class Links:
     def _interval(
         self, after: str, before: str, times: _Times, order: Sequence[Link]
     ) -> Iterator[Link]:
-        """What lies between two connections; nothing where the runtime says that nobody does."""
+        """Yield the link between two connections; nothing where the runtime says that
+        it is empty.
+        """
         titles = [link.title for link in order]
         inside = order[titles.index(after) + 1 : titles.index(before)]
-        # Those that validators were told of, and that no connection of ours showed.
+        # Those in the validators' request that none of our connections showed.
         unseen = [link.title for link in inside if not link.events]
         if self._told and not unseen and not times.over_half:
             return
-        who = ", ".join(unseen) or "whoever is there, if anybody"
+        who = ", ".join(unseen) or "plugins that are there, if any"
         title = f"between {after} and {before}"
         yield Link(title, "", f"{who}, and the runtime", False, True, 0, times.timing())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import Evidence, NameOf, RoundDiff, Step
+from nri_scope.differ.attribution.model import ChangeStep, Evidence, NameOf, RoundDiff
 from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.legend import Legend
@@ -42,7 +42,7 @@ class Changes:
 
     @property
     def containers(self) -> int:
-        """Those that were changed, with those that are left out."""
+        """The number of changed containers, omitted ones included."""
         return len(self._found) + len(self._skipped)
 
     @property
@@ -51,14 +51,14 @@ class Changes:
         return len(self._found), self._kept
 
     def round(self, diff: RoundDiff) -> None:
-        """What it changed, and what became of earlier changes."""
+        """Take what a round changed, and how it judges earlier changes."""
         fresh = set(diff.events)
         for step in diff.steps:
             if step.event in fresh:
                 self._add(step)
             else:
                 self._judge(step)
-        # What a change has as its note is not told twice.
+        # A change's note is not repeated.
         for asked in wording.unnoted(diff.asked, diff.steps):
             found = self._of(asked.container)
             if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:
@@ -82,7 +82,7 @@ class Changes:
                 found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in told))
 
     def result(self) -> tuple[Changed, ...]:
-        """In the order in which they were changed first."""
+        """Return the containers in the order in which they were changed first."""
         return tuple(
             Changed(
                 key,
@@ -98,11 +98,11 @@ class Changes:
         )
 
     def legend(self) -> tuple[str, ...]:
-        """What the words of owners and evidence mean."""
+        """Return what the words of owners and evidence mean."""
         return tuple(self._legend.lines())
 
     def _of(self, container: str) -> _Container | None:
-        """None where there are too many already."""
+        """Return the container; None where there are too many already."""
         found = self._found.get(container)
         if found is None and container not in self._skipped:
             if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
@@ -112,7 +112,7 @@ class Changes:
                 found = self._found[container] = _Container(self._name_of(container))
         return found
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: ChangeStep) -> None:
         self.rows += 1
         found = self._of(step.container)
         if found is None:
@@ -127,8 +127,8 @@ class Changes:
         for other in step.disputed:
             self._legend.see(other.owner, (other.evidence,))
 
-    def _judge(self, step: Step) -> None:
-        """A step that was told before, with what became of it."""
+    def _judge(self, step: ChangeStep) -> None:
+        """Judge a step that was taken before."""
         key = step.change.path, step.event, step.evidence
         found = self._found.get(step.container)
         if found is not None and key in found.rows:
@@ -136,7 +136,7 @@ class Changes:
             self._legend.see(step.owner, step.evidence)
 
 
-def _row(step: Step) -> Row:
+def _row(step: ChangeStep) -> Row:
     change = step.change
     before, after = clipped_pair(*sides(change), VALUE_MAX)
     if change.kind == "moved":
@@ -160,6 +160,6 @@ def _row(step: Step) -> Row:
     )
 
 
-def _by(step: Step) -> str:
+def _by(step: ChangeStep) -> str:
     who = clipped(wording.owner(step.owner), WORDS_MAX)
     return f"{who}, {step.applied}" if step.applied else who

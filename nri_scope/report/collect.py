@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes through a recording once and gathers what a report tells, in bounded memory."""
+"""One pass through a recording that gathers a report's facts, in bounded memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def collect(
     *,
     on_progress: Callable[[float], None] | None = None,
 ) -> Facts:
-    """What there is to tell of a recording, or of one thing in it.
+    """Collect the facts of a recording, or of one thing in it.
 
     All events are read, as what is about others is evidence too. ``on_progress`` gets a share
     from 0 to 1 now and then. Raises RecordingError.
@@ -54,7 +54,7 @@ def collect(
 
 
 class _Names:
-    """Names of pods and containers by id, as events told them; the newest so many."""
+    """Names of pods and containers by id, as events named them; the newest so many."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -95,7 +95,7 @@ class _Collector:
         self._gaps = recording.gaps()
         first, last = time_range(recording)
         self._names = _Names()
-        # What became of changes is told later, perhaps when their container is gone.
+        # The fate of changes shows later, perhaps when their container is gone.
         told_later = any(one.role == Role.CRI for one in self._sessions)
         few = len(recording.containers()) <= TRACKED_MAX if told_later else False
         self._differ = differ_of(recording, keep=told_later and few)
@@ -205,7 +205,7 @@ class _Collector:
         return event.container_id in self._ids or event.pod_id in self._ids
 
     def _is_same(self, event: Event, thing: Event) -> bool:
-        """Whether it may be the same event at another connection."""
+        """Return whether it may be the same event at another connection."""
         return (
             event.event == thing.event
             and event.container_id == thing.container_id
@@ -286,7 +286,7 @@ def _about(thing: lookup.Found | None) -> str:
 
 
 def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str | int] | None:
-    """What events are about it; None for all."""
+    """Return the ids that events must be about; None for all."""
     match thing:
         case None:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Something in a recording that asks for attention, with its evidence and the way on."""
+"""Findings: a problem in a recording, with its evidence and advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .limits import EVENTS_KEPT
 
 
 class Level(StrEnum):
-    """How sure it is that somebody has to do something."""
+    """How certain it is that something has to be done."""
 
     PROBLEM = "problem"
     """Something went wrong."""
@@ -23,8 +23,8 @@ class Level(StrEnum):
     """Nothing is wrong by itself, but plugins have stumbled over it."""
 
 
-class Kind(StrEnum):
-    """What is found. The names are part of the JSON."""
+class FindingKind(StrEnum):
+    """The kind of a finding. The names are part of the JSON."""
 
     DEADLINE = "deadline"
     DISCONNECTED = "disconnected"
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 class Finding:
     """One of them. Texts may quote the recording; nothing is escaped."""
 
-    kind: Kind
+    kind: FindingKind
     level: Level
     title: str
     """One sentence that says what and who, without a full stop."""
@@ -57,7 +57,7 @@ class Finding:
     """Names of the containers that it is about, the first ones."""
 
     def record(self) -> dict[str, Plain]:
-        """For programs."""
+        """Return the finding for programs."""
         return {
             "kind": self.kind,
             "level": self.level,
@@ -87,7 +87,7 @@ class Shown:
         return tuple(sorted(self._kept))
 
     def add(self, *events: int, container: str = "") -> None:
-        """Events, each once, and the name of whom they are about."""
+        """Add events, each once, and the name of their subject."""
         for event in events:
             # One that was seen before was so just now, or is among the first ones.
             if event in self._kept or event in self._newest:
@@ -101,8 +101,8 @@ class Shown:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """The worst first; of one level by kind, then by their first events."""
-    levels, kinds = list(Level), list(Kind)
+    """Return the worst findings first; of one level by kind, then by their first events."""
+    levels, kinds = list(Level), list(FindingKind)
     return sorted(
         findings,
         key=lambda one: (levels.index(one.level), kinds.index(one.kind), one.events[:1]),

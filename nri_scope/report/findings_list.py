@@ -18,7 +18,7 @@ _COLOURS = {Level.PROBLEM: RED, Level.WARNING: YELLOW, Level.NOTE: CYAN}
 
 
 def text(facts: Facts, *, width: int | None, colour: bool) -> Iterator[str]:
-    """Lines for people, one block for each finding."""
+    """Yield lines for people, one block for each finding."""
     layout = Layout(width=width, colour=colour)
     for finding in facts.findings:
         yield from _finding(finding, layout)
@@ -49,7 +49,7 @@ def _sum(facts: Facts) -> str:
 
 
 def document(facts: Facts) -> dict[str, Plain]:
-    """For programs."""
+    """Return the findings for programs."""
     return {
         "schema_version": SCHEMA_VERSION,
         "about": facts.about,

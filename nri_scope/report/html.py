@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as one HTML file: nothing is loaded, nothing runs, everything is escaped.
 
-What a recording tells goes through `safe` (characters that would hide or reorder text) and through
+The text of a recording goes through `safe` (characters that would hide or reorder text) and through
 the template engine's escaping (characters that mean something in HTML). Should both fail, the
 Content-Security-Policy lets nothing run and nothing load: its one exception is our style sheet, by
 its hash.
@@ -30,7 +30,7 @@ from .model import Facts, Mark
 
 
 def html(facts: Facts) -> Iterator[str]:
-    """The file, in parts."""
+    """Yield the file, in parts."""
     css = files(__package__ or "nri_scope.report").joinpath("templates/report.css").read_text()
     template = _environment().get_template("report.html.j2")
     yield from template.generate(
@@ -74,12 +74,12 @@ def _environment() -> Environment:
 
 
 def _harmless(value: object) -> object:
-    """Every value, before it is escaped; markup is what macros of ours return."""
+    """Make every value safe before it is escaped; markup is what our own macros return."""
     return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _ticked(text: str) -> Markup:
-    """`text` escaped, with what stands between backticks as code."""
+    """Escape `text`, with the parts between backticks as code."""
     plain, code = Markup("{}"), Markup("<code>{}</code>")
     pieces = safe(text).split("`")
     if len(pieces) % 2 == 0:

@@ -53,13 +53,13 @@ class Lanes:
         """Pods and containers."""
 
     def column(self, at_ns: int) -> int:
-        """The place of a moment; what lies outside counts as the nearest."""
+        """Return the column of a moment; moments outside count as the nearest."""
         span = self.last_ns - self.first_ns
         place = (at_ns - self.first_ns) * (COLUMNS - 1) // span
         return min(max(place, 0), COLUMNS - 1)
 
     def see(self, event: Event) -> None:
-        """An event that is drawn."""
+        """Take an event that is drawn."""
         place = self.column(event.at_ns)
         self._counts[place] += 1
         thing = event.container_id or event.pod_id
@@ -79,7 +79,7 @@ class Lanes:
                 self._calm.move_to_end(thing, last=False)
 
     def mark(self, thing: str, at_ns: int, kind: Mark, words: str) -> None:
-        """What a round came to, drawn at the pod or container that it is about."""
+        """Mark a round's outcome on the lane of its pod or container."""
         place = self.column(at_ns)
         if kind in (Mark.SLOW, Mark.FAILED):
             self._bad[place] += 1
@@ -98,7 +98,7 @@ class Lanes:
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
     ) -> Timeline:
-        """What is drawn: of too many lanes those where most happened, the earliest first."""
+        """Return what is drawn: of too many lanes those where most happened, the earliest first."""
         chosen = sorted(self._lives.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
         drawn = {one.id for one in chosen}
@@ -114,7 +114,9 @@ class Lanes:
         )
 
     def _unobserved(self, gaps: Iterable[Gap]) -> tuple[tuple[int, int], ...]:
-        """Columns from and to, merged where they meet: however many gaps there are."""
+        """Return columns from and to, merged where they meet, so that any number of gaps stays
+        bounded.
+        """
         furthest = [-1] * COLUMNS
         for gap in gaps:
             ends = self.column(gap.from_ns), self.column(gap.to_ns)
@@ -130,7 +132,7 @@ class Lanes:
         return tuple(spans)
 
     def _begin(self, thing: str, event: Event, place: int) -> _Life | None:
-        """None where there is no room."""
+        """Start a life; return None where there is no room."""
         self.seen += 1
         if len(self._lives) >= LANES_KEPT:
             out = self._calm.popitem(last=False)[0] if self._calm else thing
@@ -146,7 +148,7 @@ class Lanes:
         return life
 
     def _with_their_pods(self, chosen: list[_Life]) -> list[_Life]:
-        """The first ones, each container behind its pod."""
+        """Return the first lives, each container behind its pod."""
         kept: dict[str, _Life] = {}
         for one in chosen:
             group = (

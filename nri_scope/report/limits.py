@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a recording a report holds. What is beyond is counted, and said to be left out."""
+"""Limits of a report. What is beyond them is counted, and reported as omitted."""
 
 SESSIONS_MAX = 60
 """Plugin connections that are listed."""
 GAPS_MAX = 60
 NOTES_MAX = 40
 PLUGINS_MAX = 100
-"""The indices 00 to 99, each once; more plugins than that are no chain that anybody reads."""
+"""The indices 00 to 99, each once; a chain of more plugins is unreadable."""
 CONTAINERS_MAX = 60
 """Containers whose changes are told."""
 STEPS_MAX = 1_500
@@ -20,7 +20,7 @@ LANES_MAX = 48
 LANES_KEPT = 400
 """Among which those that are drawn are chosen; each takes a few kB."""
 COLUMNS = 400
-"""Places in time that the drawing tells apart."""
+"""Places in time that the drawing distinguishes."""
 VALUE_MAX = 600
 """Characters of a value."""
 WORDS_MAX = 400
@@ -32,9 +32,9 @@ EVENTS_NAMED = 12
 EVENTS_KEPT = 200
 """Events that a finding names for programs."""
 CASES_MAX = 2_000
-"""Findings of one kind that are told apart while a recording is read."""
+"""Findings of one kind that are distinguished while a recording is read."""
 FINDINGS_OF_KIND_MAX = 40
-"""Findings of one kind; more of them are told as one more, with a count."""
+"""Findings of one kind; the rest of them is one more, with a count."""
 TRACKED_MAX = 50_000
 """Containers and pods whose course is followed at a time; each takes some 500 bytes."""
 MARKDOWN_MAX = 65_536

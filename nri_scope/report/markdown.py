@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as GitHub's Markdown, to be pasted into an issue: short enough, with folded details.
 
-What a recording tells is either harmless prose or code; so nothing of it becomes a heading, a
+The text of a recording is either harmless prose or code; so nothing of it becomes a heading, a
 link, a mention, a reference or HTML.
 """
 
@@ -36,7 +36,7 @@ _MARKS = {Level.PROBLEM: "🔴", Level.WARNING: "🟠", Level.NOTE: "🔵"}
 
 @dataclass(slots=True)
 class _Block:
-    """Lines that are told together or not at all."""
+    """Lines that are printed together or not at all."""
 
     lines: list[str]
     what: str
@@ -48,7 +48,7 @@ class _Block:
 
 
 def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
-    """The whole text, of at most ``most`` characters."""
+    """Return the whole text, of at most ``most`` characters."""
     head = [*_head(facts)]
     foot = [*_foot(facts)]
     room = most - _RESERVED - sum(len(line) + 1 for line in (*head, *foot))
@@ -56,7 +56,7 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
     for section in _sections(facts):
         begun = False
         for block in section.blocks:
-            # A heading alone tells nothing.
+            # A heading alone is useless.
             needed = block.size + (0 if begun else len(section.title) + 8)
             if needed > room:
                 missing[block.what] = missing.get(block.what, 0) + 1
@@ -81,7 +81,7 @@ class _Section:
 
 
 def _sections(facts: Facts) -> Iterator[_Section]:
-    """The most important first."""
+    """Yield the sections, the most important first."""
     findings = [_Block(_finding(one), "finding") for one in facts.findings]
     yield _Section("Findings", findings or [_Block([wording.NOTHING_FOUND], "findings")])
     yield _Section("The chain", [_Block([*_chain(facts)], "chain of plugins")])
@@ -234,7 +234,7 @@ def _table(what: str, rows: list[list[str]]) -> list[str]:
 
 
 def _said(text: str) -> str:
-    """A sentence that may quote a stranger."""
+    """Escape a sentence that may quote untrusted text."""
     text = _cut(text)
     return code(text) if _LINKED.search(text) else prose(text)
 
@@ -244,7 +244,7 @@ def _cut(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Text where Markdown does not count, in a summary."""
+    """Escape text for a summary, where Markdown does not count."""
     return "".join(
         c if c.isascii() and (c.isalnum() or c in "/-_.") else f"&#{ord(c)};" for c in safe(text)
     )

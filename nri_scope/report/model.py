@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report tells, as plain values. Nothing is escaped, and no text is longer than a limit."""
+"""The content of a report, as plain values. Nothing is escaped, and no text exceeds a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What there is more of than a report holds."""
+    """The number of items beyond a report's limit."""
 
     what: str
     """In words, as in ``sessions``."""
@@ -42,7 +42,7 @@ class Troubled:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long events took in a plugin, or between two connections."""
+    """Times of events in a plugin, or between two connections."""
 
     count: int
     p50_ns: int
@@ -70,7 +70,7 @@ class Link:
     """No plugin but an interval of the chain."""
     events: int
     timing: Timing | None
-    """None where nothing tells it: of a chain with one passive connection, for instance."""
+    """None where nothing shows it: of a chain with one passive connection, for instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Changed:
 
 
 class Mark(StrEnum):
-    """What an event is in the drawing. The later ones win where several fall on one place."""
+    """The kind of a point in the drawing. The later ones win where several fall on one place."""
 
     CALM = "calm"
     CHANGED = "changed"
@@ -142,7 +142,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """When the connections of one plugin were there."""
+    """The times at which connections of one plugin existed."""
 
     title: str
     spans: tuple[tuple[int, int], ...]
@@ -150,7 +150,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What the drawing shows."""
+    """The content of the drawing."""
 
     first_ns: int
     last_ns: int
@@ -166,10 +166,10 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that a report tells."""
+    """Everything that a report contains."""
 
     file: str
-    """The name of the file alone: folders tell about whoever wrote it."""
+    """The name of the file alone: folders may reveal its author."""
     about: str
     """What of the recording it is about; "" for all."""
     tool: str

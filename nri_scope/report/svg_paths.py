@@ -17,7 +17,7 @@ BAR = 100
 
 
 def bars(counts: Sequence[int], most: int) -> str:
-    """Columns as high as what they count, relative to `most`."""
+    """Draw columns as high as what they count, relative to `most`."""
     parts: list[str] = []
     for place, count in enumerate(counts):
         if count:
@@ -28,17 +28,17 @@ def bars(counts: Sequence[int], most: int) -> str:
 
 
 def dots(lane: Lane, kind: Mark) -> str:
-    """Points of no length, which a round cap makes visible, at any scale."""
+    """Draw points of no length, which a round cap makes visible, at any scale."""
     return "".join(f"M{place} 10h0" for place, mark, _ in lane.marks if mark is kind)
 
 
 def spans(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Beginnings and widths; at least one column wide."""
+    """Return beginnings and widths; at least one column wide."""
     return [(begin, max(1, end - begin)) for begin, end in found]
 
 
 def log_place(ns: int, deadline_ns: int) -> float:
-    """Where a time is between 10 µs and its deadline, on a logarithmic scale up to `BAR`."""
+    """Return where a time is between 10 µs and its deadline, on a logarithmic scale up to `BAR`."""
     if ns <= _LEAST_NS or deadline_ns <= _LEAST_NS:
         return 0.0
     place = BAR * math.log(ns / _LEAST_NS) / math.log(deadline_ns / _LEAST_NS)
@@ -46,6 +46,6 @@ def log_place(ns: int, deadline_ns: int) -> float:
 
 
 def ticks(timeline: Timeline, count: int = 5) -> list[int]:
-    """Moments at equal distances, from the first to the last, in ns."""
+    """Return moments at equal distances, from the first to the last, in ns."""
     span = timeline.last_ns - timeline.first_ns
     return [timeline.first_ns + span * number // (count - 1) for number in range(count)]

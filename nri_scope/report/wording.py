@@ -28,17 +28,17 @@ _LISTED = 6
 
 
 def values(facts: Facts) -> str:
-    """What readers should know of the values."""
+    """Describe how the values were treated."""
     return REDACTED if facts.redacted else SECRETS
 
 
 def gaps(facts: Facts) -> int:
-    """Those in which something was lost, not left out of a part."""
+    """Count the gaps in which something was lost, except those of an extracted part."""
     return sum(not gap.is_left_out for gap in facts.gaps)
 
 
 def named(events: Sequence[int], count: int) -> str:
-    """``event 4``, ``events 4, 8 and 12``, ``events 4, 8, … and 980 more``."""
+    """Name events: ``event 4``, ``events 4, 8 and 12``, ``events 4, 8, … and 980 more``."""
     if not count:
         return ""
     if count == 1:
@@ -51,20 +51,20 @@ def named(events: Sequence[int], count: int) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few names."""
+    """List the first few names."""
     shown = [clipped(one, WORDS_MAX) for one in names[:_LISTED]]
     more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
     return f"{', '.join(shown)}{more}"
 
 
 def counted_levels(findings: Iterable[Finding]) -> list[tuple[Level, int]]:
-    """How many there are of each level, the worst first."""
+    """Count the findings of each level, the worst first."""
     counts = Counter(one.level for one in findings)
     return [(level, counts[level]) for level in Level if counts[level]]
 
 
 def period(facts: Facts) -> str:
-    """From when to when, and how long."""
+    """Describe a period: from, to, and how long."""
     if facts.first_ns is None or facts.last_ns is None:
         return "no events"
     begin, end = rfc3339(facts.first_ns), rfc3339(facts.last_ns)
@@ -74,7 +74,7 @@ def period(facts: Facts) -> str:
 
 
 def ended(session: Session) -> str:
-    """When and why a session ended."""
+    """Describe when and why a session ended."""
     reason = clipped(session.end_reason, WORDS_MAX)
     if session.ended_ns is None:
         return reason or "still open, or its recorder was killed"
@@ -91,24 +91,24 @@ _ROLES: dict[str, str] = {
 
 
 def role(session: Session) -> str:
-    """Whose side a session shows; as it says itself where that is no role that we know."""
+    """Describe whose side a session shows; an unknown role as recorded."""
     return _ROLES.get(session.role, clipped(session.role, WORDS_MAX))
 
 
 def lost(gap: Gap) -> str:
-    """How many events a gap swallowed."""
+    """Describe how many events a gap swallowed."""
     if gap.is_left_out:
         return f"none; {gap.lost or 0:,} left out"
     return "unknown" if gap.lost is None else f"{gap.lost:,}"
 
 
 def left_out(one: LeftOut) -> str:
-    """``Of 4,000 changes the first 1,500 are here.``"""
+    """Word ``Of 4,000 changes the first 1,500 are here.``"""
     return f"Of {one.all:,} {one.what}, {one.kept:,} are here."
 
 
 def verdict(link: Link) -> str:
-    """How a place in the chain does against the deadline."""
+    """Judge a place in the chain by its deadline."""
     timing = link.timing
     if timing is None:
         return "not measured"

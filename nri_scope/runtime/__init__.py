@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime's role: accept or launch plugins, configure, synchronize and ask them in turn."""
+"""Play the runtime's role: accept or launch plugins, configure, synchronize and ask them in turn.
+
+In: requests to send, a profile of a runtime, and plugins' replies. Out: outcomes of operations,
+merged as that runtime does, and what plugins printed. This room never knows recordings, and
+never starts a container.
+"""
 
 from .answer import Answer
 from .exchange import Exchange
 from .launch import read_config
-from .lifecycle import Course, Step
+from .lifecycle import Course, LifecycleStep
 from .outcome import Outcome
 from .output import OnOutput, Output, OutputLine, Stream
 from .plugin import Plugin
@@ -24,6 +29,7 @@ __all__ = [
     "Course",
     "Exchange",
     "LeftBehind",
+    "LifecycleStep",
     "OnOutput",
     "Outcome",
     "Output",
@@ -39,7 +45,6 @@ __all__ = [
     "Runtime",
     "SetUp",
     "Stage",
-    "Step",
     "Stored",
     "Stream",
     "exit_in",

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse, SynchronizeResponse
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
 from nri_scope.nri.identity import plugin_id
-from nri_scope.nri.session import Kind, check_part_reply
+from nri_scope.nri.session import MessageKind, check_part_reply
 from nri_scope.wire import Code
 
 from .plugin import Plugin
@@ -42,7 +42,7 @@ async def register(plugin: Plugin, profile: Profile) -> int:
             raise RemoteProtocolError(plugin.end_reason)
         plugin.index, plugin.name = request.plugin_idx, request.plugin_name
     plugin.nri_version = request.NRI_version
-    plugin.session.feed(Kind.REGISTER_REPLY)
+    plugin.session.feed(MessageKind.REGISTER_REPLY)
     return stream_id
 
 
@@ -55,7 +55,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     profile = setup.profile
     plugin.stage = Stage.CONFIGURATION
     payload = setup.configure(plugin.id, config)
-    plugin.session.feed(Kind.CONFIGURE)
+    plugin.session.feed(MessageKind.CONFIGURE)
     data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
     try:
         mask = ConfigureResponse.FromString(data).events
@@ -68,13 +68,13 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
         )
     # No event at all means every event, ValidateContainerAdjustment included.
     plugin.mask = mask or profile.mask
-    plugin.session.feed(Kind.CONFIGURE_REPLY)
+    plugin.session.feed(MessageKind.CONFIGURE_REPLY)
 
 
 async def synchronize(
     plugin: Plugin, setup: SetUp, part_max: int | None = None
 ) -> SynchronizeResponse:
-    """Tell the plugin what exists already, and return its final reply.
+    """Send the plugin what exists already, and return its final reply.
 
     ``part_max`` bytes are the most for one part, if that is not left to the set-up.
 
@@ -89,7 +89,7 @@ async def synchronize(
     reply = SynchronizeResponse()
     for number, part in enumerate(parts, 1):
         last = number == len(parts)
-        plugin.session.feed(Kind.SYNCHRONIZE if last else Kind.SYNCHRONIZE_PART)
+        plugin.session.feed(MessageKind.SYNCHRONIZE if last else MessageKind.SYNCHRONIZE_PART)
         data = await plugin.call("Synchronize", part, deadline_ns - monotonic_ns())
         try:
             reply = SynchronizeResponse.FromString(data)
@@ -99,5 +99,7 @@ async def synchronize(
             ) from error
         if not last:
             check_part_reply(reply)
-        plugin.session.feed(Kind.SYNCHRONIZE_REPLY if last else Kind.SYNCHRONIZE_PART_REPLY)
+        plugin.session.feed(
+            MessageKind.SYNCHRONIZE_REPLY if last else MessageKind.SYNCHRONIZE_PART_REPLY
+        )
     return reply

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How one plugin answered one request, and what that means for it and for the rest of the chain."""
+"""One plugin's answer to one request, and what it means for the plugin and the rest
+of the chain.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Answer:
 
     @property
     def request(self) -> Message | None:
-        """What this plugin was sent; None where that is no message of a method that we know."""
+        """The request that this plugin got; None where its method is unknown or it is malformed."""
         known = METHODS.get(self.method)
         if known is None or known.service != self.service:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the owner of an emulated runtime is asked and told."""
+"""Callbacks of the owner of an emulated runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
 
 Synchronized = Callable[[Plugin, SynchronizeResponse], None]
 """Takes a plugin's reply to Synchronize. Real runtimes carry out the updates in it one by one, as
-`nri.merging.unsolicited` tells: nothing is merged."""
+`nri.merging.unsolicited` says: nothing is merged."""
 
 
 def nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:
@@ -26,5 +26,5 @@ def nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:
 
 
 def update_nothing(plugin: Plugin, request: UpdateContainersRequest) -> UpdateContainersResponse:
-    """Say that all went well."""
+    """Return that no update failed."""
     return UpdateContainersResponse()

@@ -23,7 +23,7 @@ INTERPRETER_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is executed, and with what."""
+    """The program of a plugin, with its arguments and environment."""
 
     path: str
     """The program's file, absolute."""
@@ -32,7 +32,9 @@ class Command:
     cwd: str
 
     def problem(self, number: int, step: str) -> UsageError:
-        """Why it could not be started, from the errno of chdir (``cwd``) or execve (``exec``)."""
+        """Return why it could not be started, from the errno of chdir (``cwd``) or execve
+        (``exec``).
+        """
         if step == "cwd":
             return UsageError(
                 f"{self.cwd}: no folder to run a plugin in: {_words(number)}", "name another one"
@@ -67,7 +69,7 @@ def command_of(
     environment: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
 ) -> Command:
-    """The command of a plugin, its program looked up as a shell does; raises `UsageError`.
+    """Return the command of a plugin, its program looked up as a shell does. Raises UsageError.
 
     The lookup uses our own PATH and working folder. The plugin gets neither: its environment is
     the three variables of a launched plugin and what ``environment`` adds, as in a real runtime,
@@ -107,7 +109,7 @@ def command_of(
 
 
 def _program(word: str) -> str:
-    """The absolute path of a program, with the checks that a shell makes."""
+    """Return the absolute path of a program, with the checks that a shell makes."""
     if "/" not in word:
         found = shutil.which(word)
         if found is None:

@@ -24,7 +24,7 @@ class Chain:
     """
 
     def __init__(self, *, by_name: bool = False) -> None:
-        """With ``by_name`` the order is that of the plugins' names."""
+        """Start without plugins; with ``by_name`` the order is that of their names."""
         self._by_name = by_name
         self.lock = asyncio.Lock()
         """Held for each request from the first plugin to the last."""
@@ -36,12 +36,12 @@ class Chain:
         return tuple(plugin for plugin in self._plugins if not plugin.link.closed)
 
     def add(self, plugin: Plugin) -> None:
-        """Equal indices stay in the order of their arrival, which no real runtime promises."""
+        """Add a plugin; equal indices keep the order of arrival, which no real runtime promises."""
         self._plugins.append(plugin)
         self._plugins.sort(key=lambda one: one.name if self._by_name else one.index)
 
     def remove(self, plugin: Plugin) -> None:
-        """Nothing happens where it is not there."""
+        """Remove a plugin, if it is there."""
         if plugin in self._plugins:
             self._plugins.remove(plugin)
 
@@ -76,7 +76,7 @@ class Chain:
 
 
 def request_for(event: Event, request: Message, *, dedicated: bool) -> tuple[str, bytes]:
-    """Method and payload that tell ``event``, of which ``request`` is the own request message."""
+    """Return method and payload for ``event``, whose own request message is ``request``."""
     expected = METHODS[event.name].request
     if not isinstance(request, expected):
         raise TypeError(f"{event.name} takes {expected.__name__}, not {type(request).__name__}")
@@ -86,7 +86,7 @@ def request_for(event: Event, request: Message, *, dedicated: bool) -> tuple[str
 
 
 def event_of(method: str, payload: bytes, service: str = PLUGIN_SERVICE) -> Event | None:
-    """The event that a request tells; None where it tells none that we know."""
+    """Return the event of a request; None for requests without a known event."""
     if service != PLUGIN_SERVICE:
         return None
     if method != "StateChange":

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime asks its plugins: whole operations, single events, stored and unknown requests."""
+"""Requests of a runtime to its plugins: whole operations, single events, stored and
+unknown ones.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Dispatcher:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        """The manners of this runtime."""
+        """How this runtime behaves."""
         self._chain = Chain(by_name=profile.conduct.asks_by_name)
 
     @property
@@ -45,7 +47,7 @@ class Dispatcher:
         return await self._chain.send(method, payload, event, self._request_timeout_ns)
 
     async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
-        """Let ``event`` happen as on this runtime, with all that follows from the answers.
+        """Perform ``event`` as this runtime does, with all that follows from the answers.
 
         ``request`` is the event's own request message, of the container as it is before any plugin
         adjusts it now. Replies are merged on the way; validators are asked where there are any.
@@ -66,7 +68,7 @@ class Dispatcher:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
 
         It goes to those that subscribe to its event, of these only to ``plugin`` (``NN-name``) if
-        one is given. What is no event that we know goes to everyone.
+        one is given. Requests without a known event go to every plugin.
         """
         return await self._chain.send(
             method,
@@ -78,7 +80,7 @@ class Dispatcher:
         )
 
     async def send_unknown(self) -> list[Answer]:
-        """Tell every plugin of an event that no NRI version has, as a later runtime might.
+        """Send every plugin an event that no NRI version has, as a later runtime might.
 
         It comes as an RPC of its own and, to who does not know that, or on a runtime of before
         NRI 0.12, as a StateChange; an error does not end the chain. (A real runtime would spare

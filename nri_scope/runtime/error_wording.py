@@ -11,7 +11,7 @@ _GO_NAMES |= {Code.OK: "OK", Code.CANCELLED: "Canceled"}
 
 
 def in_go(error: NriScopeError) -> str:
-    """``error``, met while a plugin was asked, as Go's ttRPC client reports it."""
+    """Word ``error``, which a plugin's call raised, as Go's ttRPC client reports it."""
     match error:
         case RpcError(code=code, message=message):
             return f"rpc error: code = {_GO_NAMES.get(code, f'Code({code})')} desc = {message}"

@@ -20,7 +20,7 @@ async def launch(
 ) -> tuple[Process, socket.socket]:
     """Start a plugin and return the runtime's end of the connection.
 
-    The plugin gets descriptor 3, its environment and nothing else of ours. What it prints, which
+    The plugin gets descriptor 3, its environment and nothing else from us. What it prints, which
     real runtimes throw away, goes to `Process.output`, and only to ``on_output`` with
     ``pass_output``. Raises `UsageError` when it cannot be started.
     """
@@ -35,7 +35,9 @@ async def launch(
 
 
 def read_config(folder: str | Path, index: str, name: str) -> str:
-    """The configuration of a launched plugin: ``NN-name.conf``, else ``name.conf``, else ""."""
+    """Return the configuration of a launched plugin: ``NN-name.conf``, else
+    ``name.conf``, else "".
+    """
     for file_name in (f"{index}-{name}.conf", f"{name}.conf"):
         path = Path(folder) / file_name
         with contextlib.suppress(FileNotFoundError):

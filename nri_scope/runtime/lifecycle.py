@@ -3,7 +3,7 @@
 
 Events that were recorded from one runtime happen to pods and containers on another one. `Course`
 says what that one sends: not the events that it leaves out, and also the ones that it sends by
-itself. It asks nobody and changes no request.
+itself. It sends nothing itself and changes no request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nri_scope.nri.request_subject import container_of, pod_of
 from .profile import Profile
 
 
-class Step(NamedTuple):
+class LifecycleStep(NamedTuple):
     """One event of the course."""
 
     event: Event
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class _Stage(Enum):
-    """How far a container or pod has come in the runtime's books."""
+    """The stage of a container or pod in the runtime's books."""
 
     LIVE = auto()
     STOPPED = auto()
@@ -69,32 +69,33 @@ class Course:
         self._without_aftermath: set[tuple[Event, str]] = set()
 
     def ran(self, pods: Iterable[api.PodSandbox]) -> None:
-        """The runtime had run these pods before its plugins came.
+        """Note pods that the runtime ran before its plugins came.
 
         Say so of what a plugin that came late finds, and not of what is left after a restart: of
-        the pods from before its start containerd tells no stop and no removal.
+        the pods from before its start containerd sends no stop and no removal.
         """
         for pod in pods:
             self._pods[pod.id] = _Stage.LIVE
 
     def synchronized(self, containers: Iterable[api.Container]) -> None:
-        """A plugin was told of these containers: now the runtime's books have them.
+        """Note containers that a plugin was sent: the runtime's books have them now.
 
-        (It takes no note of the pods that it tells.)
+        (It takes no note of the pods in it.)
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED
             self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
 
-    def happens(self, event: Event, request: Message) -> tuple[Step, ...]:
-        """What the runtime sends when ``event`` happens; ``request`` is the event's own message."""
+    def happens(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
+        """Return what the runtime sends for ``event``; ``request`` is the event's own message."""
         skipped = self._profile.skips(event) or self._gone(event, request)
         if skipped:
-            return (Step(event, request, skipped),)
+            return (LifecycleStep(event, request, skipped),)
         return tuple(self._booked(event, request))
 
-    def failed(self, event: Event, request: Message) -> tuple[Step, ...]:
-        """What follows when the CRI request of ``event`` has failed, as `Outcome.failure` says.
+    def failed(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
+        """Return the steps after the CRI request of ``event`` has failed, as `Outcome.failure`
+        says.
 
         The runtime undoes what it began, and what else was to happen to the pod or container does
         not: `happens` skips it.
@@ -113,12 +114,12 @@ class Course:
                 self._without_aftermath.add((_AFTERMATH[event], container_id or pod_id))
             case _:
                 pass
-        return tuple(Step(one, _request(one, pod, container), own=True) for one in undone)
+        return tuple(LifecycleStep(one, _request(one, pod, container), own=True) for one in undone)
 
     # -- inside -------------------------------------------------------------------------------
 
     def _gone(self, event: Event, request: Message) -> str:
-        """Why the event cannot happen after what failed before."""
+        """Return why the event cannot happen after an earlier failure."""
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is None or event is Event.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None
@@ -136,7 +137,7 @@ class Course:
             return "nothing was updated here: the update failed"
         return ""
 
-    def _booked(self, event: Event, request: Message) -> Iterator[Step]:
+    def _booked(self, event: Event, request: Message) -> Iterator[LifecycleStep]:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is not None:
             if event in _ENDS:
@@ -144,14 +145,14 @@ class Course:
             else:
                 if event in (Event.CreateContainer, Event.StartContainer):
                     self._containers[container.id] = _Stage.LIVE
-                yield Step(event, request)
+                yield LifecycleStep(event, request)
         elif pod is not None and event in _POD_ENDS:
             yield from self._pod_ends(event, request, pod)
         else:
             if pod is not None and event is Event.RunPodSandbox:
                 self._pods[pod.id] = _Stage.LIVE
                 self._gone_pods.discard(pod.id)
-            yield Step(event, request)
+            yield LifecycleStep(event, request)
 
     def _container_ends(
         self,
@@ -159,24 +160,28 @@ class Course:
         request: Message,
         pod: api.PodSandbox | None,
         container: api.Container,
-    ) -> Iterator[Step]:
+    ) -> Iterator[LifecycleStep]:
         stage = self._containers.get(container.id)
         if self._habits.books_containers and stage is None:
-            why = "no plugin was told of the container since the runtime began"
-            yield Step(event, request, f"{self._profile.title} does not tell of it: {why}")
+            why = "no plugin has got the container since the runtime began"
+            yield LifecycleStep(event, request, f"{self._profile.title} does not tell of it: {why}")
             return
         if event is Event.StopContainer:
             if self._habits.books_containers and stage is not _Stage.LIVE:
-                yield Step(event, request, f"{self._profile.title} has told of the stop before")
+                yield LifecycleStep(
+                    event, request, f"{self._profile.title} has told of the stop before"
+                )
                 return
             self._containers[container.id] = _Stage.STOPPED
-            yield Step(event, self._of_gone_pod(request, pod, container))
+            yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
             return
         if self._habits.books_containers and stage is _Stage.LIVE:
             stop = _request(Event.StopContainer, pod, container)
-            yield Step(Event.StopContainer, self._of_gone_pod(stop, pod, container), own=True)
+            yield LifecycleStep(
+                Event.StopContainer, self._of_gone_pod(stop, pod, container), own=True
+            )
         self._containers.pop(container.id, None)
-        yield Step(event, request)
+        yield LifecycleStep(event, request)
 
     def _of_gone_pod(
         self, request: Message, pod: api.PodSandbox | None, container: api.Container
@@ -186,26 +191,32 @@ class Course:
             return request
         return _request(Event.StopContainer, api.PodSandbox(id=pod_id), container)
 
-    def _pod_ends(self, event: Event, request: Message, pod: api.PodSandbox) -> Iterator[Step]:
+    def _pod_ends(
+        self, event: Event, request: Message, pod: api.PodSandbox
+    ) -> Iterator[LifecycleStep]:
         stage = self._pods.get(pod.id)
         if self._habits.books_pods:
             if stage is None:
                 why = "the pod was not run since the runtime began"
-                yield Step(event, request, f"{self._profile.title} does not tell of it: {why}")
+                yield LifecycleStep(
+                    event, request, f"{self._profile.title} does not tell of it: {why}"
+                )
                 return
             if event is Event.StopPodSandbox and stage is not _Stage.LIVE:
-                yield Step(event, request, f"{self._profile.title} has told of the stop before")
+                yield LifecycleStep(
+                    event, request, f"{self._profile.title} has told of the stop before"
+                )
                 return
         if event is Event.StopPodSandbox:
             self._pods[pod.id] = _Stage.STOPPED
         else:
             self._pods.pop(pod.id, None)
             self._gone_pods.add(pod.id)
-        yield Step(event, request)
+        yield LifecycleStep(event, request)
 
 
 def _request(event: Event, pod: api.PodSandbox | None, container: api.Container | None) -> Message:
-    """The event's own request about this pod and container."""
+    """Return the event's own request about this pod and container."""
     request = METHODS[event.name].request()
     about = api.StateChangeEvent(pod=pod, container=container)
     fields = request.DESCRIPTOR.fields_by_name

@@ -48,7 +48,7 @@ class Operation:
     def __init__(
         self, chain: Chain, profile: Profile, event: Event, request: Message, timeout_ns: int
     ) -> None:
-        """``request`` is the event's own request message; it is not changed."""
+        """Prepare ``request``, the event's own request message; it is not changed."""
         self._chain = chain
         self._profile = profile
         self._conduct = profile.conduct
@@ -100,7 +100,7 @@ class Operation:
                 sent = None
 
     def _to_send(self) -> tuple[str, bytes]:
-        """Method and payload for the next plugin."""
+        """Return method and payload for the next plugin."""
         request = self._request
         if self.outcome.merged is not None and self._conduct.shows_adjustments:
             request = self.outcome.merged.request
@@ -116,7 +116,7 @@ class Operation:
         return answer
 
     def _fail(self, plugin: str, words: str, *, refused: bool = False) -> None:
-        """The operation ends with an error, which may or may not fail the CRI request."""
+        """End the operation with an error, which may or may not fail the CRI request."""
         self.outcome.culprit, self.outcome.refused = plugin, refused
         self.outcome.fail(self._conduct, words)
 
@@ -158,7 +158,7 @@ class Operation:
     # -- validation ---------------------------------------------------------------------------
 
     async def _validate(self, plugins: Sequence[Plugin]) -> None:
-        """Ask all validators at once; whoever does not agree fails the creation.
+        """Ask all validators at once; one that does not agree fails the creation.
 
         One that was lost during the chain counts among them up to NRI 0.12.4, and cannot agree any
         more. Of several that do not agree, a runtime reports the one that it hears first; here it

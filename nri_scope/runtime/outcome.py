@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of one event on an emulated runtime."""
+"""The outcome of one event on an emulated runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Merged = Creation | Updating | Stopping
 
 @dataclass(slots=True)
 class Outcome:
-    """What one operation came to."""
+    """The outcome of one operation."""
 
     event: Event
     answers: list[Answer] = field(default_factory=list)
@@ -40,12 +40,12 @@ class Outcome:
     """For CreateContainer, UpdateContainer and StopContainer: what the replies come to. After a
     failure it holds what came before, and nothing of it is done."""
     skipped: str = ""
-    """Why this runtime never sends the event, and nobody was asked; "" where it does."""
+    """Why this runtime never sends the event, so no plugin was asked; "" where it does."""
     left_out: list[Dropped] = field(default_factory=list)
     """Asked for, and dropped before merging: what this runtime has no use for."""
 
     def fail(self, conduct: Conduct, words: str) -> None:
-        """The operation ends with an error, which fails the CRI request or is only logged."""
+        """End the operation with an error, which fails the CRI request or is only logged."""
         prefix = conduct.failing.get(self.event)
         if prefix is None:
             self.error = words
@@ -54,17 +54,17 @@ class Outcome:
 
     @property
     def updates(self) -> list[api.ContainerUpdate]:
-        """What is done to other containers, in order; nothing after a failure or an error."""
+        """The updates of other containers, in order; none after a failure or an error."""
         if self.merged is None or self.failure or self.error:
             return []
         return list(self.merged.updates)
 
     @property
     def dropped(self) -> list[Dropped]:
-        """All that was asked for and dropped by this runtime."""
+        """Everything that was requested and dropped by this runtime."""
         return [*self.left_out, *(self.merged.dropped if self.merged is not None else ())]
 
     @property
     def request(self) -> Message | None:
-        """What the first plugin was asked; None where none was."""
+        """The request to the first plugin; None where none was asked."""
         return self.answers[0].request if self.answers else None

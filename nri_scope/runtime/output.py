@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launched plugin prints, line by line, in bounded memory.
+"""Output of a launched plugin, line by line, in bounded memory.
 
-Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print for ever, and
+Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print without end, and
 must neither fill our memory nor be held up by a full pipe.
 """
 
@@ -30,7 +30,7 @@ LAST_KEPT = 10
 
 
 class Stream(StrEnum):
-    """Where a plugin printed."""
+    """The stream that a plugin printed to."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -56,7 +56,7 @@ class Output:
     """The output of one process."""
 
     def __init__(self, on_output: OnOutput | None = None, *, passing: bool = False) -> None:
-        """With ``passing`` lines are handed over for as long as the process runs, and not kept."""
+        """Collect lines; with ``passing`` they are handed over as they come, and not kept."""
         self.left_out = 0
         """Lines that were printed and are not in `lines`, or were not handed over."""
         self._passing = passing
@@ -75,7 +75,9 @@ class Output:
         return tuple(self._lines)
 
     def last(self, stream: Stream, count: int) -> list[str]:
-        """The last lines of a stream, at most ``count`` and `LAST_KEPT`, a partial one included."""
+        """Return the last lines of a stream, at most ``count`` and `LAST_KEPT`, a partial one
+        included.
+        """
         partial = self._streams[stream].partial
         lines = [*self._last[stream], *([partial] if partial else [])]
         return lines[-count:]
@@ -93,7 +95,7 @@ class Output:
             self._add(OutputLine(stream, text, started_ns))
 
     def finish(self, stream: Stream) -> None:
-        """The stream has ended; what came after the last line's end is a line too."""
+        """End the stream; bytes after the last line's end are a line, too."""
         lines = self._streams[stream]
         if lines.partial:
             text, started_ns = lines.take()
@@ -125,7 +127,7 @@ class _Lines:
         return _text(bytes(self._start), self._over)
 
     def feed(self, data: bytes, mono_ns: int) -> list[tuple[str, int]]:
-        """The lines that end in ``data``, each with the time of its first byte."""
+        """Return the lines that end in ``data``, each with the time of its first byte."""
         *ended, rest = data.split(b"\n")
         lines: list[tuple[str, int]] = []
         for piece in ended:

@@ -29,7 +29,7 @@ from nri_scope.nri.methods import (
     RUNTIME_SERVICE,
     STATE_CHANGE_EVENTS,
 )
-from nri_scope.nri.session import Kind, Role, Session
+from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.nri.session import State as SessionState
 from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
@@ -90,7 +90,7 @@ class Plugin:
             asyncio.get_running_loop().create_future()
         )
         """Stream id and request of RegisterPlugin, unanswered yet: its turn may be later."""
-        # Nobody may be waiting for it when the connection ends.
+        # There may be no waiter for it when the connection ends.
         self.registration.add_done_callback(
             lambda future: None if future.cancelled() else future.exception() and None
         )
@@ -113,7 +113,9 @@ class Plugin:
         return self.admitted or self.refused or self.session.state is SessionState.CLOSED
 
     def subscribes(self, event: Event | None) -> bool:
-        """Whether it wants ``event``. What is no event that we know goes to everyone."""
+        """Return whether it subscribed to ``event``. Requests without a known event go to every
+        plugin.
+        """
         return event is None or bool(self.mask & event.bit)
 
     def leave(self, reason: str) -> None:
@@ -131,7 +133,7 @@ class Plugin:
         self.link.abort(reason)
 
     def end(self, reason: str) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         self.session.close()
         self.end_reason = self.end_reason or reason
         if not self.registration.done():
@@ -220,11 +222,11 @@ class Plugin:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
             elif request.method == "RegisterPlugin":
                 registration = RegisterPluginRequest.FromString(request.payload)
-                self.session.feed(Kind.REGISTER)
+                self.session.feed(MessageKind.REGISTER)
                 self.registration.set_result((request.stream_id, registration))
             elif request.method == "UpdateContainers":
                 update = UpdateContainersRequest.FromString(request.payload)
-                self.session.feed(Kind.UPDATE_CONTAINERS)
+                self.session.feed(MessageKind.UPDATE_CONTAINERS)
                 self._on_update(self, request.stream_id, update)
             else:
                 raise RpcError(Code.UNIMPLEMENTED, f"no method {request.method!r} here")

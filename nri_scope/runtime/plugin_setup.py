@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin is told before its first event: Configure, and the runtime's state in Synchronize.
+"""Set-up of a plugin before its first event: Configure, and the runtime's state in Synchronize.
 
 The state goes in parts where it does not fit into one ttRPC message, which is 4 MiB at most.
 """
@@ -33,23 +33,23 @@ class SetUp(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """The runtime's manners."""
+        """How the runtime behaves."""
         ...
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """The Configure request, with the configuration of a launched plugin."""
+        """Return the Configure request, with the configuration of a launched plugin."""
         ...
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """The Synchronize requests, in order: all but the last say that more follows."""
+        """Return the Synchronize requests, in order: all but the last say that more follows."""
         ...
 
 
 @dataclass(slots=True)
 class ProfileSetUp:
-    """Pods and containers that exist already, told in the manner of a profile.
+    """Pods and containers that exist already, sent as a profile does.
 
-    Both lists may be changed at any time: a plugin is told what they hold when its turn comes.
+    Both lists may be changed at any time: a plugin gets what they hold when its turn comes.
     """
 
     profile: Profile
@@ -57,11 +57,11 @@ class ProfileSetUp:
     containers: list[Container] = field(default_factory=list)
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """The same for everyone but for the configuration."""
+        """Return the same request for every plugin, except for the configuration."""
         return self.profile.configure_request(config).SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """The state, split where this runtime can do that."""
+        """Return the state, split where this runtime can do that."""
         if self.profile.split_sync:
             return synchronize_parts(self.pods, self.containers)
         whole = SynchronizeRequest(pods=self.pods, containers=self.containers)
@@ -70,7 +70,7 @@ class ProfileSetUp:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSetUp:
-    """What a runtime once sent, byte for byte.
+    """The requests that a runtime once sent, byte for byte.
 
     A plugin gets what the plugin of its ``NN-name`` got then, or what the first one got.
     """
@@ -86,7 +86,9 @@ class RecordedSetUp:
         states: Mapping[str, Sequence[bytes]],
         profile: Profile | None = None,
     ) -> RecordedSetUp:
-        """From requests by plugin. ``profile`` is needed only where there is no Configure."""
+        """Make one of requests by plugin. ``profile`` is needed only where there
+        is no Configure.
+        """
         if profile is None:
             try:
                 first = ConfigureRequest.FromString(next(iter(configures.values())))
@@ -99,7 +101,7 @@ class RecordedSetUp:
         return cls(profile, configures, states)
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """As recorded; a configuration that is given now takes the place of the recorded one."""
+        """Return the recorded request; a configuration given now replaces the recorded one."""
         recorded = self.configures.get(plugin) or next(iter(self.configures.values()), b"")
         if recorded and not config:
             return recorded
@@ -110,7 +112,7 @@ class RecordedSetUp:
         return request.SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """As recorded; an empty state where none was."""
+        """Return the recorded requests; an empty state where none was recorded."""
         return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
 
 
@@ -124,7 +126,7 @@ def synchronize_parts(
 
     Each is filled as far as it goes. (Upstream shrinks the shares of pods and containers by one
     factor until a message fits, which never ends once the share of pods has come to 0.) An object
-    that is over the limit by itself gets a request of its own, which nobody can send.
+    that is over the limit by itself gets a request of its own, which cannot be sent.
     """
     requests = [SynchronizeRequest()]
     whole = room = limit - MORE_LENGTH
@@ -144,7 +146,7 @@ def synchronize_parts(
 
 
 def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
-    """The same state in parts of at most ``limit`` bytes.
+    """Return the same state in parts of at most ``limit`` bytes.
 
     Raises `UsageError` where the parts are no Synchronize requests.
     """

@@ -64,7 +64,7 @@ class Process:
         """``exit status 3`` or ``killed by SIGSEGV``; empty as long as it is running."""
         self.exit_code: int | None = None
         """As of `os.waitstatus_to_exitcode`: -9 for SIGKILL; None while it is running, or where
-        nobody knows."""
+        it is unknown."""
         self.ending = False
         """The runtime has begun to end it."""
         self.ended_by_us = False
@@ -101,8 +101,8 @@ class Process:
     ) -> Process:
         """Start ``command`` with ``connection`` as descriptor 3, and return once it runs.
 
-        With ``pass_output`` what it prints is told as long as it runs, and only the last lines are
-        kept. Raises `UsageError` when it cannot be started.
+        With ``pass_output`` what it prints is passed on as long as it runs, and only the last lines
+        are kept. Raises `UsageError` when it cannot be started.
         """
         keeper, pipes = _spawn_keeper(command.argv[0], connection)
         process = cls(command, keeper, pipes, on_output, pass_output=pass_output)
@@ -155,7 +155,7 @@ class Process:
             self._read_rest()
 
     def explain(self, reason: str) -> str:
-        """The reason why its connection ended, with how it ended itself if it did that first."""
+        """Return why its connection ended, with how the process ended if it did that first."""
         if self.running or self.ended_by_us:
             return reason
         # Not the lines with which Python underlines a place in the line before.
@@ -174,7 +174,7 @@ class Process:
         try:
             if self._on_output is not None:
                 self._on_output(stream, line, mono_ns)
-        except Exception as error:  # noqa: BLE001 - it is somebody else's code
+        except Exception as error:  # noqa: BLE001 - it is the caller's code
             # We are in a callback of the loop, and what else it has to do must be done.
             context = {"message": "on_output failed", "exception": error}
             self._loop.call_exception_handler(context)
@@ -203,7 +203,7 @@ class Process:
             self.output.finish(stream)
 
     def _read_rest(self) -> None:
-        """Read what it printed before it ended. Children may go on printing: not for ever."""
+        """Read what it printed before it ended. Its children may go on printing."""
         for stream in Stream:
             for _ in range(READS_LAST):
                 if not self._read(stream):
@@ -246,7 +246,7 @@ class Process:
         self._channel.close()
         self._keeper.stop(KEEPER_ENDS_S, terminate_s=0)
         if self.pid and not self._clean:
-            # Somebody killed the keeper. What the plugin started cannot be found any more.
+            # The keeper was killed. What the plugin started cannot be found any more.
             self.survived = True
             self._kill_plugin()
         self._read_rest()
@@ -264,7 +264,9 @@ _SAID = "; its last words: "
 
 
 def exit_in(explained: str) -> str:
-    """The exit status or signal in what `Process.explain` said; "" where there is none."""
+    """Return the exit status or signal in the words of `Process.explain`; "" where
+    there is none.
+    """
     return explained.partition(_ENDED)[2].partition(_SAID)[0]
 
 
@@ -311,7 +313,7 @@ def _order(command: Command) -> bytes:
 
 
 def _encoded(text: str) -> str:
-    """Latin-1, one character for each byte: names of files need not be UTF-8."""
+    """Encode as Latin-1, one character for each byte: names of files need not be UTF-8."""
     return os.fsencode(text).decode("latin-1")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a given runtime version behaves towards its plugins."""
+"""Profiles: how a given runtime version behaves towards its plugins."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _parsed(version: str) -> NriVersion | None:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A runtime's manners. Make one with `of`, and vary it with `dataclasses.replace`."""
+    """How a runtime behaves. Make one with `of`, and vary it with `dataclasses.replace`."""
 
     name: str
     """What users call the profile."""
     runtime_name: str
-    """As Configure tells it, and so the next one."""
+    """As in Configure, and so the next one."""
     runtime_version: str
     nri_version: str
     """Without the leading ``v``; "" where it is unknown."""
@@ -50,9 +50,9 @@ class Profile:
     split_sync: bool
     """A Synchronize over 4 MiB is sent in parts; else it fails and the plugin is dropped."""
     sends_timeouts: bool
-    """Configure tells both timeouts."""
+    """Configure has both timeouts."""
     sends_nri_version: bool
-    """Configure tells the NRI version."""
+    """Configure has the NRI version."""
     checks_names: bool
     """A plugin's name may hold only letters, digits and ``_.+-``; else it must not be empty."""
     conduct: Conduct
@@ -64,7 +64,7 @@ class Profile:
     """A failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected and never
     hears of anything (``acceptPluginConnections`` of NRI 0.6.1)."""
     habits: Habits = VERBATIM
-    """What it tells of pods and containers, and what not."""
+    """What it sends about pods and containers, and what not."""
     never_sent: frozenset[Event] = frozenset()
     """Events that can be subscribed to, and never come."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
@@ -76,9 +76,9 @@ class Profile:
     def of(
         cls, name: str, runtime_name: str, runtime_version: str, nri: str | NriVersion | None
     ) -> Profile:
-        """The profile of a runtime that speaks NRI version ``nri``; None or "" for unknown.
+        """Return the profile of a runtime with NRI version ``nri``; None or "" for unknown.
 
-        It tells what happens as it happens, without habits of its own.
+        It sends each event as it happens, without habits of its own.
         """
         version = NriVersion.parse(nri) if isinstance(nri, str) else nri
         conduct = conduct_of(runtime_name)
@@ -114,7 +114,7 @@ class Profile:
 
     @property
     def shows_rlimits(self) -> bool:
-        """Events that follow a creation tell the container's rlimits. containerd does so from 2.3
+        """Events that follow a creation have the container's rlimits. containerd does so from 2.3
         on, with NRI 0.12 (``commonContainerToNRI``); seen to be missing in 1.7.24 and 2.1.9.
         """
         return runtime_title(self.runtime_name) != "containerd" or self.dedicated_rpcs
@@ -126,7 +126,9 @@ class Profile:
         return f"{runtime.strip()} (NRI {self.nri_version or 'unknown'})"
 
     def configure_request(self, config: str = "") -> ConfigureRequest:
-        """The Configure request of this runtime; external plugins always get an empty config."""
+        """Return the Configure request of this runtime; external plugins always get an empty
+        config.
+        """
         return ConfigureRequest(
             config=config,
             runtime_name=self.runtime_name,
@@ -137,7 +139,7 @@ class Profile:
         )
 
     def skips(self, event: Event) -> str:
-        """Why this runtime never sends ``event``, in words; "" where it does."""
+        """Return why this runtime never sends ``event``, in words; "" where it does."""
         if not self.mask & event.bit:
             return f"{self.title} has no {event.name}"
         if event in self.never_sent:
@@ -146,7 +148,7 @@ class Profile:
 
 
 def recorded_profile(configure: ConfigureRequest) -> Profile:
-    """The profile named "recorded": of the runtime that once sent this Configure request."""
+    """Return the profile "recorded": of the runtime that once sent this Configure request."""
     version, _ = nri_version_of(configure)
     profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
     return replace(

@@ -55,7 +55,7 @@ PROFILES: dict[str, Profile] = {
 
 
 def profile_named(name: str, recorded: Profile | None = None) -> Profile:
-    """The profile of this name; ``recorded`` is what "recorded" stands for, if there is one.
+    """Return the profile of this name; ``recorded`` is the profile for the name "recorded".
 
     Raises `UsageError` for an unknown name, naming the nearest one.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who connected, or were launched, and did not come so far as to get events."""
+"""Plugins that connected, or were launched, and failed before they got events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri_scope.nri.merging.go_quoting import quoted
 
 
 class Stage(StrEnum):
-    """How far a plugin has come on its way in."""
+    """The stage that a plugin has reached in its set-up."""
 
     LAUNCH = "launch"
     REGISTRATION = "registration"
@@ -34,7 +34,7 @@ class Rejection:
 
 
 def problem_of(request: RegisterPluginRequest, *, checks_names: bool) -> tuple[str, str] | None:
-    """Why a registration is refused: in our words and in the runtime's; None where it is not.
+    """Return why a registration is refused, in our words and in the runtime's; None if it is not.
 
     The runtime's are those of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``: from 0.12
     on with ``checks_names``.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How containerd, CRI-O and iSulad each deal with their plugins, around or without the NRI library.
+"""Behaviour of containerd, CRI-O and iSulad towards plugins, around or without the NRI library.
 
 What depends on the NRI version is in ``profile``; here is what is the runtime's own code. Read in
 containerd v1.7.24, v2.1.9, v2.2.1, v2.3.4 and v2.4.0-beta.0 (``pkg/nri``, ``pkg/cri/nri``, later
@@ -37,7 +37,7 @@ class Conduct:
     """Events whose error fails the CRI request, and what the runtime puts in front of the error's
     own words. An error in any other event is logged, and that is all."""
     undone: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
-    """What the runtime tells its plugins by itself once such an event has failed."""
+    """What the runtime sends its plugins by itself once such an event has failed."""
     closes_on_error: bool = False
     """An error status closes the connection, fails nothing and does not stop the chain."""
     shows_adjustments: bool = True
@@ -107,7 +107,7 @@ ISULAD = Conduct(
     failing=_fixed({}),
     closes_on_error=True,
     # The request of the first plugin goes to all of them; what pluginResult::Apply says of a
-    # conflict nobody asks.
+    # conflict is ignored.
     shows_adjustments=False,
     conflicts_fail=False,
     # m_storeMap has the names of launched plugins as its keys. External plugins stand in it under
@@ -138,7 +138,7 @@ _CONDUCTS = {"CRI-O": CRI_O, "iSulad": ISULAD}
 
 
 def conduct_of(runtime_name: str) -> Conduct:
-    """How the runtime of this name (as Configure tells it) deals with plugins.
+    """Return how the runtime of this name (as in Configure) treats plugins.
 
     One that we do not know is taken to do as containerd does.
     """

@@ -38,7 +38,7 @@ from .profile import Profile
 from .rejection import Rejection, Stage
 
 FORMER_KEPT = 1000
-"""Plugins that are gone and still known; a plugin may reconnect for ever."""
+"""Plugins that are gone and still known; a plugin may reconnect without end."""
 
 ENDED = "the runtime has ended"
 """Why a plugin's connection ends with the runtime."""
@@ -72,10 +72,10 @@ class Runtime(Dispatcher):
         configure_first: bool = False,
         sync_part_max: int | None = None,
     ) -> None:
-        """``on_new`` hears of connections before anything is sent, to put hooks (`transit_ns`,
-        `on_exchange`) into them, ``on_ready`` of plugins from which on they get events, ``on_end``
-        of connections that have ended, whether or not they ever came so far. ``on_synchronized``
-        gets replies to Synchronize before anything else is sent to anybody.
+        """Listen for connections with these hooks. ``on_new`` is called for each connection before
+        anything is sent, to set its own hooks (`transit_ns`, `on_exchange`); ``on_ready`` for each
+        plugin from which on it gets events; ``on_end`` for each connection that has ended, ready or
+        not. ``on_synchronized`` gets replies to Synchronize before any other request is sent.
 
         With ``configure_first`` Configure is sent before RegisterPlugin is answered, as a real
         runtime may or may not do. Parts of Synchronize have at most ``sync_part_max`` bytes,
@@ -175,7 +175,7 @@ class Runtime(Dispatcher):
         """Start a plugin by a command line; returns once it gets events.
 
         It is launched as real runtimes do it, but for ``environment``, which is added to its three
-        variables, and its output, which is kept and told to ``on_output``. `Plugin.process` tells
+        variables, and its output, which is kept and passed to ``on_output``. `Plugin.process` says
         how it ended. Raises `UsageError` for a command that cannot be run, and `ConnectionClosed`
         as `adopt`, with the exit status and last words of a plugin that ended; it is the last one
         of `former` then.
@@ -218,7 +218,7 @@ class Runtime(Dispatcher):
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
         if self._away:
             # Accepted just before the socket was closed: the event loop may make the link yet, or
-            # may not, so nobody waits for it.
+            # may not, so it is not waited for.
             plugin.drop(self._away)
             return plugin
         self._connected[plugin] = process
@@ -227,7 +227,7 @@ class Runtime(Dispatcher):
         return plugin
 
     async def _admit(self, plugin: Plugin, config: str) -> None:
-        """Registration, Configure and Synchronize; the connections after this one wait."""
+        """Register, configure and synchronize a plugin; the connections after this one wait."""
         try:
             async with self._registering:
                 stream_id = await admission.register(plugin, self.profile)
@@ -298,14 +298,14 @@ class Runtime(Dispatcher):
     # -- what happens to runtimes -------------------------------------------------------------
 
     async def restart(self) -> None:
-        """`go_down` and `come_back`."""
+        """Restart: `go_down` and `come_back`."""
         await self.go_down()
         await self.come_back()
 
     async def go_down(self) -> None:
-        """The runtime ends for a while: no socket, no connection, and no launched plugin is left.
+        """End the runtime for a while: no socket, no connection and no launched plugin is left.
 
-        Events that happen meanwhile reach nobody.
+        Events that happen meanwhile reach no plugin.
         """
         self._away = RESTARTS
         self._paths += [server.path for server in self._servers]
@@ -317,7 +317,7 @@ class Runtime(Dispatcher):
         await self.wait_for(lambda: not self._connected)
 
     async def come_back(self) -> None:
-        """The runtime is there again: it launches its plugins first, and listens then.
+        """Start the runtime again: it launches its plugins first, and listens then.
 
         External plugins have to connect by themselves. A launched one that does not come so far
         again is among the `rejections`. (Up to NRI 0.6 a real runtime would not start without it.)
@@ -341,7 +341,7 @@ class Runtime(Dispatcher):
         """
         found = [one for one in self._connected if one.id == plugin]
         if not found:
-            there = ", ".join(one.id for one in self.plugins) or "nobody"
+            there = ", ".join(one.id for one in self.plugins) or "no plugin"
             raise UsageError(f"no plugin {plugin!r} is connected", f"there is {there}")
         for one in found:
             one.drop(reason)

@@ -13,7 +13,7 @@ from nri_scope.nri.request_subject import container_of, pod_of
 
 
 def as_state_change(event: Event, request: Message) -> bytes:
-    """The StateChange that tells what ``request``, the event's own request message, tells."""
+    """Return the StateChange for ``request``, the event's own request message."""
     return api.StateChangeEvent(
         event=api.Event.ValueType(event.value),
         pod=pod_of(event.name, request),
@@ -22,7 +22,9 @@ def as_state_change(event: Event, request: Message) -> bytes:
 
 
 def state_change_of(event: Event, payload: bytes) -> bytes:
-    """The same from the request's bytes; `LocalProtocolError` if they are no such message."""
+    """Return the StateChange for the request's bytes. Raises LocalProtocolError if they are
+    malformed.
+    """
     try:
         request = METHODS[event.name].request.FromString(payload)
     except DecodeError as error:

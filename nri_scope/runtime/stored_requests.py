@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long to wait between two events: as long as it was, within bounds."""
+    """The wait between two events: as long as recorded, within bounds."""
 
     speed: float = 1.0
     """2 is twice as fast; infinity does not wait at all."""
@@ -47,7 +47,7 @@ class Pace:
     """Seconds (at speed 1) after which a reader thinks that nothing happens any more."""
 
     def pause(self, before_ns: int, next_ns: int) -> float:
-        """Seconds to wait between events stored at these times."""
+        """Return the seconds to wait between events stored at these times."""
         gap = (next_ns - before_ns) / 1e9
         return min(max(gap, self.shortest), self.longest) / self.speed
 
@@ -58,7 +58,7 @@ FASTEST = Pace(speed=inf, longest=1.0)
 
 @dataclass(slots=True)
 class Played:
-    """What `play` did."""
+    """The result of `play`."""
 
     events: int = 0
     answers: int = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime tells its plugins of what happens, apart from the events themselves.
+"""Differences in what runtimes send their plugins about a lifecycle, apart from the events.
 
 Sources: the ``local`` type in containerd's ``internal/nri/nri.go`` and CRI-O's
 ``internal/nri/nri.go``, iSulad's ``nri_adaption.cc`` and ``nri_convert.cc``, and recorded traffic
@@ -32,10 +32,10 @@ class _WithContainer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What a runtime does in every lifecycle. The default is to tell what happens as it happens."""
+    """The behaviour of a runtime in every lifecycle. The default sends each event as it happens."""
 
     books_containers: bool = False
-    """It knows which containers its plugins were told of: StopContainer comes once for each, just
+    """It knows which containers its plugins have got: StopContainer comes once for each, just
     before RemoveContainer at the latest, and neither comes for one that no plugin knows."""
     books_pods: bool = False
     """The same of pods: StopPodSandbox and RemovePodSandbox come once, and only for pods that were
@@ -49,7 +49,7 @@ class Habits:
     never ran is told with other states when it is removed; that is not followed here.)"""
 
     def told(self, event: Event, request: M) -> M:
-        """``request`` as this runtime words it; itself where nothing is different."""
+        """Return ``request`` as this runtime words it; itself where nothing differs."""
         container = container_of(event.name, request)
         if container is None:
             return request

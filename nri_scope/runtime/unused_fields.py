@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime has no use for in plugins' replies, though its NRI has the field."""
+"""Fields of plugins' replies that a runtime ignores, though its NRI has them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lack(NamedTuple):
 def without(
     lacks: Sequence[Lack], reply: Reply, plugin: str, container_id: str
 ) -> tuple[Reply, list[Dropped]]:
-    """``reply`` of ``plugin`` without what the runtime lacks, and what that was.
+    """Return ``reply`` of ``plugin`` without the fields that the runtime lacks, and those fields.
 
     ``container_id`` is that of the container that an adjustment is for. The reply given is not
     changed.

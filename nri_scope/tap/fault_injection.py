@@ -31,8 +31,8 @@ class Faulty:
 
     def __init__(self, faults: Faults) -> None:
         self.on_kept: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
-        """Told of each request that is not passed on, before it is heard: mux id, stream id, why.
-        """
+        """Told of each request that is not passed on, before it is heard: mux id, stream id,
+        why."""
         self._faults = faults
         self._chance = random.Random(faults.seed)
         self._forth = MessageFrames(PLUGIN_CONN)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one asyncio shell around `nri_scope.wire`: unix sockets, inherited descriptors, pairs."""
+"""Move the bytes of `nri_scope.wire` over unix sockets, with asyncio.
+
+In: paths, inherited descriptors or pairs of sockets. Out: a `Link`, which hands requests to a
+callback and answers calls; a server; a relay that passes bytes on unread. It never knows NRI.
+"""
 
 from .link import Link, Notice, RequestHandler
 from .sockets import Server, adopt_descriptor, connect_unix, listen_unix, memory_pair

@@ -24,7 +24,7 @@ UNSENT_MAX = 16 << 20
 """Bytes of answers a peer may leave unread before we stop reading its requests.
 
 Far above what a peer that waits for answers can cause: two ends that both stopped reading at a
-small limit would wait for each other for ever.
+small limit would wait for each other forever.
 """
 
 Notice = FrameIgnored | MessageIgnored | MessageRejected
@@ -57,24 +57,24 @@ class Link(asyncio.Protocol):
     # -- asyncio.Protocol -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is ours now."""
+        """Take over the socket."""
         # Not an assertion: uvloop's transports do not derive from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_MAX)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: hand requests on at once, wake whoever waits for an answer."""
+        """Hand requests on at once, and wake the callers whose responses came."""
         arrived_ns = monotonic_ns()
         self._connection.receive_data(data)
         self._handle_events(arrived_ns)
 
     def eof_received(self) -> None:
-        """The peer has closed its end; asyncio closes ours."""
+        """Note that the peer has closed its end; asyncio closes ours."""
         self._connection.receive_eof()
         self._handle_events(monotonic_ns())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone; whoever waits for an answer learns it."""
+        """Fail the calls that still wait for a response: the socket is gone."""
         self._connection.receive_eof()
         self._handle_events(monotonic_ns())
         if exc is not None and not self._reason:
@@ -88,12 +88,12 @@ class Link(asyncio.Protocol):
             self._closed.set_result(reason)
 
     def pause_writing(self) -> None:
-        """The peer does not read our answers: take no more of its requests meanwhile."""
+        """Stop reading requests while the peer does not read our answers."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Read again: the peer reads."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -139,7 +139,7 @@ class Link(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing can be sent any more."""
+        """Whether nothing can be sent any more."""
         return self._transport is None or self._transport.is_closing()
 
     def close(self, reason: str = "closed by us") -> None:
@@ -155,7 +155,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     async def wait_closed(self) -> str:
-        """Why the connection ended, in words, once it has."""
+        """Wait until the connection has ended, and return the reason in words."""
         return await asyncio.shield(self._closed)
 
     # -- inside -----------------------------------------------------------------------------

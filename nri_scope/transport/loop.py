@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's where it is installed: it shortens the time that we add to an event."""
+    """Return uvloop's factory where it is installed: it shortens the time that we add
+    to an event.
+    """
     try:
         import uvloop
     except ImportError:

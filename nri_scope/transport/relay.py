@@ -2,9 +2,9 @@
 """Two sockets as if they were one: what comes from each is written to the other, and heard.
 
 Nothing is changed, merged or held. A piece is written in the very callback in which it came; only
-then does anybody look at it. What the system does between two ends of one socket happens here too:
+then is it looked at. What the system does between two ends of one socket happens here too:
 
-- whoever is not read fills a buffer, and stops being read: at most one piece is in our hands;
+- a peer that is not read fills a buffer, and stops being read: at most one piece is in our hands;
 - an end that only stops writing (``shutdown``) goes on being written to;
 - an end that is gone is closed at the other end, once that has been given all that was said.
 """
@@ -21,7 +21,7 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 PIECE_MAX = 256 << 10
-"""Bytes read at once: a little more than a unix socket holds unless it was told otherwise."""
+"""Bytes read at once: a little more than a unix socket holds unless it was configured otherwise."""
 
 _GONE = select.EPOLLHUP | select.EPOLLERR
 
@@ -31,7 +31,7 @@ monotonic times (ns) when it had come and when all of it was with the other sock
 
 
 class RelayEnd(NamedTuple):
-    """How a relay ended."""
+    """The end of a relay, with the reason."""
 
     first: bool | None
     """Whether it was the first socket's peer that ended it; None: neither, it was closed here."""
@@ -40,14 +40,14 @@ class RelayEnd(NamedTuple):
 
 
 class Through(Protocol):
-    """What may stand in the way, for those who want faults. It decides what `pass_on` is given."""
+    """A hook in a relay's way, for faults. It decides what `pass_on` gets."""
 
     def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Something came."""
+        """Take bytes that came."""
         ...
 
     def ended(self, relay: Relay, forth: bool) -> None:
-        """Nothing more comes: the last moment to pass on what is held."""
+        """Pass on what is held: nothing more comes."""
         ...
 
 
@@ -66,7 +66,7 @@ class Relay:
         through: Through | None = None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """Begins at once; to be called in a running event loop."""
+        """Start relaying at once; call it in a running event loop."""
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[RelayEnd] = self._loop.create_future()
         self._on_piece: OnPiece | None = on_piece
@@ -90,11 +90,11 @@ class Relay:
 
     @property
     def closed(self) -> bool:
-        """Nothing is relayed any more."""
+        """Whether nothing is relayed any more."""
         return self._closed.done()
 
     async def wait_closed(self) -> RelayEnd:
-        """How it ended, once it has."""
+        """Wait for the end, and return how it ended."""
         return await asyncio.shield(self._closed)
 
     def close(self, words: str = "closed here") -> None:
@@ -108,7 +108,7 @@ class Relay:
             (self._forth if forth else self._back).write(data, arrived_ns)
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Tell whoever listens."""
+        """Notify the listener."""
         if self._on_piece is None:
             return
         try:
@@ -121,7 +121,7 @@ class Relay:
     # -- what a way finds -------------------------------------------------------------------
 
     def source_ended(self, way: _Way, error: OSError | None) -> None:
-        """Nothing more comes from the way's source, and all that came was passed on."""
+        """Note that the source has ended and that all it sent was passed on."""
         self._ended_by(way.forth, error)
         with contextlib.suppress(OSError):
             way.target.shutdown(socket.SHUT_WR)
@@ -130,7 +130,7 @@ class Relay:
             self._finish()
 
     def target_gone(self, way: _Way, error: OSError) -> None:
-        """Nothing can be written to the way's target. It may have said something before that."""
+        """Note that the target cannot be written to; it may have sent something before that."""
         self._ended_by(not way.forth, None if isinstance(error, BrokenPipeError) else error)
         with contextlib.suppress(OSError):
             # The source learns it when it writes again, as it would if there were no relay.
@@ -160,11 +160,11 @@ class Relay:
                 reading.readable()
             elif events & _GONE and not self.closed:
                 if reading.over:
-                    # There is nobody to be written to, and nothing left of what was said.
+                    # No end is left to be written to, and nothing left of what was said.
                     self._ended_by(reading.forth, None)
                     self._finish()
                 elif not writing.waiting:
-                    # Its last words still wait for the other end. The system would tell of it
+                    # Its last words still wait for the other end. The system would report it
                     # again and again meanwhile, whatever is asked for.
                     self._epoll.unregister(descriptor)
 
@@ -218,7 +218,7 @@ class _Way:
         self._error: OSError | None = None
 
     def stop(self) -> None:
-        """Neither read nor write any more."""
+        """Stop reading and writing."""
         self.over = True
         self.reading = False
         self.waiting.clear()
@@ -237,7 +237,7 @@ class _Way:
             self._wait(data, arrived_ns, sent)
 
     def readable(self) -> None:
-        """Bytes came, or the source has ended."""
+        """Read the bytes that came, or note that the source has ended."""
         buffer = self.buffer
         try:
             size = self.source.recv_into(buffer)
@@ -260,7 +260,7 @@ class _Way:
                 self._wait(bytes(buffer[:size]), arrived_ns, sent)
 
     def writable(self) -> None:
-        """There may be room for what waits."""
+        """Write what waits, as far as the target has room."""
         while self.waiting:
             data, arrived_ns = self.waiting[0]
             sent = self._send(memoryview(data)[self._written :])
@@ -282,7 +282,7 @@ class _Way:
             self._read(True)
 
     def _send(self, data: memoryview) -> int:
-        """How much the target took; -1 when it is gone."""
+        """Send to the target, and return how many bytes it took; -1 when it is gone."""
         try:
             return self.target.send(data)
         except (BlockingIOError, InterruptedError):

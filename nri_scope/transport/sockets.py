@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where links come from: a path to connect to, an inherited descriptor, a path to listen on."""
+"""Sources of links: a path to connect to, an inherited descriptor, a path to listen on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LinkFactory = Callable[[], Link]
 
 
 def check_path(path: str | Path) -> str:
-    """``path`` as a string that fits a unix socket address; `ConnectError` otherwise."""
+    """Return ``path`` as a string that fits a unix socket address. Raises ConnectError."""
     text = os.fspath(path)
     length = len(os.fsencode(text))
     if length > UNIX_PATH_MAX:
@@ -51,7 +51,7 @@ async def connect_unix(
 
 
 async def connect_socket(path: str | Path) -> socket.socket:
-    """A plain socket, non-blocking and connected to ``path``; raises as `connect_unix`."""
+    """Return a plain non-blocking socket connected to ``path``; raises as `connect_unix`."""
     text = check_path(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -97,7 +97,7 @@ async def adopt_descriptor(
 async def memory_pair(
     first: tuple[int, int, RequestHandler], second: tuple[int, int, RequestHandler]
 ) -> tuple[Link, Link]:
-    """Two links inside this process, each ``(serves, calls, on_request)``."""
+    """Return two links inside this process, each ``(serves, calls, on_request)``."""
     sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     links = []
     for sock, (serves, calls, on_request) in zip(sockets, (first, second), strict=True):
@@ -136,7 +136,7 @@ class Server:
 async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
     """Listen on ``path`` (0600) in a folder that exists; ``new_link`` makes the link of a peer.
 
-    A socket nobody listens on any more is replaced; anything else at that path is left alone.
+    A socket without a listener is replaced; anything else at that path is left alone.
     """
     sock = bind_socket(path)
     inode = _status(os.fspath(path)).st_ino
@@ -155,7 +155,7 @@ class Door:
         self._inode = _status(self.path).st_ino
 
     async def accept(self) -> socket.socket:
-        """The next peer, non-blocking; waits for it."""
+        """Wait for the next peer, and return its non-blocking socket."""
         sock, _ = await asyncio.get_running_loop().sock_accept(self._sock)
         return sock
 
@@ -166,7 +166,9 @@ class Door:
 
 
 def bind_socket(path: str | Path) -> socket.socket:
-    """A socket that listens on ``path`` (0600), as `listen_unix` says; raises `ConnectError`."""
+    """Return a socket that listens on ``path`` (0600), as `listen_unix`
+    says. Raises ConnectError.
+    """
     text = check_path(path)
     _remove_stale(text)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -188,7 +190,7 @@ def _status(path: str) -> os.stat_result:
 
 
 def _remove_own(path: str, inode: int) -> None:
-    # Somebody else may have put a socket of its own there meanwhile.
+    # Another process may have put its own socket there meanwhile.
     with contextlib.suppress(FileNotFoundError):
         if _status(path).st_ino == inode:
             Path(path).unlink()
@@ -210,7 +212,7 @@ def _remove_stale(path: str) -> None:
             return
         except OSError as error:
             raise ConnectError(path, f"cannot listen here: {_words(error)}") from error
-    raise ConnectError(path, "somebody listens there already", "choose another")
+    raise ConnectError(path, "another process listens there already", "choose another")
 
 
 def _words(error: OSError) -> str:
@@ -218,7 +220,7 @@ def _words(error: OSError) -> str:
         case FileNotFoundError():
             return "no such socket"
         case ConnectionRefusedError():
-            return "nobody listens on this socket"
+            return "no process listens on this socket"
         case PermissionError():
             return "permission denied"
         case NotADirectoryError():

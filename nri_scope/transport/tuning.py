@@ -12,7 +12,7 @@ Python's default of 5 ms would be the longest pause by far."""
 
 
 def prepare_process() -> None:
-    """To be called once, when everything is imported."""
+    """Tune the interpreter for short pauses; call it once, when everything is imported."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     # What exists now stays; the collector need not look at it again. What an event leaves behind
     # is freed by counting references, so collecting rarely spares pauses in the middle of a reply.

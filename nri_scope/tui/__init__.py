@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal user interface: a recording goes in, a screen comes out, and files that a key makes.
+"""Show a recording in the terminal.
 
-The app composes the frame, the views and the commands. It reads through the recording's readers,
-and knows neither SQL nor how the file is written.
+In: a recording's path, keys and the mouse. Out: a screen, and the files that a key makes. The app
+composes the frame, the views and the commands. This room reads through the recording's readers, and
+never knows SQL or how the file is written.
 """

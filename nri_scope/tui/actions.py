@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError
 
 
 class Scope(Enum):
-    """Where a key counts; the text names it in help and docs."""
+    """The place where a key counts; the text names it in help and docs."""
 
     APP = "Everywhere"
     """Counts wherever no text is typed, whatever has the focus."""
@@ -30,7 +30,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a key does: ``action_<name>`` of the app or of the widget with the focus."""
+    """An action of a key: ``action_<name>`` of the app or of the widget with the focus."""
 
     name: str
     keys: tuple[str, ...]

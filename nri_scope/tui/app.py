@@ -73,10 +73,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         store: Store | None = None,
         warning: str = "",
     ) -> None:
-        """``live``: this program records the file, and ``recorder`` tells of it.
+        """Compose the app. ``live``: this program records the file, and ``recorder`` reports on it.
 
         ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
-        closed in the end all the same. ``warning``: told in the beginning.
+        closed in the end all the same. ``warning``: shown in the beginning.
         """
         super().__init__()
         self._without_color = NoColor()
@@ -108,8 +108,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         return self._store
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's; but where no colour is wanted it would turn them into shades of grey, which
-        are colours to a terminal.
+        """Return Textual's filters, except where no colour is wanted: it would turn colours into
+        shades of grey, which are colours to a terminal.
         """
         filters = super().get_line_filters()
         if not self.no_color:
@@ -323,17 +323,17 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._open_bar(Purpose.SEARCH)
 
     def action_comment(self) -> None:
-        """Type something about the selected event."""
+        """Type a comment about the selected event."""
         text = self.marker.begin_comment()
         if text is not None:
             self._open_bar(Purpose.COMMENT, text, self._marks.where_kept())
 
     def action_replay_shown(self) -> None:
-        """Type what to replay the shown events to."""
+        """Type where to replay the shown events to."""
         self._open_bar(Purpose.PLUGIN, note=self.marker.what_is_taken())
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Give text to the terminal's clipboard, without what another terminal would obey.
+        """Copy text to the terminal's clipboard, without control sequences.
 
         All that is copied passes here, what Textual copies from a line of input included.
         """
@@ -342,7 +342,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     # -- other actions ------------------------------------------------------------------------
 
     def action_focus_other(self) -> None:
-        """Go to the details, and back."""
+        """Move the focus to the details, and back."""
         if self.views.in_detail:
             self.views.focus_view()
         else:

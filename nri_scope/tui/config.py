@@ -20,7 +20,7 @@ MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the file says, or would say by itself."""
+    """The settings of the file, with their defaults."""
 
     keymap: Keymap = DEFAULT
     theme: str = ""
@@ -30,7 +30,7 @@ class Config:
 
 
 _OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
-"""What a terminal sends the same bytes for: a program cannot tell them apart."""
+"""What a terminal sends the same bytes for: a program cannot distinguish them."""
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:

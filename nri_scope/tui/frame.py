@@ -22,7 +22,7 @@ from .widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
 
 @dataclass(frozen=True, slots=True)
 class WorkState:
-    """What goes on while people wait."""
+    """The state of background work."""
 
     part: float | None = None
     """How much of the recording a filter has looked through, 0 to 1; None: no filter is at work."""
@@ -33,7 +33,7 @@ class WorkState:
     busy: str = ""
     """What else is done with the recording, and how far it is."""
     recorder: str = ""
-    """What the recorder of this program told last, where it has one."""
+    """The newest message of this program's recorder, where it has one."""
     recorder_ended: bool = False
 
 
@@ -131,7 +131,7 @@ class Frame:
     """Tells the user what is shown and what goes on."""
 
     def __init__(self, keymap: Keymap, context: Context, badge: str) -> None:
-        """``badge``: a word for the title."""
+        """Make the frame. ``badge``: a word for the title."""
         self.title_bar = TitleBar(badge)
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()
@@ -144,26 +144,26 @@ class Frame:
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
 
     def show(self, store: Store, views: Views, marked: Callable[[], int]) -> None:
-        """Tell of these from now on; ``marked``: how many events are."""
+        """Show the state of these from now on; ``marked``: how many events are."""
         self._shown = store, views, marked
         self.show_facts()
 
     def say(self, text: str, *, problem: bool = False) -> None:
-        """Tell the user one line."""
+        """Show the user one line."""
         self.status.say(text, problem=problem)
 
     def show_trouble(self, error: Exception) -> None:
-        """Tell what keeps the recording from being read, for as long as it does."""
+        """Show what keeps the recording from being read, for as long as it does."""
         self.trouble = trouble_words(error)
         self.show_status()
 
     def work_on(self, **changes: Any) -> None:
-        """Tell that something else goes on: see `WorkState`."""
+        """Show what goes on in the background: see `WorkState`."""
         self.work = replace(self.work, **changes)
         self.show_status()
 
     def show_facts(self) -> None:
-        """Tell what is known of the recording, and of what is shown."""
+        """Show the known facts of the recording, and what is selected from it."""
         if self._shown is not None:
             store, views, _ = self._shown
             self.title_bar.show(store.facts)
@@ -171,7 +171,7 @@ class Frame:
         self.show_status()
 
     def show_status(self) -> None:
-        """Tell what is shown, and what goes on."""
+        """Show the state of the view and of background work."""
         if self._shown is None or not self.status.is_attached:
             # It is not there yet, or is being left.
             return

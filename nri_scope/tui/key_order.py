@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When keys do what they do: before the next one is looked at, and when there is what it is for."""
+"""The order of keys: each acts before the next one is looked at, and once its view exists."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         return not board.is_there or (board.lacks_line and not _is_for(self.keymap, _MOVING, key))
 
     async def _hold(self, key: events.Key) -> bool:
-        """Have the key wait for what it is for; whether it does."""
+        """Hold the key back until its view exists; return whether it is held."""
         if not self._held and not self._must_wait(key):
             return False
         opens = any(_is_for(self.keymap, _OPENING, one) for one in self._held)
@@ -110,7 +110,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
             await super().on_event(key)
 
     async def _is_done(self, key: events.Key) -> bool:
-        """Do what the key does, unless it is to be typed; whether it does anything."""
+        """Run the key's action, unless it is to be typed; return whether it did anything."""
         if isinstance(self.focused, TextLine) and not key.is_printable:
             # It may close the line, and is about all of it.
             await self.bar.ready()

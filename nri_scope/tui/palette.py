@@ -16,7 +16,7 @@ from .widgets.board import Board
 
 
 class PaletteActions(Provider):
-    """What can be done, here or in another view, which is shown then."""
+    """The actions of this view, and of others, which are shown first then."""
 
     async def discover(self) -> Hits:
         """List all of them, in the order of the table."""
@@ -52,7 +52,7 @@ class PaletteActions(Provider):
             yield action, f"{label}   ({keys})" if keys else label
 
     async def _do(self, action: Action) -> None:
-        """Do what a key would, in the view that it is of."""
+        """Run a key's action, in the view that it belongs to."""
         app, views = self._app, self._app.views
         if hasattr(app, f"action_{action.name}"):
             await app.run_action(action.name, app)

@@ -32,16 +32,16 @@ BOARD_SECONDS = 0.5
 
 
 class RecorderNews(Protocol):
-    """The recorder of this program, as far as the screen tells of it."""
+    """The recorder of this program, as far as the screen shows it."""
 
     @property
     def latest(self) -> str:
-        """What it told last."""
+        """The newest message of the recorder."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether it records no more."""
+        """Whether the recorder has ended."""
         ...
 
 
@@ -59,7 +59,7 @@ class Poller:
     _updated: float = 0.0
 
     def begin(self) -> None:
-        """Look for as long as the app runs."""
+        """Poll for as long as the app runs."""
         begin(self.app, self._look_again, "looking")
         self.learn_values()
 

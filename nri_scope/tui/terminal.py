@@ -21,7 +21,7 @@ from nri_scope.process.signals import END_SIGNALS, stop_signals
 
 
 def is_gone() -> bool:
-    """Whether the terminal is there no more."""
+    """Return whether the terminal is gone."""
     stream = sys.__stdin__
     return stream is None or not os.isatty(stream.fileno())
 
@@ -30,7 +30,7 @@ class TerminalDriver(LinuxDriver):
     """Textual's driver, for terminals that go away.
 
     The thread that writes ends with the first write that fails. Textual goes on putting into its
-    queue, which takes 30 writes, and then waits for it for ever.
+    queue, which takes 30 writes, and then waits for it forever.
     """
 
     def write(self, data: str) -> None:
@@ -39,7 +39,7 @@ class TerminalDriver(LinuxDriver):
             super().write(data)
 
     def close(self) -> None:
-        """Have the rest written; where there is no terminal, nothing is left to do."""
+        """Flush the rest of the output; without a terminal, nothing is left to do."""
         if not is_gone():
             super().close()
 
@@ -51,7 +51,7 @@ class EndSignals:
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
-        """``end``: called in the event loop that runs now."""
+        """Set up the guard. ``end``: called in the event loop that runs now."""
         self._end = end
         self._loop = asyncio.get_running_loop()
         self._handled = ExitStack()
@@ -66,5 +66,5 @@ class EndSignals:
         self._loop.call_soon_threadsafe(self._end)
 
     def restore(self) -> None:
-        """Have them do what they did before."""
+        """Restore the earlier signal handlers."""
         self._handled.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Textual does and has no public name for, and workers that a key may give up at once.
+"""Functions that Textual has and does not make public, and workers that a key may cancel at once.
 
 Each of these has a test that fails with a Textual that has dropped it.
 """
@@ -18,8 +18,8 @@ from textual.worker import Worker
 
 
 async def do_bound(app: App[Any], key: str) -> bool:
-    """Do at once what a key is bound to, for the widget with the focus or what that is in; whether
-    it is bound to anything.
+    """Run at once the action that a key is bound to, for the widget with the focus or its parents;
+    return whether there was one.
 
     `App.simulate_key` sends the key and returns before anything is done. `App.active_bindings`
     looks through all bindings for each key, and knows no next one where an action is skipped.
@@ -47,7 +47,7 @@ def begin(
     exclusive: bool = False,
     exit_on_error: bool = True,
 ) -> Worker[None]:
-    """Have Textual do it for as long as ``node`` is there; ``exclusive``: in the place of older
+    """Start a worker that runs for as long as ``node`` is there; ``exclusive``: in place of older
     work of the group.
 
     It is called when its turn comes: a coroutine that was made before, and then is given up as the

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The themes: dark, light, and one made of the terminal's own colours.
 
-What a colour tells is always told by a word or a sign, too.
+A word or a sign always says what a colour says.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Views(Container):
         is_marked: Callable[[Event | None], bool],
         hide_detail: bool,
     ) -> None:
-        """``follows``: whether what is shown still grows."""
+        """Set up the views. ``follows``: whether what is shown still grows."""
         super().__init__()
         header = EventHeader()
         self.events = EventList(
@@ -115,7 +115,7 @@ class Views(Container):
 
     @property
     def scope(self) -> Scope:
-        """Where the keys of the view that is shown count."""
+        """The scope of the keys of the view that is shown."""
         return SCOPES[self.mode]
 
     @property
@@ -148,7 +148,7 @@ class Views(Container):
             self.focus_now(current.body if isinstance(current, Board) else current)
 
     def focus_now(self, widget: Widget) -> None:
-        """Give the focus to a widget, which has the next key.
+        """Focus a widget, which gets the next key.
 
         `Widget.focus` would do it later, when that key may have been taken already.
         """
@@ -161,7 +161,7 @@ class Views(Container):
         self.focus_view(detail=True)
 
     async def update(self) -> None:
-        """Have another view than the list of events show what there is now."""
+        """Update another view than the list of events."""
         if isinstance(self.current, Board):
             await self.current.update()
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mux frames and ttRPC messages: bytes in, events out.
+"""Speak mux frames and ttRPC messages: bytes in, events out.
 
-No I/O, no clock, no asyncio, and no knowledge of NRI: whoever owns a `Connection` feeds it what
-arrives and writes what it wants written.
+In: bytes that arrived, and calls to make. Out: events, and bytes to write; the owner of a
+`Connection` moves both. Sizes that a peer declares are checked before anything is allocated. There
+is no I/O, no clock and no asyncio; this room never knows NRI.
 """
 
 from .connection import Connection

@@ -85,7 +85,7 @@ class Connection:
         self._events.append(ConnectionFailed(error))
 
     def receive_eof(self) -> None:
-        """The socket has ended."""
+        """Note that the socket has ended."""
         if not self._ended:
             self._ended = True
             self._events.append(
@@ -93,7 +93,7 @@ class Connection:
             )
 
     def events_received(self) -> list[WireEvent]:
-        """Everything that happened since the last call, in order."""
+        """Return everything that happened since the last call, in order."""
         events, self._events = self._events, []
         return events
 
@@ -170,7 +170,7 @@ class Connection:
         try:
             response = Response.FromString(data)
         except DecodeError as error:
-            # Nobody can tell what else this peer gets wrong, and the call would wait for ever.
+            # What else this peer gets wrong is unknown, and the call would wait forever.
             return RemoteProtocolError(f"response cannot be decoded: {error}")
         status = response.status
         self._events.append(
@@ -186,7 +186,7 @@ class Connection:
     # -- what we send -----------------------------------------------------------------------
 
     def data_to_send(self) -> list[bytes]:
-        """The bytes to write to the socket, in order, since the last call."""
+        """Return the bytes to write to the socket since the last call, in order."""
         output, self._output = self._output, []
         return output
 
@@ -218,7 +218,7 @@ class Connection:
         return stream_id
 
     def forget_request(self, stream_id: int) -> None:
-        """Nobody waits for this response any more; it is ignored when it still comes."""
+        """Stop waiting for this response; it is ignored when it still comes."""
         self._awaited.discard(stream_id)
 
     def send_response(self, stream_id: int, payload: bytes = b"") -> None:

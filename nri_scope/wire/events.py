@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `Connection` has seen. Named tuples, because one is made for every message."""
+"""Events of a `Connection`. Named tuples, because one is made for every message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RequestReceived(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """The peer answered a call of ours. ``payload`` is empty when ``code`` is not 0."""
+    """The peer answered our call. ``payload`` is empty when ``code`` is not 0."""
 
     stream_id: int
     code: int
@@ -30,14 +30,14 @@ class ResponseReceived(NamedTuple):
 
 
 class FrameIgnored(NamedTuple):
-    """A mux frame for a connection id that nobody opened; Go ignores such frames too."""
+    """A mux frame for a connection id that was never opened; Go ignores such frames too."""
 
     conn_id: int
     length: int
 
 
 class MessageIgnored(NamedTuple):
-    """A ttRPC message that has no meaning here: an unknown type, or a response nobody awaits."""
+    """A ttRPC message that has no meaning here: an unknown type, or a response to no open call."""
 
     conn_id: int
     stream_id: int

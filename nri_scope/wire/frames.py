@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A socket's bytes, cut so that each message of one mux id is in a piece of its own.
 
-For whoever lets some messages pass and others not. Where frames and messages begin and end
+For a caller that lets some messages pass and others not. Where frames and messages begin and end
 together, as all known peers write them, the pieces are the very frames; elsewhere they are made
 anew, which peers cannot tell apart.
 """
@@ -50,7 +50,9 @@ class MessageFrames:
         self.gave_up = False
 
     def feed(self, data: bytes) -> list[Framed]:
-        """What ``data`` completes, in order; joined, it is what came."""
+        """Return the frames and pieces that ``data`` completes, in order; joined, they equal the
+        input.
+        """
         if self.gave_up:
             return [Framed(data)]
         self._buffer += data
@@ -74,7 +76,7 @@ class MessageFrames:
         return pieces
 
     def rest(self) -> bytes:
-        """What is held, when nothing more comes."""
+        """Return the incomplete bytes that are held when the stream ends."""
         return self._held()
 
     def _cut(self, pieces: list[Framed]) -> bool:
@@ -121,7 +123,7 @@ class MessageFrames:
 
 
 def named_request(data: bytes) -> tuple[str, str, bytes] | None:
-    """Service, method and payload in a request's data; None where it cannot be decoded."""
+    """Return service, method and payload of a request's data; None where it cannot be decoded."""
     try:
         request = Request.FromString(data)
     except DecodeError:
@@ -130,7 +132,7 @@ def named_request(data: bytes) -> tuple[str, str, bytes] | None:
 
 
 def error_response(conn_id: int, stream_id: int, code: int, message: str) -> bytes:
-    """The frame of a response with an error status; ``message`` is a short one."""
+    """Return the frame of a response with an error status; ``message`` is a short one."""
     response = Response()
     response.status.code = code
     response.status.message = message

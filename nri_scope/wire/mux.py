@@ -37,7 +37,8 @@ class MuxReader:
         return self._remaining > 0 or bool(self._header)
 
     def feed(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], RemoteProtocolError | None]:
-        """Pieces ``(connection id, declared length or -1, bytes)``, and the error that ended them.
+        """Return pieces ``(connection id, declared length or -1, bytes)``, and the error that ended
+        them.
 
         The declared length comes with the first piece of each frame (whose bytes may be empty),
         so that the caller can tell frames apart; -1 marks a continuation.
@@ -73,7 +74,7 @@ class MuxReader:
 def frame_message(
     conn_id: int, stream_id: int, kind: int, flags: int, data: bytes, safe_frame: int
 ) -> list[bytes]:
-    """The frames that carry one ttRPC message in the way every peer survives.
+    """Return the frames that carry one ttRPC message in the way that every peer accepts.
 
     Short messages go as one frame. Longer ones as the header in one frame and the data in another:
     a Go peer fails on a frame that holds a header and exceeds its 4,096-byte read buffer, and cuts

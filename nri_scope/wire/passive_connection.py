@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two peers say to each other, for someone who only hears it.
+"""A listener to two peers' conversation, which takes no part in it.
 
 A `Connection` is one of the two: it enforces rules and answers. Here nothing is enforced, as the
-peers have to live with each other; what one of them cannot know, an answer to a call that nobody
-heard for instance, is heard all the same.
+peers have to live with each other; what one of them cannot know, an answer to an unheard call
+for instance, is heard all the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NotUnderstood(NamedTuple):
 
 
 class HearingEnded(NamedTuple):
-    """What came in this direction since then cannot be told apart. Always the last thing heard."""
+    """Later bytes of this direction cannot be told apart. Always the last event of it."""
 
     offset: int
     """Bytes of this direction that came before what could not be read, at least."""
@@ -84,11 +84,11 @@ class Hearing:
 
     @property
     def in_message(self) -> bool:
-        """Something began to be said and is not complete."""
+        """Whether a message has begun and is not complete."""
         return self._mux.in_frame or any(one.in_message for one in self._readers.values())
 
     def feed(self, data: bytes) -> list[Heard]:
-        """What ``data`` completes, in order."""
+        """Return what ``data`` completes, in order."""
         heard: list[Heard] = []
         if self._ended:
             return heard

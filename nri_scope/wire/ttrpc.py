@@ -55,7 +55,7 @@ class MessageReader:
         return self._missing > 0 or bool(self._buffer)
 
     def feed(self, piece: bytes) -> list[Message]:
-        """The messages that ``piece`` completes."""
+        """Return the messages that ``piece`` completes."""
         messages: list[Message] = []
         position, end = 0, len(piece)
         while position < end:

@@ -19,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.blobs import Kind, Packer, digest
+from nri_scope.recording.blobs import ObjectKind, Packer, digest
 from nri_scope.recording.schema import TABLES
 from tests.recording.traffic import MEMORY, NOW, a_synchronize, an_item, lifecycles, record
 from tests.share.bundle.bundles import a_bundle
@@ -219,7 +219,9 @@ def _elements(field: FieldDescriptor, size: int) -> Iterator[bytes]:
     yield one * (size // len(one))
 
 
-def huge_message(kind: Kind, content: Callable[[int], bytes], size: int = 16 * MIB - 200) -> Bomb:
+def huge_message(
+    kind: ObjectKind, content: Callable[[int], bytes], size: int = 16 * MIB - 200
+) -> Bomb:
     """An object of this kind, behind the events of one pod, with more in it than in any other."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
@@ -231,32 +233,34 @@ def huge_message(kind: Kind, content: Callable[[int], bytes], size: int = 16 * M
             (number, int(kind), digest(data), len(data), packed),
         )
         column = {
-            Kind.POD: "pod_object",
-            Kind.CONTAINER: "container_object",
-            Kind.REST: "request",
-            Kind.REPLY: "reply",
-            Kind.RAW: "request",
+            ObjectKind.POD: "pod_object",
+            ObjectKind.CONTAINER: "container_object",
+            ObjectKind.REST: "request",
+            ObjectKind.REPLY: "reply",
+            ObjectKind.RAW: "request",
         }[kind]
-        where = "container IS NOT NULL" if kind == Kind.CONTAINER else "id > 1"
+        where = "container IS NOT NULL" if kind == ObjectKind.CONTAINER else "id > 1"
         connection.execute(f"UPDATE event SET {column} = ? WHERE id < 13 AND {where}", (number,))
-        if kind in (Kind.POD, Kind.CONTAINER):
-            told = "container IS NOT NULL" if kind == Kind.CONTAINER else "container IS NULL"
+        if kind in (ObjectKind.POD, ObjectKind.CONTAINER):
+            told = "container IS NOT NULL" if kind == ObjectKind.CONTAINER else "container IS NULL"
             connection.execute(f"UPDATE state SET object = ? WHERE {told}", (number,))
 
     return bomb
 
 
-def many_of(kind: Kind, descriptor: Descriptor, path: tuple[int, ...], start: bytes = b"") -> Bomb:
+def many_of(
+    kind: ObjectKind, descriptor: Descriptor, path: tuple[int, ...], start: bytes = b""
+) -> Bomb:
     """An object with one field of it again and again."""
     return huge_message(kind, lambda size: start + of_many(descriptor, path, size))
 
 
-def unknown_fields(kind: Kind) -> Bomb:
+def unknown_fields(kind: ObjectKind) -> Bomb:
     """An object of fields that nobody knows."""
     return huge_message(kind, lambda size: (_varint(1000 << 3) + b"\0") * (size // 3))
 
 
-def deep_unknown(kind: Kind) -> Bomb:
+def deep_unknown(kind: ObjectKind) -> Bomb:
     """An object of groups inside of groups, and one of a million groups."""
     start, end = _varint(1000 << 3 | 3), _varint(1000 << 3 | 4)
     return huge_message(kind, lambda size: (start * 50 + end * 50) * (size // 400))
@@ -267,16 +271,16 @@ def message_bombs() -> Iterator[tuple[str, Bomb]]:
     container = api.Container.DESCRIPTOR
     for path in repeated_fields(container):
         name = ".".join(map(str, path))
-        yield f"container {name}", many_of(Kind.CONTAINER, container, path, b"\x0a\x02c1")
+        yield f"container {name}", many_of(ObjectKind.CONTAINER, container, path, b"\x0a\x02c1")
     pod = api.PodSandbox.DESCRIPTOR
     for path in repeated_fields(pod):
-        yield f"pod {'.'.join(map(str, path))}", many_of(Kind.POD, pod, path, b"\x0a\x02p1")
+        yield f"pod {'.'.join(map(str, path))}", many_of(ObjectKind.POD, pod, path, b"\x0a\x02p1")
     reply = api.CreateContainerResponse.DESCRIPTOR
     for path in repeated_fields(reply):
-        yield f"reply {'.'.join(map(str, path))}", many_of(Kind.REPLY, reply, path)
+        yield f"reply {'.'.join(map(str, path))}", many_of(ObjectKind.REPLY, reply, path)
     validate = api.ValidateContainerAdjustmentRequest.DESCRIPTOR
     for path in repeated_fields(validate):
-        yield f"rest {'.'.join(map(str, path))}", many_of(Kind.REST, validate, path)
+        yield f"rest {'.'.join(map(str, path))}", many_of(ObjectKind.REST, validate, path)
 
 
 BOMBS: dict[str, Bomb] = {
@@ -288,9 +292,9 @@ BOMBS: dict[str, Bomb] = {
     **{f"deep {c}": deep_json(c) for c in ("changed", "owners", "metadata")},
     **{f"rows {table}": many_rows(table) for table in _ROWS},
     **dict(message_bombs()),
-    "unknown container": unknown_fields(Kind.CONTAINER),
-    "unknown rest": unknown_fields(Kind.REST),
-    "groups container": deep_unknown(Kind.CONTAINER),
-    "bytes raw": huge_message(Kind.RAW, lambda size: b"\xff" * size),
+    "unknown container": unknown_fields(ObjectKind.CONTAINER),
+    "unknown rest": unknown_fields(ObjectKind.REST),
+    "groups container": deep_unknown(ObjectKind.CONTAINER),
+    "bytes raw": huge_message(ObjectKind.RAW, lambda size: b"\xff" * size),
 }
 """All bombs, by name."""

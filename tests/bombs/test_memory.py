@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.blobs import Kind
+from nri_scope.recording.blobs import ObjectKind
 from tests.bombs.commands import PEAK_MIB, TUI, measure
 from tests.bombs.recordings import (
     BOMBS,
@@ -23,7 +23,7 @@ from tests.bombs.recordings import (
 )
 
 _CONTAINER = api.Container.DESCRIPTOR
-_MOUNTS = many_of(Kind.CONTAINER, _CONTAINER, (8,), b"\x0a\x02c1")
+_MOUNTS = many_of(ObjectKind.CONTAINER, _CONTAINER, (8,), b"\x0a\x02c1")
 _CUT_NAME = "is shown cut"
 _CUT_ELEMENTS = "elements; the rest is not read"
 

@@ -615,7 +615,7 @@ async def test_two_taps_cannot_write_to_one_file(
         line = await fails("--socket", socket, "--listen", tmp_path / "other.sock", "-o", file)
         assert str(file) in line
         line = await fails("--socket", socket, "--listen", listen, "-o", tmp_path / "other.db")
-        assert "somebody listens there already" in line
+        assert "another process listens there already" in line
         assert not (tmp_path / "other.db").exists()
 
 

@@ -30,14 +30,14 @@ async def test_no_socket_names_the_path_and_the_way_out(path: Path) -> None:
 
 async def test_an_ordinary_file_is_no_socket(path: Path) -> None:
     path.write_text("nothing")
-    with pytest.raises(ConnectError, match="nobody listens there, or it is not a socket"):
+    with pytest.raises(ConnectError, match="no process listens there, or it is not a socket"):
         await connect(path)
 
 
 async def test_a_socket_that_nobody_listens_on_any_more(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(str(path))
-    with pytest.raises(ConnectError, match="nobody listens there"):
+    with pytest.raises(ConnectError, match="no process listens there"):
         await connect(path)
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 from nri_scope import oci
 from nri_scope.differ import Differ, History, RoundDiff, excerpt
-from nri_scope.differ.attribution.model import EVICTION, Applied, Asked, Evidence, RequestFate, Step
+from nri_scope.differ.attribution.model import (
+    EVICTION,
+    Applied,
+    Asked,
+    ChangeStep,
+    Evidence,
+    RequestFate,
+)
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.owned_lines import lines
@@ -22,7 +29,7 @@ from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
-from nri_scope.report.finding import Kind
+from nri_scope.report.finding import FindingKind
 from nri_scope.report.model import Facts
 
 from .chains import named, related
@@ -101,7 +108,7 @@ class _Checker:
 
     # -- owners ---------------------------------------------------------------------------------
 
-    def _step(self, one: RoundDiff, step: Step) -> None:
+    def _step(self, one: RoundDiff, step: ChangeStep) -> None:
         unknown = step.owner.who is Who.UNKNOWN
         self.verdict.count("owner", unknown=unknown)
         self.verdict.count("exact", unknown=not step.owner.exact)
@@ -114,7 +121,7 @@ class _Checker:
                 if creation.failure and undone and step.container == creation.container:
                     self._wrong("a change by an undone creation", _told(step))
 
-    def _owner(self, step: Step) -> None:
+    def _owner(self, step: ChangeStep) -> None:
         operation = self.node.operation_of[step.event]
         path = step.change.path
         later = Evidence.EVENTS in step.evidence or Evidence.CRI in step.evidence
@@ -154,7 +161,7 @@ class _Checker:
             return
         self._wrong("the wrong owner", _told(step), f"it was one of {sorted(set(claims))}")
 
-    def _is_runtimes(self, step: Step, operation: int) -> bool:
+    def _is_runtimes(self, step: ChangeStep, operation: int) -> bool:
         """Whether the runtime made the value what it is, rather than those who asked for it."""
         life = self._life(step.container)
         base = self._before(step.container, operation)
@@ -169,7 +176,7 @@ class _Checker:
 
     # -- what became of it ----------------------------------------------------------------------
 
-    def _applied(self, step: Step) -> None:
+    def _applied(self, step: ChangeStep) -> None:
         if step.applied is None:
             return
         self.verdict.count("applied")
@@ -474,7 +481,7 @@ class _Checker:
         found = {
             event
             for one in self.facts.findings
-            if one.kind in (Kind.FAILED, Kind.CONFLICT)
+            if one.kind in (FindingKind.FAILED, FindingKind.CONFLICT)
             for event in one.events
         }
         for one in self.rounds:
@@ -488,7 +495,7 @@ class _Checker:
         }
         if not found <= reported | decided:
             self._wrong("the diagnosis invents a failure", sorted(found - reported))
-        dropped = [one for one in self.facts.findings if one.kind is Kind.DROPPED]
+        dropped = [one for one in self.facts.findings if one.kind is FindingKind.DROPPED]
         for one in self.rounds:
             for asked in one.asked:
                 if (
@@ -515,7 +522,7 @@ def _in_range(owner: Owner, plugin: str) -> bool:
     return (bool(owner.first) and owner.first <= index <= owner.last) or index in owner.ties
 
 
-def _told(step: Step) -> str:
+def _told(step: ChangeStep) -> str:
     change = step.change
     return (
         f"event {step.event} {step.container} {change.kind} {change.path} {change.before!r} -> "
@@ -532,7 +539,7 @@ def _outcome(one: RoundDiff) -> tuple[object, ...]:
     return one.event, one.name, one.failure, one.doubt
 
 
-def _of_step(one: Step) -> tuple[object, ...]:
+def _of_step(one: ChangeStep) -> tuple[object, ...]:
     record = step_record(one, str)
     return tuple(
         record[key]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import Evidence, History, RoundDiff, Step, recorded
+from nri_scope.differ import ChangeStep, Evidence, History, RoundDiff, recorded
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
 from nri_scope.events import Container, Event, Pod
@@ -41,7 +41,7 @@ def container(recording: Recording, name: str = APP) -> Container:
     return found
 
 
-def newest(history: History) -> dict[str, Step]:
+def newest(history: History) -> dict[str, ChangeStep]:
     return {step.change.path: step for step in history.steps}
 
 

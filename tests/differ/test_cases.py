@@ -22,7 +22,7 @@ from nri_scope.events import Container, Event
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
-from nri_scope.report.finding import Finding, Kind
+from nri_scope.report.finding import Finding, FindingKind
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 LIMIT = "/linux/resources/pids/limit"
@@ -127,7 +127,7 @@ class TestConflictOnContainerd:
         (changed,) = (each for each in facts.changed if each.failure)
         assert changed.name == "shop/cf/cx"
         assert not changed.created_event
-        assert [finding.kind for finding in facts.findings] == [Kind.FAILED]
+        assert [finding.kind for finding in facts.findings] == [FindingKind.FAILED]
 
     def test_lets_nothing_be_invented_when_it_is_undone(self, recording: Recording) -> None:
         stop = round_at(recording, 24)
@@ -145,7 +145,7 @@ class TestCreationThatFailedInTheOciRuntime:
 
     def test_is_diagnosed_with_what_plugins_had_asked_for(self, recording: Recording) -> None:
         (finding,) = findings(recording)
-        assert finding.kind is Kind.FAILED
+        assert finding.kind is FindingKind.FAILED
         assert finding.containers == ("shop/cf/bad",)
         assert "10-ten added /mounts/~1x" in finding.detail
 

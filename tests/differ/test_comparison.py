@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Evidence, Step
+from nri_scope.differ.attribution.model import ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import RUNTIME, plugin
 from nri_scope.differ.comparison import Comparison, compare, compare_recordings
 from nri_scope.events import Pod
@@ -38,7 +38,7 @@ def history(
     found = History(id=f"container-{number}", name=name, base=base, base_owner=RUNTIME, spec=base)
     for owner, spec in stages:
         steps = [
-            Step(found.id, change, plugin(owner), (Evidence.TAP,), 1, 1)
+            ChangeStep(found.id, change, plugin(owner), (Evidence.TAP,), 1, 1)
             for change in changes(found.spec, spec)
         ]
         found.add(steps, spec)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.report import limits
-from nri_scope.report.finding import Kind, Level
+from nri_scope.report.finding import FindingKind, Level
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.report import made
@@ -47,7 +47,7 @@ def test_a_command_of_the_page_runs(line: str, recording: Path, tmp_path: Path) 
 
 def test_every_kind_is_explained_with_its_levels() -> None:
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([a-z, ]+) \|", TEXT, re.MULTILINE)
-    assert [kind for kind, _ in rows] == [str(kind) for kind in Kind]
+    assert [kind for kind, _ in rows] == [str(kind) for kind in FindingKind]
     levels = {level for _, told in rows for level in told.split(", ")}
     assert levels == {str(level) for level in Level}
 

@@ -90,12 +90,12 @@ def test_who_else_can_connect(folder: int, mode: int, status: Status) -> None:
     [
         (0o700, 0o777, "0700: only its owner may enter it"),
         (0o644, 0o777, "0644: only its owner may enter it"),
-        (0o755, 0o600, "0755: everybody may enter it, but the socket's mode 0600 lets only its"),
+        (0o755, 0o600, "0755: all users may enter it, but the socket's mode 0600 lets only its"),
         (0o750, 0o600, "0750: only its owner and its group may enter it, but the socket's mode"),
-        (0o755, 0o666, "0755: everybody may enter it, and with the socket's mode 0666 others"),
-        (0o701, 0o602, "0701: everybody but its group may enter it, and with the socket's mode"),
+        (0o755, 0o666, "0755: all users may enter it, and with the socket's mode 0666 others"),
+        (0o701, 0o602, "0701: all users but its group may enter it, and with the socket's mode"),
         (0o777, 0o600, "0777: others than its owner can replace the socket"),
-        (0o1777, 0o600, "1777: everybody may enter it, but the socket's mode 0600"),
+        (0o1777, 0o600, "1777: all users may enter it, but the socket's mode 0600"),
         (0o722, 0o600, "0722: only its owner may enter it"),
     ],
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nri_scope.differ import Differ, History
-from nri_scope.differ.attribution.model import Asked, RoundDiff, Step
+from nri_scope.differ.attribution.model import Asked, ChangeStep, RoundDiff
 from nri_scope.differ.recorded import rounds
 from nri_scope.recording.reader import Recording
 from tests.interop.attribution_run import PLUGINS, PROBES, Run, View, run, write
@@ -47,7 +47,7 @@ class Found:
 
     rounds: list[RoundDiff]
     histories: dict[str, History]
-    steps: dict[str, list[Step]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[str, list[ChangeStep]] = field(default_factory=lambda: defaultdict(list))
     """By the container's id."""
     asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
     about: dict[tuple[str, str], RoundDiff] = field(default_factory=dict)

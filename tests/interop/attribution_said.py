@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nri_scope.differ.attribution.model import Step
+from nri_scope.differ.attribution.model import ChangeStep
 from nri_scope.oci import Json
 
 
@@ -21,7 +21,7 @@ class Said(NamedTuple):
     after: Json
 
 
-def said(steps: Iterable[Step]) -> list[Said]:
+def said(steps: Iterable[ChangeStep]) -> list[Said]:
     """Without what only differs from run to run."""
     return [
         Said(str(step.owner), step.change.path, step.change.before, step.change.after)

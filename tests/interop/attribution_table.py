@@ -96,7 +96,7 @@ def _how(case: Case, view: str, seen: Run) -> str:
         return "–"
     if owners <= {FIRST, SECOND, f"one of {FIRST}, {SECOND}"}:
         return "exact"
-    return "nobody named" if owners == {"unknown"} else "range"
+    return "unnamed" if owners == {"unknown"} else "range"
 
 
 def _what_shows(done: Iterable[Case], seen: Run, *, cri: bool) -> str:

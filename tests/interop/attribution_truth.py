@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.attribution.model import Step
+from nri_scope.differ.attribution.model import ChangeStep
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.nri.merging import adjusted
 from nri_scope.nri.versions import V0_10, V0_11, V0_12, NriVersion
@@ -104,7 +104,7 @@ class Truth:
 
     moments: tuple[Moment, ...]
 
-    def actors(self, step: Step) -> frozenset[str]:
+    def actors(self, step: ChangeStep) -> frozenset[str]:
         """Who can be meant by a step; nobody: nothing like that ever happened."""
         path, change = step.change.path, step.change
         for kind in ("wanted", "shown"):
@@ -180,7 +180,7 @@ def admits(owner: Owner, actor: str) -> bool:
     return within or actor[:2] in owner.ties
 
 
-def lies(steps: Sequence[Step], truth: Truth) -> Iterator[str]:
+def lies(steps: Sequence[ChangeStep], truth: Truth) -> Iterator[str]:
     """Steps that never were, or whose owner is somebody else."""
     for step in steps:
         actors = truth.actors(step)

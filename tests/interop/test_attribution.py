@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope import oci
-from nri_scope.differ.attribution.model import Applied, Evidence, Step
+from nri_scope.differ.attribution.model import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import Who
 from nri_scope.nri.merging import fields as known
 from nri_scope.nri.versions import V0_10, V0_11, V0_12
@@ -150,14 +150,14 @@ def workable(seen: Run) -> list[Case]:
     ]
 
 
-def _own(found: Found, case: Case) -> tuple[Step, ...]:
+def _own(found: Found, case: Case) -> tuple[ChangeStep, ...]:
     about = found.about.get(("CreateContainer", case.container.id)) or found.about.get(
         ("ValidateContainerAdjustment", case.container.id)
     )
     return about.own if about is not None else ()
 
 
-def _is_rule_for_device(case: Case, step: Step) -> bool:
+def _is_rule_for_device(case: Case, step: ChangeStep) -> bool:
     is_rule = step.change.path.startswith("/linux/resources/devices/")
     return is_rule and case.entry.name == "linux.devices"
 

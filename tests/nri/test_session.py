@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
-from nri_scope.nri.session import TRANSITIONS, Kind, Role, Session, State, check_part_reply
+from nri_scope.nri.session import TRANSITIONS, MessageKind, Role, Session, State, check_part_reply
 
 USUAL = [
-    (Kind.REGISTER, State.REGISTERING),
-    (Kind.REGISTER_REPLY, State.REGISTERED),
-    (Kind.CONFIGURE, State.CONFIGURING),
-    (Kind.CONFIGURE_REPLY, State.CONFIGURED),
-    (Kind.SYNCHRONIZE, State.SYNCHRONIZING),
-    (Kind.SYNCHRONIZE_REPLY, State.READY),
-    (Kind.EVENT, State.READY),
-    (Kind.UPDATE_CONTAINERS, State.READY),
-    (Kind.SHUTDOWN, State.SHUTTING_DOWN),
+    (MessageKind.REGISTER, State.REGISTERING),
+    (MessageKind.REGISTER_REPLY, State.REGISTERED),
+    (MessageKind.CONFIGURE, State.CONFIGURING),
+    (MessageKind.CONFIGURE_REPLY, State.CONFIGURED),
+    (MessageKind.SYNCHRONIZE, State.SYNCHRONIZING),
+    (MessageKind.SYNCHRONIZE_REPLY, State.READY),
+    (MessageKind.EVENT, State.READY),
+    (MessageKind.UPDATE_CONTAINERS, State.READY),
+    (MessageKind.SHUTDOWN, State.SHUTTING_DOWN),
 ]
 
 
@@ -39,7 +39,12 @@ def test_the_usual_conversation(role: Role) -> None:
 
 def test_configure_may_overtake_the_answer_to_the_registration() -> None:
     session = Session(Role.PLUGIN)
-    for kind in (Kind.REGISTER, Kind.CONFIGURE, Kind.REGISTER_REPLY, Kind.CONFIGURE_REPLY):
+    for kind in (
+        MessageKind.REGISTER,
+        MessageKind.CONFIGURE,
+        MessageKind.REGISTER_REPLY,
+        MessageKind.CONFIGURE_REPLY,
+    ):
         session.feed(kind)
     assert session.state is State.CONFIGURED
 
@@ -47,16 +52,19 @@ def test_configure_may_overtake_the_answer_to_the_registration() -> None:
 def test_synchronize_in_parts_is_over_with_the_last_one() -> None:
     session = at(State.CONFIGURED)
     for _ in range(3):
-        session.feed(Kind.SYNCHRONIZE_PART)
-        session.feed(Kind.SYNCHRONIZE_PART_REPLY)
+        session.feed(MessageKind.SYNCHRONIZE_PART)
+        session.feed(MessageKind.SYNCHRONIZE_PART_REPLY)
         assert not session.ready
-    session.feed(Kind.SYNCHRONIZE)
-    session.feed(Kind.SYNCHRONIZE_REPLY)
+    session.feed(MessageKind.SYNCHRONIZE)
+    session.feed(MessageKind.SYNCHRONIZE_REPLY)
     assert session.ready
 
 
-@pytest.mark.parametrize("kind", [Kind.CONFIGURE, Kind.SYNCHRONIZE, Kind.EVENT, Kind.SHUTDOWN])
-def test_a_runtime_must_not_speak_first(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [MessageKind.CONFIGURE, MessageKind.SYNCHRONIZE, MessageKind.EVENT, MessageKind.SHUTDOWN],
+)
+def test_a_runtime_must_not_speak_first(kind: MessageKind) -> None:
     with pytest.raises(RemoteProtocolError, match=r"the runtime sent .* while connected"):
         Session(Role.PLUGIN).feed(kind)
     with pytest.raises(LocalProtocolError, match="while connected"):
@@ -65,14 +73,14 @@ def test_a_runtime_must_not_speak_first(kind: Kind) -> None:
 
 def test_a_plugin_registers_once() -> None:
     session = Session(Role.RUNTIME)
-    session.feed(Kind.REGISTER)
+    session.feed(MessageKind.REGISTER)
     with pytest.raises(RemoteProtocolError, match="the plugin sent RegisterPlugin while registeri"):
-        session.feed(Kind.REGISTER)
+        session.feed(MessageKind.REGISTER)
 
 
-@given(st.sampled_from(Role), st.lists(st.sampled_from(Kind), max_size=30))
+@given(st.sampled_from(Role), st.lists(st.sampled_from(MessageKind), max_size=30))
 def test_any_order_is_followed_or_refused_and_a_refusal_changes_nothing(
-    role: Role, kinds: list[Kind]
+    role: Role, kinds: list[MessageKind]
 ) -> None:
     session = Session(role)
     for kind in kinds:

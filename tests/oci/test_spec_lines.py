@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from nri_scope.oci import ABSENT, Json, Line, Spec, changes, same, value_at, walk
+from nri_scope.oci import ABSENT, Json, Spec, SpecLine, changes, same, value_at, walk
 from nri_scope.oci.lists import KEYED
 
 from .specs import SPECS, put
@@ -19,20 +19,20 @@ def test_lines_come_in_document_order_with_their_paths() -> None:
     }
     process, linux, mounts = spec["process"], spec["linux"], spec["mounts"]
     assert list(walk(spec)) == [
-        Line("/process", 0, "process", False, "object", process),
-        Line("/process/env", 1, "env", False, "array", ["A=1", "B", "A=2"]),
-        Line("/process/env/A", 2, "A", True, "scalar", "A=1"),
-        Line("/process/env/B", 2, "B", True, "scalar", "B"),
-        Line("/process/env/A#2", 2, "A#2", True, "scalar", "A=2"),
-        Line("/process/args", 1, "args", False, "array", ["sh"]),
-        Line("/process/args/0", 2, "0", True, "scalar", "sh"),
-        Line("/mounts", 0, "mounts", False, "array", mounts),
-        Line("/mounts/~1data", 1, "/data", True, "object", mount),
-        Line("/mounts/~1data/destination", 2, "destination", False, "scalar", "/data"),
-        Line("/mounts/~1data/options", 2, "options", False, "array", ["ro"]),
-        Line("/mounts/~1data/options/0", 3, "0", True, "scalar", "ro"),
-        Line("/linux", 0, "linux", False, "object", linux),
-        Line("/", 0, "", False, "scalar", None),
+        SpecLine("/process", 0, "process", False, "object", process),
+        SpecLine("/process/env", 1, "env", False, "array", ["A=1", "B", "A=2"]),
+        SpecLine("/process/env/A", 2, "A", True, "scalar", "A=1"),
+        SpecLine("/process/env/B", 2, "B", True, "scalar", "B"),
+        SpecLine("/process/env/A#2", 2, "A#2", True, "scalar", "A=2"),
+        SpecLine("/process/args", 1, "args", False, "array", ["sh"]),
+        SpecLine("/process/args/0", 2, "0", True, "scalar", "sh"),
+        SpecLine("/mounts", 0, "mounts", False, "array", mounts),
+        SpecLine("/mounts/~1data", 1, "/data", True, "object", mount),
+        SpecLine("/mounts/~1data/destination", 2, "destination", False, "scalar", "/data"),
+        SpecLine("/mounts/~1data/options", 2, "options", False, "array", ["ro"]),
+        SpecLine("/mounts/~1data/options/0", 3, "0", True, "scalar", "ro"),
+        SpecLine("/linux", 0, "linux", False, "object", linux),
+        SpecLine("/", 0, "", False, "scalar", None),
     ]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recorder.content_store import ObjectStore
-from nri_scope.recording.blobs import MAX_DEPTH, Kind, StoredObject, load
+from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, StoredObject, load
 from tests.recording.traffic import a_container, a_pod
 
 _puts = st.lists(
@@ -42,7 +42,7 @@ def test_each_stretch_stands_alone_and_gives_back_all_that_was_put(
             stretch_begins = store.next_id
             continue
         content = _version(*put)
-        number = store.put(Kind.CONTAINER, content, str(put[0]), "app")
+        number = store.put(ObjectKind.CONTAINER, content, str(put[0]), "app")
         assert number >= stretch_begins
         for row in store.rows:
             if row.id >= stretch_begins:
@@ -51,13 +51,15 @@ def test_each_stretch_stands_alone_and_gives_back_all_that_was_put(
     rows = {row.id: row for row in store.rows}
     assert set(rows) == set(expected)
     for number, content in expected.items():
-        assert load(number, rows.get) == (Kind.CONTAINER, content)
+        assert load(number, rows.get) == (ObjectKind.CONTAINER, content)
 
 
 def test_the_same_content_is_one_object_and_another_kind_another() -> None:
     store = ObjectStore(1)
-    assert store.put(Kind.POD, b"", "a", "x") == store.put(Kind.POD, b"", "b", "y")
-    assert store.put(Kind.CONTAINER, b"", "a", "x") != store.put(Kind.POD, b"", "b", "y")
+    assert store.put(ObjectKind.POD, b"", "a", "x") == store.put(ObjectKind.POD, b"", "b", "y")
+    assert store.put(ObjectKind.CONTAINER, b"", "a", "x") != store.put(
+        ObjectKind.POD, b"", "b", "y"
+    )
 
 
 def test_many_versions_do_not_make_a_long_chain() -> None:
@@ -67,7 +69,7 @@ def test_many_versions_do_not_make_a_long_chain() -> None:
     for version in range(50):
         # Each differs so much from the first that it would be a better base for the next.
         noise = noise[-2000:] + chance.randbytes(100)
-        store.put(Kind.CONTAINER, _version(1, version) + noise, "one", "app")
+        store.put(ObjectKind.CONTAINER, _version(1, version) + noise, "one", "app")
     rows = {row.id: row for row in store.rows}
     assert max(_depth(row, rows) for row in store.rows) == MAX_DEPTH
 
@@ -75,7 +77,7 @@ def test_many_versions_do_not_make_a_long_chain() -> None:
 def test_versions_that_differ_little_have_one_base() -> None:
     store = ObjectStore(1)
     for version in range(50):
-        store.put(Kind.CONTAINER, _version(1, version), "one", "app")
+        store.put(ObjectKind.CONTAINER, _version(1, version), "one", "app")
     assert {row.base for row in store.rows[1:]} == {store.rows[0].id}
     assert all(len(row.data) < 64 for row in store.rows[1:])
 
@@ -83,7 +85,7 @@ def test_versions_that_differ_little_have_one_base() -> None:
 def test_a_new_container_is_packed_against_one_that_it_resembles() -> None:
     store = ObjectStore(1)
     for number in range(10):
-        store.put(Kind.CONTAINER, _version(number, 0), str(number), "app")
+        store.put(ObjectKind.CONTAINER, _version(number, 0), str(number), "app")
     assert all(row.base is not None for row in store.rows[1:])
 
 
@@ -92,7 +94,7 @@ def test_a_model_that_does_not_fit_any_more_is_replaced() -> None:
     store = ObjectStore(1)
     old, new = chance.randbytes(2000), chance.randbytes(2000)
     for number, content in enumerate([old, old + b"1", new + b"2", new + b"3", new + b"4"]):
-        store.put(Kind.CONTAINER, content, str(number), "app")
+        store.put(ObjectKind.CONTAINER, content, str(number), "app")
     sizes = [len(row.data) for row in store.rows]
     assert sizes[1] < 100
     assert sizes[2] > 1900
@@ -109,10 +111,10 @@ def test_flush_hands_over_each_row_once(tmp_path: object) -> None:
     for statement in statements():
         connection.execute(statement)
     store = ObjectStore(1)
-    store.put(Kind.POD, b"one", "", "")
+    store.put(ObjectKind.POD, b"one", "", "")
     store.flush(connection)
-    store.put(Kind.POD, b"one", "", "")
-    store.put(Kind.POD, b"two", "", "")
+    store.put(ObjectKind.POD, b"one", "", "")
+    store.put(ObjectKind.POD, b"two", "", "")
     store.flush(connection)
     assert connection.execute("SELECT id, data FROM object").fetchall() == [
         (1, b"one"),

@@ -13,7 +13,7 @@ from nri_scope.recording.blobs import (
     MAX_CONTENT,
     MAX_DEPTH_READ,
     ContentError,
-    Kind,
+    ObjectKind,
     Packer,
     StoredObject,
     digest,
@@ -32,7 +32,7 @@ def _stored(
     content: bytes, data: bytes, number: int = 1, base: int | None = None, size: int | None = None
 ) -> StoredObject:
     return StoredObject(
-        number, Kind.RAW, digest(content), len(content) if size is None else size, base, data
+        number, ObjectKind.RAW, digest(content), len(content) if size is None else size, base, data
     )
 
 
@@ -147,4 +147,4 @@ def test_what_is_known_is_not_fetched_again() -> None:
     packed = Packer().against(content, base, 1)
     assert packed is not None
     rows = {2: _stored(content, packed, number=2, base=1)}
-    assert load(2, rows.get, {1: (int(Kind.RAW), base)}.get) == (Kind.RAW, content)
+    assert load(2, rows.get, {1: (int(ObjectKind.RAW), base)}.get) == (ObjectKind.RAW, content)

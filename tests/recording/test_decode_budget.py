@@ -13,7 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recorded import rounds
 from nri_scope.errors import RecordingCut
 from nri_scope.recording import decode_budget
-from nri_scope.recording.blobs import Kind
+from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.decode_budget import LEAST_BYTES, PER_BYTE, Allowance
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract.exchanges import exchanges
@@ -29,7 +29,7 @@ ALL = int(LEAST_BYTES * PER_BYTE)
 def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A thousand creations of one container with 40,000 variables, of which half are allowed."""
     monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 2)
-    container = many_of(Kind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
+    container = many_of(ObjectKind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
 
     def both(connection: sqlite3.Connection, scale: float) -> None:
         container(connection, 80_000 / (16 * MIB))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.replay.result import Line
+from nri_scope.replay.result import PrintedLine
 from nri_scope.replay.shrink.crash_output import LINES_MAX, LastWords
 
 LIBRARY = """github.com/containerd/nri/pkg/stub.(*stub).CreateContainer(0xc000, {0x1, 0x2})
@@ -80,7 +80,7 @@ def known(text: str, *more: str) -> str:
     words = LastWords()
     for one in (text, *more):
         for line in one.splitlines():
-            words.hear(Line("10-p", "stderr", line, 0))
+            words.hear(PrintedLine("10-p", "stderr", line, 0))
     return words.of("10-p")
 
 
@@ -146,8 +146,8 @@ def test_of_tracebacks_in_a_row_the_last_one_counts() -> None:
 
 def test_what_was_printed_before_an_answer_is_forgotten() -> None:
     words = LastWords()
-    words.hear(Line("10-p", "stderr", "panic: only quoted", 0))
-    words.hear(Line("20-q", "stdout", "panic: on stdout", 0))
+    words.hear(PrintedLine("10-p", "stderr", "panic: only quoted", 0))
+    words.hear(PrintedLine("20-q", "stdout", "panic: on stdout", 0))
     words.forget("10-p")
     assert words.of("10-p") == words.of("20-q") == ""
 

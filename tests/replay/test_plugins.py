@@ -242,5 +242,7 @@ async def test_a_refusal_is_heard_of_after_more_of_them_than_are_kept(
         while not after.exists():
             await asyncio.sleep(0)
         await join_in_vain(after)
-        with pytest.raises(UsageError, match=r"10-peer came to .* in vain: subscribed to events"):
+        with pytest.raises(
+            UsageError, match=r"10-peer came to .* and was not accepted: subscribed to events"
+        ):
             await entering

@@ -7,9 +7,9 @@ import pytest
 
 from nri_scope.replay import progress
 from nri_scope.replay.progress import Audience, Story
-from nri_scope.replay.result import Line, PlayedEvent, Replayed
+from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 
-LINE = Line("10-a", "stdout", "hello", 0)
+LINE = PrintedLine("10-a", "stdout", "hello", 0)
 
 
 class Counting(Audience):
@@ -22,7 +22,7 @@ class Counting(Audience):
         self.lines.append(len(played.output))
         self.left_out.append(played.output_left_out)
 
-    def line(self, line: Line) -> None:
+    def line(self, line: PrintedLine) -> None:
         self.later += 1
 
 

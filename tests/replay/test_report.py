@@ -19,7 +19,7 @@ from nri_scope.recording.records import to_json
 from nri_scope.replay.progress import Audience
 from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import Report, document, junit
-from nri_scope.replay.result import Line, PlayedEvent, PluginResult, Replayed
+from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
 
@@ -98,7 +98,7 @@ def test_hostile_names_make_valid_xml_and_harmless_lines(
 ) -> None:
     reply = Reply(1, "CreateContainer", plugin, subject, 1, None, Verdict.CRASH, problem, 1, 2)
     event = PlayedEvent(1, "CreateContainer", subject, 0, [reply], failure=problem, fault=problem)
-    event.output = [Line(plugin, "stdout", printed, 0)]
+    event.output = [PrintedLine(plugin, "stdout", printed, 0)]
     replayed = Replayed("x", "", "recorded", plugins=[PluginResult(plugin, "")], events=[event])
     replayed.tally.count(event)
     for suite in ElementTree.fromstring(junit(replayed, {})):

@@ -11,7 +11,7 @@ import pytest
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
-from nri_scope.report.finding import Finding, Kind, Level
+from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.share.extract import Selection, extract
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
@@ -35,7 +35,7 @@ NEVER_RAN = "A container was stopped that never ran"
 def test_real_runtimes_stop_a_container_that_never_ran(name: str) -> None:
     # Its binary does not exist. All else in them is as it should be.
     (one,) = found(BUNDLED[name])
-    assert (one.kind, one.level, one.title) == (Kind.ORDER, Level.NOTE, NEVER_RAN)
+    assert (one.kind, one.level, one.title) == (FindingKind.ORDER, Level.NOTE, NEVER_RAN)
     assert one.containers == ("jobs/batch/broken",)
     assert one.events == (30,)
 
@@ -54,7 +54,7 @@ def test_healthy_chains_of_real_runtimes_have_no_other(capture: str, tmp_path: P
     assert [one.title for one in findings] == expected
 
 
-SLOW = [(Kind.DEADLINE, Level.PROBLEM), (Kind.DISCONNECTED, Level.WARNING)]
+SLOW = [(FindingKind.DEADLINE, Level.PROBLEM), (FindingKind.DISCONNECTED, Level.WARNING)]
 
 
 @pytest.mark.parametrize("runtime", ["containerd-1.7", "containerd-2.1"])
@@ -64,13 +64,13 @@ SLOW = [(Kind.DEADLINE, Level.PROBLEM), (Kind.DISCONNECTED, Level.WARNING)]
         ("normal-life", []),
         ("restart", []),
         # No connection of ours was between the two: what it was only the runtime's log says.
-        ("conflict", [(Kind.FAILED, Level.PROBLEM)]),
+        ("conflict", [(FindingKind.FAILED, Level.PROBLEM)]),
         ("slow-plugin", SLOW),
-        ("untidy-order", [(Kind.ORDER, Level.NOTE)]),
+        ("untidy-order", [(FindingKind.ORDER, Level.NOTE)]),
     ],
 )
 def test_scenes_on_real_runtimes(
-    runtime: str, scene: str, expected: list[tuple[Kind, Level]]
+    runtime: str, scene: str, expected: list[tuple[FindingKind, Level]]
 ) -> None:
     findings = found(ROOT / "recordings" / f"{runtime}-{scene}.nriscope.zip")
     assert [(one.kind, one.level) for one in findings] == expected
@@ -81,9 +81,12 @@ def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know
 ) -> None:
     findings = found(of_capture("containerd-1.7.24", tmp_path / "capture.nriscope.db"))
     assert [(one.kind, one.title) for one in findings] == [
-        (Kind.DROPPED, "/linux/resources/pids/limit, requested by 60-cpu-policy, was not applied"),
-        (Kind.DROPPED, "/process/oomScoreAdj, requested by 60-cpu-policy, was not applied"),
-        (Kind.ORDER, NEVER_RAN),
+        (
+            FindingKind.DROPPED,
+            "/linux/resources/pids/limit, requested by 60-cpu-policy, was not applied",
+        ),
+        (FindingKind.DROPPED, "/process/oomScoreAdj, requested by 60-cpu-policy, was not applied"),
+        (FindingKind.ORDER, NEVER_RAN),
     ]
     assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
 
@@ -95,31 +98,31 @@ def test_plugins_at_peace_have_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (made.near, [(Kind.DEADLINE, Level.WARNING)]),
+        (made.near, [(FindingKind.DEADLINE, Level.WARNING)]),
         (
             made.late,
-            [(Kind.DEADLINE, Level.PROBLEM), (Kind.DISCONNECTED, Level.PROBLEM)],
+            [(FindingKind.DEADLINE, Level.PROBLEM), (FindingKind.DISCONNECTED, Level.PROBLEM)],
         ),
-        (made.conflict, [(Kind.CONFLICT, Level.PROBLEM)]),
-        (made.failed, [(Kind.FAILED, Level.PROBLEM)]),
-        (made.dropped, [(Kind.DROPPED, Level.WARNING)]),
-        (made.unified, [(Kind.UNIFIED, Level.WARNING), (Kind.ORDER, Level.NOTE)]),
-        (made.twins, [(Kind.DUPLICATE, Level.PROBLEM)]),
-        (made.missed, [(Kind.MISSED, Level.WARNING)]),
-        (made.pod_first, [(Kind.ORDER, Level.NOTE)]),
-        (made.repeated, [(Kind.ORDER, Level.NOTE)]),
-        (made.same_index, [(Kind.ORDER, Level.NOTE)]),
+        (made.conflict, [(FindingKind.CONFLICT, Level.PROBLEM)]),
+        (made.failed, [(FindingKind.FAILED, Level.PROBLEM)]),
+        (made.dropped, [(FindingKind.DROPPED, Level.WARNING)]),
+        (made.unified, [(FindingKind.UNIFIED, Level.WARNING), (FindingKind.ORDER, Level.NOTE)]),
+        (made.twins, [(FindingKind.DUPLICATE, Level.PROBLEM)]),
+        (made.missed, [(FindingKind.MISSED, Level.WARNING)]),
+        (made.pod_first, [(FindingKind.ORDER, Level.NOTE)]),
+        (made.repeated, [(FindingKind.ORDER, Level.NOTE)]),
+        (made.same_index, [(FindingKind.ORDER, Level.NOTE)]),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_each_kind_is_found_with_its_events(
-    make: Make, expected: list[tuple[Kind, Level]], tmp_path: Path
+    make: Make, expected: list[tuple[FindingKind, Level]], tmp_path: Path
 ) -> None:
     path = make(tmp_path)
     findings = found(path)
     if make is made.near:
         # A machine under load may have made it later than it should have been.
-        assert {one.kind for one in findings} >= {Kind.DEADLINE}
+        assert {one.kind for one in findings} >= {FindingKind.DEADLINE}
     else:
         assert [(one.kind, one.level) for one in findings] == expected
     with Recording.open(path) as recording:
@@ -164,7 +167,7 @@ def test_unified_settings_are_no_finding_where_the_container_ran(tmp_path: Path)
 
 
 def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
-    assert Kind.UNIFIED not in {one.kind for one in found(made.unified_on_v2(tmp_path))}
+    assert FindingKind.UNIFIED not in {one.kind for one in found(made.unified_on_v2(tmp_path))}
 
 
 @pytest.mark.parametrize("pod", ["shop/web", "jobs/batch"])
@@ -215,11 +218,11 @@ def test_a_silence_between_two_probes_as_long_as_a_deadline_is_a_plugin_that_is_
     tmp_path: Path,
 ) -> None:
     late, gone = found(made.silence(tmp_path, 1.01))
-    assert (late.kind, late.level) == (Kind.DEADLINE, Level.PROBLEM)
+    assert (late.kind, late.level) == (FindingKind.DEADLINE, Level.PROBLEM)
     assert late.title == (
         "What is at 01–49 (between 00-probe and 50-probe) took longer than one plugin may"
     )
-    assert (gone.kind, gone.level) == (Kind.DISCONNECTED, Level.WARNING)
+    assert (gone.kind, gone.level) == (FindingKind.DISCONNECTED, Level.WARNING)
     assert gone.title == "A plugin at 01–49 was probably disconnected"
     assert gone.containers == ("shop/web/first",)
     assert late.events == gone.events
@@ -227,7 +230,7 @@ def test_a_silence_between_two_probes_as_long_as_a_deadline_is_a_plugin_that_is_
 
 def test_a_longer_silence_may_be_several_plugins_that_were_all_in_time(tmp_path: Path) -> None:
     (late,) = found(made.silence(tmp_path, 1.8))
-    assert late.kind is Kind.DEADLINE
+    assert late.kind is FindingKind.DEADLINE
 
 
 def test_creations_that_were_lost_are_no_creations_that_were_missed(tmp_path: Path) -> None:
@@ -245,7 +248,7 @@ def test_a_plugin_that_validators_are_not_told_of_any_more_was_disconnected(
 ) -> None:
     gone, order = found(made.left_the_chain(tmp_path))
     assert order.title == NEVER_RAN
-    assert (gone.kind, gone.level) == (Kind.DISCONNECTED, Level.WARNING)
+    assert (gone.kind, gone.level) == (FindingKind.DISCONNECTED, Level.WARNING)
     assert gone.title.startswith("20-device-injector was disconnected")
     assert gone.containers
 

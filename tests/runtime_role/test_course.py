@@ -11,7 +11,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.runtime import PROFILES, Course, Profile, Step
+from nri_scope.runtime import PROFILES, Course, LifecycleStep, Profile
 
 from .captures import exchanges
 
@@ -59,7 +59,7 @@ def test_ordinary_life_is_told_as_it_happens(name: str) -> None:
     course = Course(PROFILES[name])
     for event in LIFE:
         request = about(event)
-        assert course.happens(event, request) == (Step(event, request),)
+        assert course.happens(event, request) == (LifecycleStep(event, request),)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
             request.pod.CopyFrom(decoded.pod)  # type: ignore[attr-defined]
         if decoded.container is not None:
             request.container.CopyFrom(decoded.container)  # type: ignore[attr-defined]
-        assert course.happens(event, request) == (Step(event, request),), event
+        assert course.happens(event, request) == (LifecycleStep(event, request),), event
 
 
 # -- books ----------------------------------------------------------------------------------------

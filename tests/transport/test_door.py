@@ -37,7 +37,7 @@ async def test_only_a_path_that_is_free_or_left_behind_is_taken(path: Path) -> N
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     door = Door(path)
-    with pytest.raises(ConnectError, match="somebody listens there already"):
+    with pytest.raises(ConnectError, match="another process listens there already"):
         Door(path)
     door.close()
     path.write_text("a letter")

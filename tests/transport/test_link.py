@@ -193,7 +193,7 @@ async def test_connect_says_what_is_wrong(tmp_path: Path) -> None:
         (tmp_path / "none", "no such socket"),
         (plain, "not a socket"),
         (tmp_path, "not a socket"),
-        (tmp_path / "dead", "nobody listens"),
+        (tmp_path / "dead", "no process listens"),
         (plain / "below", "not a folder"),
         (tmp_path / ("x" * 120), "at most 107"),
     ]:
@@ -222,7 +222,7 @@ async def test_listening_socket_is_private_and_goes_away(tmp_path: Path) -> None
     path = tmp_path / "s"
     server = await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(ConnectError, match="somebody listens"):
+    with pytest.raises(ConnectError, match="another process listens"):
         await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
     await server.close()
     assert not path.exists()

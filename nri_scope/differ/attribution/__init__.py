@@ -2,5 +2,6 @@
 """Find who changed what: one round of an event at a time, by the evidence of all connections.
 
 In: events in order, each as one connection saw it. Out: rounds, with steps that name an owner only
-as exactly as the evidence allows, and the histories of containers. Nothing here knows files.
+as exactly as the evidence allows, and the histories of containers. This package never reads files
+and never prints.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of changes, by the OCI spec that the runtime says it really used.
+"""Verdicts on changes by the OCI spec that the runtime reports as really used.
 
 That spec has all that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …), most
 of which NRI never shows. It has neither ``/cdiDevices`` nor ``/nri``, which are ours. Updates reach
@@ -31,7 +31,7 @@ from nri_scope.oci import (
 from nri_scope.oci.resources import UNRESOLVED_CLASS
 
 from .findings import standing
-from .model import Applied, Step
+from .model import Applied, ChangeStep
 
 NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
 CLASS_UNKNOWN = "only the node's configuration tells what the class means"
@@ -54,14 +54,14 @@ _YES = _Finding(Applied.YES)
 _NO = _Finding(Applied.NO)
 
 
-def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
-    """`step` with what the runtime's own spec says of it: ``applied``, ``actual``, ``note``.
+def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep:
+    """Return `step` with the verdict of the runtime's own spec: ``applied``, ``actual``, ``note``.
 
     It has a meaning for a step that no later one undid, see `judge_all`. A change is applied where
     its value is there, possibly with more that the runtime filled in (a device's mode and owners);
     a removal where nothing is; a move where the member still stands between the same others.
 
-    ``applied`` is None for what the spec cannot tell: CDI devices, what a block I/O class means, a
+    ``applied`` is None for what the spec cannot show: CDI devices, what a block I/O class means, a
     swap limit on nodes without, some of CRI-O's updates; and for a move without `known`, the spec
     with everything that plugins did.
     """
@@ -73,8 +73,10 @@ def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
     return replace(step, applied=finding.applied, actual=finding.actual, note=note or finding.note)
 
 
-def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> dict[int, Step]:
-    """The steps of one container that can be judged, judged, by their positions in `steps`.
+def judge_all(
+    steps: Sequence[ChangeStep], real: Spec, known: Spec | None = None
+) -> dict[int, ChangeStep]:
+    """Return the steps of one container that can be judged, judged, by their positions in `steps`.
 
     Not those whose value a later step changed, in part or with what it is a part of.
     """
@@ -91,12 +93,13 @@ def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> d
 
 
 def of_runtime(
-    spec_with_plugins: Spec, real: Spec, steps: Iterable[Step] = ()
+    spec_with_plugins: Spec, real: Spec, steps: Iterable[ChangeStep] = ()
 ) -> tuple[Change, ...]:
-    """What the runtime did by itself: from the spec with all that plugins did to the real one.
+    """Return what the runtime did by itself: from the spec with all plugins' changes to the real
+    one.
 
     Given the container's `steps`, without what these say something of: what was not applied is
-    theirs to tell. What the real spec cannot tell, see `judge`, is left out.
+    theirs to tell. What the real spec cannot show, see `judge`, is left out.
     """
     all_steps = list(steps)
     theirs = {step.change.path for step in all_steps if step.change.kind != "moved"}
@@ -150,7 +153,7 @@ def _is_no_swap(path: str, wanted: Json, real: Spec) -> bool:
 
 
 def _says_nothing(change: Change, real: Spec) -> bool:
-    """Whether a real spec that lacks this has what we put in its place, or cannot have it."""
+    """Return whether a real spec that lacks the value has our placeholder, or cannot have it."""
     if change.kind != "removed":
         return False
     if change.path == f"{_BLOCK_IO}/{UNRESOLVED_CLASS}":
@@ -176,7 +179,9 @@ def _of_class(change: Change, real: Spec) -> _Finding:
 
 
 def _honours(path: str, wanted: Json, actual: Json) -> bool:
-    """Whether `actual` is as asked for, apart from zeros and what was left to the runtime."""
+    """Return whether `actual` is as requested, apart from zeros and what was left
+    to the runtime.
+    """
     if same(wanted, actual):
         return True
     there = (apply({}, [Change(path, None, each, "added")]) for each in (wanted, actual))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who was asked between two connections that we saw."""
+"""The plugins between two connections that were seen."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ LOWEST, HIGHEST = "00", "99"
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What is known of the plugins that were asked, in call order."""
+    """The known plugins of a round, in call order."""
 
     plugins: tuple[str, ...] = ()
-    """All of them (``NN-name``), where the runtime told a validator; else ()."""
+    """All of them (``NN-name``), where the runtime sent them to a validator; else ()."""
     seen: frozenset[str] = frozenset()
     """Those whose connections we saw: what these did is known otherwise."""
 
     @classmethod
     def of(cls, stations: Iterable[Station], plugins: Iterable[str] = ()) -> Chain:
-        """The chain of one round."""
+        """Return the chain of one round."""
         return cls(tuple(plugins), frozenset(station.plugin for station in stations))
 
     def between(
         self, after: Station | None, before: Station | None, *, or_runtime: bool = False
     ) -> Owner:
-        """Those between two stations; None is the chain's beginning or end."""
+        """Return the plugins between two stations; None is the chain's beginning or end."""
         named = self._named(after, before)
         if named is None:
             return _by_index(after, before, or_runtime=or_runtime)
@@ -39,7 +39,7 @@ class Chain:
         return Owner(Who.RUNTIME) if or_runtime else UNKNOWN
 
     def _named(self, after: Station | None, before: Station | None) -> tuple[str, ...] | None:
-        """By name; None where the names are not known, or do not tell which one is meant."""
+        """Return the plugins by name; None where names are unknown or ambiguous."""
         if not self.plugins or len(set(self.plugins)) != len(self.plugins):
             return None
         start, end = 0, len(self.plugins)
@@ -75,10 +75,10 @@ def _range(after: str | None, before: str | None, or_runtime: bool) -> Owner:
 
 
 def _next(index: str) -> str:
-    """Nothing follows the highest: ""."""
+    """Return the next index; "" after the highest."""
     return f"{int(index) + 1:02}" if index.isdigit() and index < HIGHEST else ""
 
 
 def _previous(index: str) -> str:
-    """Nothing precedes the lowest: ""."""
+    """Return the previous index; "" before the lowest."""
     return f"{int(index) - 1:02}" if index.isdigit() and index > LOWEST else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All containers that are known: their names, histories, and how the newest event showed them."""
+"""All known containers: their names, histories, and how the newest event showed them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri_scope.recording.display import SHORT_ID
 
 from . import applied_spec, later_changes
 from .history import History
-from .model import Asked, RequestFate, Step
+from .model import Asked, ChangeStep, RequestFate
 from .owner import UNKNOWN, Owner
 from .rounds import CREATE, UNDOING, UPDATE, Round
 
@@ -50,29 +50,29 @@ class Containers:
         know that the runtime has done it, or just any."""
         self._done_ns: dict[str, int] = {}
         """When the newest update of a container was known to be done, or it was created anew; on
-        the monotonic clock, which the CRI's answers have too and nobody sets."""
+        the monotonic clock, which the CRI's answers have too and which is never set."""
 
     # -- names ------------------------------------------------------------------------------
 
     def learn_name(self, event: Event) -> None:
-        """The name that an event gives its container; a creation gives it anew."""
+        """Learn the name that an event gives its container; a creation replaces it."""
         known = event.container_id in self._names and event.event != CREATE
         if event.container_id and event.container and not known:
             where = f"{event.namespace}/{event.pod}/" if event.pod else ""
             self._names[event.container_id] = f"{where}{event.container}"
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
-        """The name of a pod whose containers are told by its id."""
+        """Learn the name of a pod, which its containers refer to by id."""
         self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
 
     def name_of(self, container_id: str) -> str:
-        """``ns/pod/container``; the beginning of its id where that was never told."""
+        """Return ``ns/pod/container``; the beginning of the id where the name is unknown."""
         return self._names.get(container_id) or container_id[:SHORT_ID]
 
     # -- what is known of one ---------------------------------------------------------------
 
     def know(self, container: api.Container, name: str = "") -> History:
-        """A container that is there already."""
+        """Add a container that exists already."""
         history = self.histories.get(container.id)
         if history is None:
             pod = self._pods.get(container.pod_sandbox_id)
@@ -86,7 +86,7 @@ class Containers:
         return history
 
     def history(self, container_id: str) -> History:
-        """Its history; an empty one where nothing was ever told of it."""
+        """Return its history; an empty one where it was never shown."""
         history = self.histories.get(container_id)
         if history is None:
             history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
@@ -95,7 +95,9 @@ class Containers:
         return history
 
     def target(self, container_id: str) -> History | None:
-        """The history of a container that a plugin wants updated; None where none is known."""
+        """Return the history of a container that a plugin wants updated; None where
+        it is unknown.
+        """
         history = self.histories.get(container_id)
         if container_id in self._gone or (history is not None and history.failure):
             return None
@@ -106,7 +108,9 @@ class Containers:
         return self.history(container_id)
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """What becomes of a request for a container that is none, as far as is known, and why."""
+        """Return the fate of a request for a container that does not exist, as far as is known, and
+        why.
+        """
         if container_id in self._gone:
             return RequestFate.NOT_APPLIED, REMOVED
         if container_id in self._stopped:
@@ -118,24 +122,24 @@ class Containers:
         return RequestFate.UNKNOWN, NOT_TOLD
 
     def is_named(self, beginning: str) -> bool:
-        """Whether an event told the name of a container whose id begins so."""
+        """Return whether an event named a container whose id begins so."""
         return any(known.startswith(beginning) for known in self._names)
 
     def removed(self, container_id: str) -> None:
-        """The runtime told of its removal."""
+        """Note that the runtime removed it."""
         self._stopped.pop(container_id, None)
         self._gone[container_id] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 
     def stopped(self, container_id: str) -> None:
-        """The runtime told that it stopped."""
+        """Note that the runtime stopped it."""
         self._stopped[container_id] = None
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
     def created(self, history: History, at: Event) -> None:
-        """It begins, with whoever may yet have had a hand in it as its ``tail``."""
+        """Begin its history; ``tail`` are the plugins that may have changed it unobserved."""
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
@@ -143,21 +147,21 @@ class Containers:
         self._shown.pop(history.id, None)
         self._tails[history.id] = history.tail
 
-    def updated(self, history: History, steps: list[Step], spec: Spec, tail: Owner) -> None:
-        """It was updated; what the runtime, or `tail`, made of that shows in its next event."""
+    def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
+        """Note its update; the next event shows what the runtime, or `tail`, made of it."""
         history.add(steps, spec)
         self._doing[history.id] = True
         self._tails[history.id] = tail
 
     def touched(self, container_id: str) -> None:
-        """It was updated beside another container's event."""
+        """Note that it was updated beside another container's event."""
         self._doing.setdefault(container_id, False)
 
     def compare(
         self, container: api.Container, event: Event, manner: oci.Manner
-    ) -> tuple[list[Step], list[Asked]]:
-        """What an event shows of it that nothing known explains, which now is known; and requests
-        of which it shows that nothing came of them.
+    ) -> tuple[list[ChangeStep], list[Asked]]:
+        """Return what an event shows of it that no known change explains, which is known from now
+        on; and requests that the event shows as not applied.
         """
         if not later_changes.is_told(container):
             return [], []
@@ -171,7 +175,7 @@ class Containers:
             if history.failure or unsure:
                 return [], []
         if history is not None and history.failure:
-            # It did not fail, or nothing more would be told of it: an event was lost.
+            # It did not fail, or no more events of it would come: an event was lost.
             history.failure = ""
         # The same as the last time is news where something was done meanwhile.
         done = 0 if history is None else len(history.steps)
@@ -199,7 +203,7 @@ class Containers:
     def settle(self, one: Round) -> None:
         """Note what the runtime must have done by the time of this round.
 
-        It does what plugins want of other containers before it tells them of anything else, and
+        It does what plugins want of other containers before it sends them anything else, and
         of the container itself before the next event about that; but a second update may be the
         first one, which is still on its way.
         """
@@ -208,8 +212,8 @@ class Containers:
                 del self._doing[container]
                 self._done_ns[container] = one.first.mono_ns
 
-    def judge(self, container_id: str, real: Spec, event: Event) -> list[Step] | None:
-        """The steps that the real spec has something to say of, judged by it.
+    def judge(self, container_id: str, real: Spec, event: Event) -> list[ChangeStep] | None:
+        """Return the steps that the real spec can judge, judged by it.
 
         None where the CRI was asked before the runtime can have done the newest update.
         """
@@ -225,7 +229,7 @@ class Containers:
         return [judged[number] for number in sorted(judged)]
 
     def forget(self, container_id: str) -> None:
-        """It is gone, and nobody will ask."""
+        """Forget it: it is gone, and no later event refers to it."""
         for known in (
             self.histories,
             self._shown,

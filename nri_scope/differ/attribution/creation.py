@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One CreateContainer on its way through the chain: who changed what.
 
-Each connection shows the container as all plugins before it left it. A plugin's own reply tells
+Each connection shows the container as all plugins before it left it. A plugin's own reply shows
 what it made of that; what then still differs for the next connection was done in between. Last
 comes the runtime's own account of the owners, where there is one.
 """
@@ -37,7 +37,7 @@ from .findings import (
     version_of,
 )
 from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
-from .model import EVICTION, Asked, Claim, Evidence, RequestFate, Step
+from .model import EVICTION, Asked, ChangeStep, Claim, Evidence, RequestFate
 from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .rounds import Station
 from .validator_owners import Owned
@@ -52,7 +52,7 @@ _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What was found of one CreateContainer."""
+    """The findings of one CreateContainer."""
 
     container: api.Container
     """As the first to see it saw it."""
@@ -63,12 +63,12 @@ class Created:
     """As the chain left it."""
     found: Findings
     tail: Owner
-    """Who may have changed it unseen, after the last that we saw; RUNTIME if nobody."""
+    """Who may have changed it unseen, after the last that we saw; RUNTIME if no plugin."""
 
 
 def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
-    """Look through one round, and through what validators were told of it, either of which may be
-    missing. None where there is nothing that can be decoded.
+    """Evaluate one round, and the validators' request of it, either of which may be missing. None
+    where nothing can be decoded.
     """
     return _Creation(stations, owned).look()
 
@@ -81,7 +81,7 @@ class _Creation:
         self.found = Findings()
         self.id = ""
         self.expected = api.Container()
-        """What the next plugin is shown if nobody whom we do not see is asked before it."""
+        """What the next plugin is shown if no unobserved plugin is asked before it."""
         self.hidden = Hidden({})
         self.base: Spec = {}
         """The container before the chain, as far as it was seen."""
@@ -138,7 +138,7 @@ class _Creation:
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
 
     def _is_replay(self) -> bool:
-        """Whether we were the runtime, so that there is nobody whom we did not see."""
+        """Return whether we were the runtime, so that every plugin was seen."""
         return bool(self.stations) and all(
             station.session.role == Role.REPLAY for station in self.stations
         )
@@ -174,7 +174,7 @@ class _Creation:
             if change is not None:
                 back.append(change)
                 self.found.steps.append(
-                    Step(
+                    ChangeStep(
                         self.id,
                         change,
                         RUNTIME,
@@ -187,7 +187,9 @@ class _Creation:
         return oci.apply(spec, back) if back else spec
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
-        """What makes the value at `path` what it was before the chain; None for nothing."""
+        """Return the change that restores the value at `path` from before the chain; None for
+        nothing.
+        """
         now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
         if now is oci.ABSENT:
             return None if first is oci.ABSENT else Change(path, None, first, "added")
@@ -196,7 +198,7 @@ class _Creation:
         return None if oci.same(now, first) else Change(path, now, first, "changed")
 
     def _time(self, event: int) -> int:
-        """When an event of this round came."""
+        """Return when an event of this round came."""
         events = [station.event for station in self.stations]
         events += [self.owned.event] if self.owned is not None else []
         return next((one.at_ns for one in events if one.id == event), 0)
@@ -208,7 +210,7 @@ class _Creation:
         station: Station,
         request: api.CreateContainerRequest,
     ) -> Spec:
-        """What happened to `spec` on the way from `after` to `station`."""
+        """Apply to `spec` what happened on the way from `after` to `station`."""
         if request.container == self.expected:
             return spec
         shown = self._with_hidden(oci.spec_of(request.container))
@@ -220,11 +222,11 @@ class _Creation:
         self.expected = request.container
         return shown
 
-    def _unseen(self, change: Change, between: Owner, event: Event) -> Step:
-        """A change that two snapshots show, by one of those `between` them."""
+    def _unseen(self, change: Change, between: Owner, event: Event) -> ChangeStep:
+        """Return a change that two snapshots show, by one of those `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
-            # Which of several moved is a way of telling it: nobody owns a move.
+            # Which of several moved is a matter of presentation: a move has no owner.
             return made
         names = tuple(
             name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)
@@ -236,7 +238,7 @@ class _Creation:
         return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
 
     def _reply(self, spec: Spec, station: Station, request: api.CreateContainerRequest) -> Spec:
-        """What the plugin behind `station` asked for."""
+        """Return what the plugin behind `station` asked for."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         if event.status_code not in (0, 4, 14):
             self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
@@ -358,8 +360,8 @@ class _Creation:
         return self.before_reply.get(culprit, spec)
 
     def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
-        """What happened after the last station, by what validators are told; None where that
-        cannot be made out.
+        """Return what happened after the last station, by the validators' request; None where that
+        is unknown.
         """
         request = owned.request
         turn = merging.Creation(
@@ -395,14 +397,16 @@ class _Creation:
                 self.found.remark(self.id, owner, Evidence.VALIDATOR, owned.event, one)
         return final
 
-    def _kept(self, change: Change, removal: Step, owned: Owned) -> None:
-        """The runtime keeps a value of its own that a plugin removed."""
+    def _kept(self, change: Change, removal: ChangeStep, owned: Owned) -> None:
+        """Note that the runtime keeps a value of its own that a plugin removed."""
         made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
         self.found.steps.append(made)
         self.found.ask(not_passed_on(removal, owned.event))
 
-    def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
-        """A change that the merged adjustment shows and no snapshot did."""
+    def _by_owner(
+        self, change: Change, rest: Owner, last: Station | None, owned: Owned
+    ) -> ChangeStep:
+        """Return a change that the merged adjustment shows and no snapshot did."""
         names = owned.owners_of(self.id, change.path)
         if names:
             owner = one_of(*names)
@@ -422,7 +426,7 @@ class _Creation:
         return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
 
     def _compare(self, final: Spec, owned: Owned) -> None:
-        """Where the newest owner of a path is not the one whom the runtime names."""
+        """Note paths whose newest owner is not the one that the runtime names."""
         steps = self.found.steps
         for number in standing(steps):
             one = steps[number]
@@ -450,7 +454,7 @@ class _Creation:
 
 
 def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
-    """The plugin at whose reply the runtime gave up, and its words; "" where it did not."""
+    """Return the plugin at whose reply the runtime gave up, and its words; "" where it did not."""
     replies = [
         (station, cast("api.CreateContainerResponse", reply))
         for station in stations
@@ -470,7 +474,7 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
 
 
 def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
-    """What differs between two views of a container on its way through the chain.
+    """Return the differences between two views of a container on its way through the chain.
 
     Places of mounts are those that they are to have: a runtime sorts all of them when it applies
     an adjustment with any, whatever the order in which plugins saw them.
@@ -481,7 +485,7 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
 
 
 def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
-    """What is to be noted of changes, by path.
+    """Return the notes on changes, by path.
 
     What is said of a part that may be applied or not stands at what came as a whole.
     """
@@ -495,8 +499,8 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
     return notes
 
 
-def not_passed_on(removal: Step, event: Event) -> Asked:
-    """What is to be said of a removal that did nothing, as `event` shows."""
+def not_passed_on(removal: ChangeStep, event: Event) -> Asked:
+    """Return the remark on a removal without effect, as `event` shows."""
     path = removal.change.path
     return Asked(
         removal.container,
@@ -510,25 +514,25 @@ def not_passed_on(removal: Step, event: Event) -> Asked:
 
 
 def _never_applied(path: str) -> str:
-    """Why no adjustment of `path` reaches a container; "" where one does."""
+    """Return why no adjustment of `path` reaches a container; "" where one does."""
     if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
         return ""
     return oci.ONLY_THE_LIMIT
 
 
 def _takes_mount(change: Change) -> bool:
-    """Whether it is the removal of a mount, of which nobody is the owner."""
+    """Return whether it is the removal of a mount, which has no owner."""
     return change.kind == "removed" and change.path.startswith("/mounts/")
 
 
 def _is_later(name: str, owner: Owner) -> bool:
-    """Whether the plugin `name` was called after all those that `owner` may be."""
+    """Return whether the plugin `name` was called after all those that `owner` may be."""
     highest = max(each[:2] for each in owner.plugins) if owner.plugins else owner.last
     return bool(highest) and name[:2] >= highest
 
 
 def may_be(owner: Owner, name: str) -> bool:
-    """Whether `owner` leaves room for the plugin `name` (``NN-name``)."""
+    """Return whether `owner` leaves room for the plugin `name` (``NN-name``)."""
     if owner.plugins:
         return name in owner.plugins
     if owner.who is Who.ONE_OF:

@@ -19,7 +19,7 @@ from .chain import Chain
 from .containers import Containers
 from .findings import Findings, Wanted, evidence_of, manner_of, reply_of, request_of, version_of
 from .history import History
-from .model import Asked, Evidence, RoundDiff, Step
+from .model import Asked, ChangeStep, Evidence, RoundDiff
 from .owner import plugin
 from .rounds import (
     ASIDE,
@@ -55,8 +55,8 @@ class Differ:
     """Finds what each round changed, as events are fed to it in the order of a recording.
 
     ``histories`` has every container by its id; without ``keep`` those that were removed are
-    forgotten. Whatever comes in is somebody's untrusted input: what cannot be made out is left
-    out, and nothing raises.
+    forgotten. All input is untrusted: what cannot be decoded is left out, and
+    nothing raises.
     """
 
     def __init__(
@@ -72,12 +72,11 @@ class Differ:
         outcome: Callable[[Event], Outcome] | None = None,
         unheard: Callable[[str, Event], bool] | None = None,
     ) -> None:
-        """``only``: ids of the containers that matter; of all others no more is looked at than
-        what their events did to these. ``gaps``, ``follows``, ``had_its_place`` and
-        ``had_joined``: see `Rounds`. ``outcome`` tells what became of a creation by what was
-        recorded later, see `Creations`; without it each counts as successful of which no event fed
-        tells otherwise. ``unheard`` tells which containers there are not, where not all events are
-        fed.
+        """Start without events. ``only``: ids of the containers that matter; of all others only the
+        effects on these are examined. ``gaps``, ``follows``, ``had_its_place`` and ``had_joined``:
+        see `Rounds`. ``outcome`` gives the outcome of a creation by what was recorded later, see
+        `Creations`; without it each creation counts as successful unless an event fed shows
+        otherwise. ``unheard`` says which containers do not exist, where not all events are fed.
         """
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
@@ -88,9 +87,9 @@ class Differ:
         self.lose(gaps)
         self._keep = keep
         self._creation: Round | None = None
-        """A CreateContainer that is over, but for what validators are told of it."""
+        """A CreateContainer that is over, except for the validators' request."""
         self._validated = ""
-        """The container that validators were told of last."""
+        """The container of the validators' last request."""
         self._removed: list[str] = []
         """To be forgotten."""
         self._told: list[Round] = []
@@ -99,9 +98,9 @@ class Differ:
         self._outcome = outcome
         self._unheard = unheard
         self._undecided: dict[str, Round] = {}
-        """Creations of which nothing told yet what became of them, by container."""
+        """Creations whose outcome nothing has shown yet, by container."""
         self._synchronized_with: set[int] = set()
-        """Sessions that were told of all containers."""
+        """Sessions whose Synchronize listed all containers."""
 
     @property
     def histories(self) -> dict[str, History]:
@@ -109,11 +108,11 @@ class Differ:
         return self._containers.histories
 
     def begin(self, session: Session) -> None:
-        """A session that began meanwhile, or the newest state of one that is known."""
+        """Note a session that began meanwhile, or the newest state of a known one."""
         self._rounds.sessions[session.id] = session
 
     def lose(self, gaps: Iterable[Gap]) -> None:
-        """The gaps that there are by now."""
+        """Take the gaps so far."""
         self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
@@ -133,18 +132,18 @@ class Differ:
         return [] if self._told_bytes <= TOLD_MAX else self._take_told()
 
     def flush(self) -> list[RoundDiff]:
-        """The rounds that are still open, as far as they came."""
+        """Return the rounds that are still open, as far as they came."""
         over = self._rounds.flush()
         found = [] if over is None else self._take(over)
         return [*found, *self._finish_creation(None), *self._take_told()]
 
     def flush_over(self) -> list[RoundDiff]:
-        """The rounds of which nothing can come any more, if nothing has come by now."""
+        """Return the rounds that are complete if nothing has come by now."""
         return [] if self._rounds.goes_on() else self.flush()
 
     @property
     def looked_at(self) -> int:
-        """How much there is besides messages to be looked through with each event, in elements."""
+        """The number of elements to look through with each event, besides messages."""
         return self._rounds.looked_at
 
     @property
@@ -153,15 +152,15 @@ class Differ:
         return self._rounds.open
 
     def name_of(self, container_id: str) -> str:
-        """``ns/pod/container``; the beginning of its id where that was never told."""
+        """Return ``ns/pod/container``; the beginning of the id where the name is unknown."""
         return self._containers.name_of(container_id)
 
     def know(self, container: api.Container, name: str = "") -> History:
-        """A container that is there already, as Synchronize told it."""
+        """Add a container that exists already, as Synchronize shows it."""
         return self._containers.know(container, name)
 
     def _take_told(self, before: int | None = None) -> list[RoundDiff]:
-        """What came from beside the chain meanwhile, or only before an event."""
+        """Return the rounds from beside the chain so far, or only those before an event."""
         waiting = [] if before is None else [one for one in self._told if one.first.id > before]
         told = self._told[: len(self._told) - len(waiting)]
         self._told = waiting
@@ -172,7 +171,7 @@ class Differ:
 
     def _take(self, one: Round) -> list[RoundDiff]:
         while self._removed:
-            # Only now: until then somebody may have asked for its name.
+            # Only now: its name may be asked for until then.
             self._containers.forget(self._removed.pop())
         if one.name == CREATE:
             found = [*self._finish_creation(None), *self._take_told(one.first.id)]
@@ -216,7 +215,7 @@ class Differ:
         made = creation.creation(stations, owned)
         if made is None:
             unread = Findings()
-            unread.note("its request cannot be read, so nobody can tell what it changed")
+            unread.note("its request cannot be read, so what it changed is unknown")
             return [self._plain(whole, unread)]
         found = made.found
         if validation is not None:
@@ -283,7 +282,7 @@ class Differ:
         failed: Iterable[str] = (),
         doubt: str = "",
     ) -> None:
-        """Do what plugins want of containers beside the one that an event is about."""
+        """Apply plugins' requests for other containers than the one that an event is about."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
         event = station.event
@@ -300,8 +299,8 @@ class Differ:
         )
 
     def _is_unheard(self, container: str, event: Event) -> bool:
-        """Whether every container that there is was told of, at first or when it was created, and
-        none that is meant.
+        """Return whether every existing container was listed, at first or when it was created, and
+        none of them is meant.
         """
         if self._unheard is not None:
             return self._unheard(container, event)
@@ -315,7 +314,7 @@ class Differ:
     # -- what became of creations -------------------------------------------------------------
 
     def _outcome_of(self, one: Round) -> Outcome:
-        """What later events tell of it, or will have told once they are recorded."""
+        """Return the outcome that later events show; unknown where these are not at hand."""
         return UNKNOWN if self._outcome is None else self._outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
@@ -327,7 +326,9 @@ class Differ:
                 del self._undecided[next(iter(self._undecided))]
 
     def _decide(self, one: Round, found: Findings) -> None:
-        """What became of a creation that was still under way, now that its container ends."""
+        """Decide the outcome of a creation that was still under way, now that its
+        container ends.
+        """
         if one.name in UNDOING:
             candidates = [one.first.container_id]
         elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
@@ -389,7 +390,7 @@ class Differ:
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
-        """Whether an event shows its container otherwise than is known."""
+        """Compare an event's view of its container with what is known."""
         station = one.stations[0]
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
@@ -429,7 +430,7 @@ class Differ:
                 if self._only is not None and container.id not in self._only:
                     continue
                 if container.id in self.histories:
-                    # Known from before: somebody may have changed it while nobody looked.
+                    # Known from before: it may have changed while no connection observed it.
                     self._compare(container, station, found)
                 else:
                     self.know(container)
@@ -439,10 +440,10 @@ class Differ:
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
-        """The CRI told what a container really became."""
+        """Return what the CRI's view of a container shows, if anything."""
         station = one.stations[0]
         status = told.container_status(station.reply)
-        steps: list[Step] | None = None
+        steps: list[ChangeStep] | None = None
         if status.spec is not None:
             container = one.first.container_id
             steps = self._containers.judge(container, status.spec, station.event)
@@ -496,7 +497,7 @@ class Differ:
 
 
 def _confirmed(failure: str, words: str) -> str:
-    """A failure that what followed shows, beside what was known of it in the chain."""
+    """Return a failure that later events show, beside what was known of it in the chain."""
     if failure.startswith(SEEMS):
         failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
     return "; ".join(filter(None, (failure, words)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What replies, validators and the CRI tell beside the container that an event is about."""
+"""Evidence of replies, validators and the CRI, beside the container that an event is about."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _WithEvictions(Protocol):
 
 
 def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> list[Wanted]:
-    """The updates that plugins asked for in replies that have nothing else.
+    """Return the updates that plugins asked for in replies that have nothing else.
 
     `merged`: whether NRI merges them, as it does with all but those of Synchronize.
     """
@@ -49,10 +49,10 @@ def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> l
 
 
 def updates_of_validation(owned: Owned, chain: Chain) -> list[Wanted]:
-    """The updates of other containers that validators were told of, merged."""
-    anybody = chain.between(None, None)
+    """Return the merged updates of other containers in the validators' request."""
+    every_plugin = chain.between(None, None)
     return [
-        Wanted(anybody, Evidence.VALIDATOR, owned.event, update, owned=owned)
+        Wanted(every_plugin, Evidence.VALIDATOR, owned.event, update, owned=owned)
         for update in owned.request.update
     ]
 
@@ -64,7 +64,7 @@ def evictions(
     wanted: Iterable[api.ContainerEviction],
     manner: oci.Manner,
 ) -> list[Asked]:
-    """The containers that a plugin asked the runtime to evict."""
+    """Return the containers that a plugin asked the runtime to evict."""
     ignored = manner.ignores_evictions
     reason = "the runtime ignores evictions" if ignored else "evictions were not tried on it"
     fate = RequestFate.NOT_APPLIED if ignored else RequestFate.UNKNOWN
@@ -75,7 +75,7 @@ def evictions(
 
 
 def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
-    """The evictions that plugins asked for in their replies."""
+    """Return the evictions that plugins asked for in their replies."""
     return [
         asked
         for station in stations
@@ -91,7 +91,7 @@ def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
 
 
 def rejection(validation: Round) -> str:
-    """Why a validator refused; "" where none is known to have."""
+    """Return why a validator refused; "" where none is known to have."""
     for station in validation.stations:
         reply = cast("api.ValidateContainerAdjustmentResponse | None", reply_of(station))
         if reply is not None and reply.reject:
@@ -102,7 +102,7 @@ def rejection(validation: Round) -> str:
 
 
 class Status(NamedTuple):
-    """What the CRI's verbose answer tells of a container."""
+    """The CRI's verbose answer about a container."""
 
     spec: Spec | None
     """The OCI spec that the runtime made; None where there is none."""
@@ -136,12 +136,12 @@ def _failure(status: object) -> str:
 
 
 def real_spec(reply: bytes) -> Spec | None:
-    """The OCI spec in the CRI's verbose answer; None where there is none."""
+    """Return the OCI spec in the CRI's verbose answer; None where there is none."""
     return container_status(reply).spec
 
 
 def _finite(text: str) -> float:
-    """A number that JSON has. Raises ValueError for NaN, Infinity and what is as large."""
+    """Parse a number that JSON has. Raises ValueError for NaN, Infinity and numbers as large."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"no number: {text}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found of one round while it is looked through."""
+"""The findings of one round while it is looked through."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 
-from .model import Asked, Evidence, RequestFate, Step
+from .model import Asked, ChangeStep, Evidence, RequestFate
 from .owner import Owner, one_of
 from .rounds import Station
 from .validator_owners import Owned
@@ -36,16 +36,16 @@ class Wanted:
     """The runtime's own account of who asked for which part of it."""
 
     def owner_of(self, path: str) -> Owner:
-        """Who asked for what is at `path`."""
+        """Return who asked for the value at `path`."""
         names = () if self.owned is None else self.owned.owners_of(self.update.container_id, path)
         return one_of(*names) if names else self.owner
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is found of one round while it is looked through."""
+    """The findings of one round while it is looked through."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChangeStep] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     updates: list[Wanted] = field(default_factory=list)
@@ -59,16 +59,16 @@ class Findings:
     """The values that were asked for, by container and path."""
 
     def note(self, remark: str) -> None:
-        """Say it once."""
+        """Add a remark, once."""
         if remark not in self.remarks:
             self.remarks.append(remark)
 
     def fail(self, failure: str) -> None:
-        """Keep the first failure: what came of it is told by others."""
+        """Keep the first failure: later ones are its consequences."""
         self.failure = self.failure or failure
 
     def ask(self, one: Asked) -> None:
-        """Keep a request, unless another source told it already."""
+        """Keep a request, unless another source showed it already."""
         values = self._told.setdefault((one.container, one.path), [])
         if one.value not in values:
             values.append(one.value)
@@ -92,18 +92,18 @@ _FATES: dict[oci.RemarkKind, RequestFate] = {
 
 def step(
     container: str, change: Change, owner: Owner, evidence: Evidence, event: Event, note: str = ""
-) -> Step:
-    """A step that one source shows."""
-    return Step(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
+) -> ChangeStep:
+    """Return a step that one source shows."""
+    return ChangeStep(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
 
 
 def evidence_of(station: Station) -> Evidence:
-    """How we know the reply of a station."""
+    """Return how we know the reply of a station."""
     return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
 
 
 def request_of(station: Station) -> Message | None:
-    """The decoded request; None where it is no such message."""
+    """Return the decoded request; None where it is malformed."""
     known = METHODS.get(station.event.method)
     if known is None or station.event.mark:
         return None
@@ -111,7 +111,9 @@ def request_of(station: Station) -> Message | None:
 
 
 def reply_of(station: Station) -> Message | None:
-    """The decoded reply, as far as the runtime took it; None where it did not, or is no message."""
+    """Return the decoded reply, as far as the runtime took it; None where it did not, or if
+    malformed.
+    """
     known = METHODS.get(station.event.method)
     # An error drops the payload, and an answer after the deadline is not waited for. A method of
     # another service may have the same name.
@@ -128,23 +130,25 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
 
 
 def manner_of(station: Station) -> oci.Manner:
-    """What the runtime of a connection does where runtimes differ."""
+    """Return what the runtime of a connection does where runtimes differ."""
     return oci.manner_of(station.session.runtime_name)
 
 
 def version_of(station: Station) -> NriVersion | None:
-    """The NRI version that the runtime speaks; None where that is not known."""
+    """Return the NRI version that the runtime speaks; None where that is not known."""
     return NriVersion.parse(station.session.nri_version)
 
 
 def value_at(spec: Spec, path: str) -> Json:
-    """What is at `path`; None where there is nothing."""
+    """Return the value at `path`; None where there is nothing."""
     value = oci.value_at(spec, path)
     return None if value is oci.ABSENT else value
 
 
-def standing(steps: Sequence[Step]) -> list[int]:
-    """The positions of steps that no later one changed again, wholly or in part; moves aside."""
+def standing(steps: Sequence[ChangeStep]) -> list[int]:
+    """Return the positions of steps that no later one changed again, wholly or in part; except
+    moves.
+    """
     found: list[int] = []
     changed: set[str] = set()
     above: set[str] = set()
@@ -161,7 +165,7 @@ def standing(steps: Sequence[Step]) -> list[int]:
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """The path itself, and all that it is a part of."""
+    """Yield the path itself, and all paths that contain it."""
     while path:
         yield path
         path = path.rpartition("/")[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin adjusts and no later plugin of the chain is shown, so that no snapshot has it.
+"""Adjustments that no later plugin of the chain is shown, so that no snapshot has them.
 
 Runtimes show later plugins the container as adjusted so far, but for CDI devices, RDT and memory
 policies; and what was removed from a map they go on showing (containerd/nri, pkg/adaptation, up to
@@ -14,7 +14,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import ABSENT, Change, Json, Spec
 
-from .model import Step
+from .model import ChangeStep
 
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
 """Where nothing that a plugin does is shown."""
@@ -25,13 +25,13 @@ MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
 BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
 
 
-def newest_steps(steps: Iterable[Step]) -> dict[str, Step]:
-    """The newest step at each path."""
+def newest_steps(steps: Iterable[ChangeStep]) -> dict[str, ChangeStep]:
+    """Return the newest step at each path."""
     return {one.change.path: one for one in steps}
 
 
-def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> Step | None:
-    """The removal after which something is there again as the container began with it.
+def is_back(change: Change, base: Spec, newest: Mapping[str, ChangeStep]) -> ChangeStep | None:
+    """Return the removal after which a value is back as the container began with it.
 
     None where it is no such thing. `newest`: see `newest_steps`.
     """
@@ -43,7 +43,7 @@ def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> Step | No
 
 
 def is_hidden(change: Change) -> bool:
-    """Whether no connection of the chain can have been shown this change."""
+    """Return whether no connection of the chain can have been shown this change."""
     if change.path.startswith(PATHS):
         return True
     return change.kind == "removed" and change.path.startswith(MAPS)
@@ -53,14 +53,14 @@ class Hidden:
     """Collects it, to be put on top of snapshots."""
 
     def __init__(self, base: Spec) -> None:
-        """`base`: the container before the chain."""
+        """Start with `base`: the container before the chain."""
         self._base = base
         self._adjustments: list[api.ContainerAdjustment] = []
         self._removed: dict[str, Json] = {}
         """What was at a path when it was removed."""
 
     def take(self, adjustment: api.ContainerAdjustment, shown: Spec) -> list[str]:
-        """The next plugin's adjustment, and what the container is shown as after it.
+        """Take the next plugin's adjustment, and how the container is shown after it.
 
         Returns the paths that it removes and another plugin set: runtimes take both in the random
         order of a Go map.
@@ -97,7 +97,7 @@ class Hidden:
                 yield place
 
     def put_on(self, spec: Spec) -> Spec:
-        """The spec with all of it."""
+        """Return the spec with all of it."""
         for adjustment in self._adjustments:
             spec = oci.adjust(spec, adjustment)
         gone: list[Change] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.oci import Spec
 
-from .model import Asked, Evidence, Step
+from .model import Asked, ChangeStep, Evidence
 from .owner import RUNTIME, UNKNOWN, Owner
 
 
@@ -25,7 +25,7 @@ class History:
     """RUNTIME where its creation was seen from the beginning of the chain."""
     spec: Spec = field(default_factory=dict)
     """As it is now, with what is known."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChangeStep] = field(default_factory=list)
     """In order."""
     asked: list[Asked] = field(default_factory=list)
     """What plugins asked for and was not simply carried out."""
@@ -38,10 +38,10 @@ class History:
     failure: str = ""
     """Why its creation failed; "" where it is not known to have failed."""
     tail: Owner = RUNTIME
-    """Who may have changed it after the last connection that saw its creation; RUNTIME if nobody
-    else."""
+    """Who may have changed it after the last connection that saw its creation; RUNTIME if no
+    plugin."""
     real: Spec | None = None
-    """The whole spec that was really used, where the CRI told it."""
+    """The whole spec that was really used, where the CRI sent it."""
     real_event: int = 0
     """The event by which the CRI told."""
     doubt: str = ""
@@ -57,23 +57,23 @@ class History:
         known = self.created and not self.failure and not self.doubt
         return f"{'created by' if known else 'CreateContainer:'} event {self.created_event}"
 
-    def add(self, steps: list[Step], spec: Spec) -> None:
-        """Steps that led to `spec`."""
+    def add(self, steps: list[ChangeStep], spec: Spec) -> None:
+        """Add steps that led to `spec`."""
         self.steps += steps
         self.spec = spec
 
     def ask(self, requests: Iterable[Asked]) -> None:
-        """Requests that were not simply carried out, each of them once."""
+        """Add requests that were not simply carried out, each of them once."""
         known = {_key(one) for one in self.asked}
         self.asked += (one for one in requests if _key(one) not in known)
 
     def remark(self, text: str) -> None:
-        """Say it once."""
+        """Add a remark, once."""
         if text not in self.remarks:
             self.remarks.append(text)
 
-    def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
-        """Who made one line of the present spec, how that is known, and the step that did.
+    def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
+        """Return who made one line of the present spec, how that is known, and the step.
 
         That is the newest step at `path` or at what it is a part of; without one the line is what
         the container began with. Moves change no line.
@@ -86,8 +86,8 @@ class History:
                 return step.owner, step.evidence, step
         return self.base_owner, (), None
 
-    def of(self, path: str) -> list[Step]:
-        """All steps at `path`, at what it is a part of, and at its parts; in order."""
+    def of(self, path: str) -> list[ChangeStep]:
+        """Return all steps at `path`, at its parents, and at its parts; in order."""
         below = f"{path}/"
         return [
             step

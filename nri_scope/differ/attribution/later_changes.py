@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What later events show of a container that nothing seen before explains."""
+"""Changes in later events of a container that nothing seen before explains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nri_scope.oci import ABSENT, Change, Spec
 from .creation import changes_of_chain, not_passed_on
 from .hidden_changes import is_back, is_hidden, newest_steps
 from .history import History
-from .model import Asked, Evidence, RequestFate, Step
+from .model import Asked, ChangeStep, Evidence, RequestFate
 from .owner import RUNTIME, Owner, Who
 
 _State = Literal[
@@ -55,8 +55,8 @@ _MAY_BE_LEFT_OUT = (
 not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
 
 
-ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
-NOT_SEEN = "nobody was seen asking for it: out of turn, or beside another event"
+ANY_OWNER = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
+NOT_SEEN = "no request for it was seen: out of turn, or beside another event"
 NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
@@ -93,13 +93,17 @@ _UPDATABLE = (
 
 
 def may_be_left_out(path: str) -> bool:
-    """Whether some runtime does not show this of a container that exists, plugin's or not."""
+    """Return whether some runtime does not show this of a container that exists,
+    plugin's or not.
+    """
     parts = path.split("/")[1:]
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
 
 
 def fingerprint(container: api.Container) -> bytes:
-    """Equal for two views of one container that differ in nothing a plugin could have changed."""
+    """Return a value that is equal for two views of one container if plugins can have changed
+    nothing between them.
+    """
     plain = api.Container()
     plain.CopyFrom(container)
     for name in _STATE:
@@ -108,13 +112,13 @@ def fingerprint(container: api.Container) -> bytes:
 
 
 def is_told(container: api.Container) -> bool:
-    """Whether a message tells the container at all; some hold no more than an id."""
+    """Return whether a message describes the container; some hold no more than an id."""
     return bool(container.args or container.env or container.mounts or container.HasField("linux"))
 
 
 def never_ran(container: api.Container) -> bool:
-    """Whether a container has neither a state nor ever had a process: so containerd shows one whose
-    creation it undoes, and so some runtimes show all.
+    """Return whether a container has neither a state nor ever had a process: so containerd shows
+    one whose creation it undoes, and so some runtimes show all.
     """
     has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
     times = container.pid or container.created_at or container.started_at
@@ -123,9 +127,9 @@ def never_ran(container: api.Container) -> bool:
 
 @dataclass(slots=True)
 class Drift:
-    """What an event shows of a container, beside what is known of it."""
+    """The changes in an event beside what is known of its container."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChangeStep] = field(default_factory=list)
     spec: Spec = field(default_factory=dict)
     """The container as it is known now."""
     asked: list[Asked] = field(default_factory=list)
@@ -141,7 +145,7 @@ def drift(
     event: Event,
     manner: oci.Manner,
 ) -> Drift:
-    """What leads from what is known of a container to how `event` shows it.
+    """Return the changes from what is known of a container to how `event` shows it.
 
     `tail` is who may have had the last word in the event before; None where that was all seen.
     """
@@ -160,7 +164,7 @@ def drift(
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
     for change in found:
-        made = Step(history.id, change, ANYBODY, (Evidence.EVENTS,), event.id, event.at_ns)
+        made = ChangeStep(history.id, change, ANY_OWNER, (Evidence.EVENTS,), event.id, event.at_ns)
         asked = _asked_for(change, history.asked)
         removal = is_back(change, history.base, newest)
         if asked is not None:
@@ -181,9 +185,9 @@ def drift(
 
 
 def _is_no_news(
-    change: Change, history: History, newest: Mapping[str, Step], manner: oci.Manner
+    change: Change, history: History, newest: Mapping[str, ChangeStep], manner: oci.Manner
 ) -> bool:
-    """Whether this runtime shows a value that it had once, whatever became of it."""
+    """Return whether this runtime keeps showing an earlier value, whatever became of it."""
     path = change.path
     if path.startswith("/annotations/") and manner.repeats_requested_annotations:
         first = oci.value_at(history.base, path)
@@ -197,14 +201,14 @@ def _is_no_news(
 
 
 def _inverse(change: Change) -> Change:
-    kinds: dict[oci.Kind, oci.Kind] = {"added": "removed", "removed": "added"}
+    kinds: dict[oci.ChangeKind, oci.ChangeKind] = {"added": "removed", "removed": "added"}
     return Change(
         change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
     )
 
 
 def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
-    """The newest request, not known to have been carried out, that is just this change."""
+    """Return the newest request, not known to have been carried out, for just this change."""
     found: Asked | None = None
     for one in asked:
         if one.path != change.path or one.fate is RequestFate.RESOLVED:
@@ -219,7 +223,9 @@ def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
 
 
 def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
-    """What may have brought along something that came with the creation; "" for nothing."""
+    """Return the CDI devices that may explain something that came with the
+    creation; "" for none.
+    """
     names = [
         str(one.value)
         for one in history.asked
@@ -233,22 +239,22 @@ def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
 def _by(
     tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
 ) -> tuple[Owner, str]:
-    """Who may have made a change that nobody saw being made."""
+    """Return who may have made a change that no connection observed."""
     if tail is None:
-        return ANYBODY, NOT_SEEN
+        return ANY_OWNER, NOT_SEEN
     if is_hidden(change) and tail.who is not Who.RUNTIME:
-        return ANYBODY, NOT_SHOWN
+        return ANY_OWNER, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
         # The runtime has it follow the limit.
         follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
-        return (tail, "") if follows else (ANYBODY, NOT_SEEN)
+        return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
     # Between two events about one container there may be others, and what plugins ask for beside
     # these, or when they connect, none of our connections is shown.
-    return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
+    return (ANY_OWNER, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
-    """Who had a device added for which the runtime then adds a rule to the cgroup's list.
+    """Return who had a device added for which the runtime then adds a rule to the cgroup's list.
 
     Every runtime does, by upstream's generator: one rule follows from each device, in their order.
     """
@@ -263,11 +269,11 @@ def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
 
 
 def _devices(history: History) -> _Devices:
-    """The devices that steps set, in order, by what a rule for one has of it."""
+    """Return the devices that steps set, in order, by the fields that a rule has."""
     newest: dict[str, Owner] = {}
     for step in history.steps:
         if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
-            # A device that was replaced is told by its fields.
+            # A replaced device is shown by its fields.
             place = "/".join(step.change.path.split("/")[:4])
             newest.pop(place, None)
             newest[place] = step.owner

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ finds, as plain values: steps, spans, and what one round changed."""
+"""The differ's findings, as plain values: steps, spans, and what one round changed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ of the id where that was never told."""
 
 
 class Evidence(StrEnum):
-    """How a change is known."""
+    """The source from which a change is known."""
 
     TAP = "tap"
     """The plugin's own answer, seen on its connection."""
     REPLAY = "replay"
     """The same, in a replay."""
     VALIDATOR = "validator"
-    """The runtime's own list of last owners, as it tells validators (NRI 0.10 and later)."""
+    """The runtime's own list of last owners, as it sends validators (NRI 0.10 and later)."""
     PROBES = "probes"
     """Two connections of one chain saw the container differently."""
     EVENTS = "events"
@@ -53,7 +53,7 @@ _MEANING = {
 
 
 class Applied(StrEnum):
-    """What became of a change, by the runtime's own word."""
+    """The runtime's own report on a change."""
 
     YES = "applied"
     NO = "not applied"
@@ -61,7 +61,7 @@ class Applied(StrEnum):
 
 
 class Claim(NamedTuple):
-    """What another source says of the same path."""
+    """Another source's statement about the same path."""
 
     evidence: Evidence
     owner: Owner
@@ -70,7 +70,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChangeStep:
     """One change of one container, with who made it and how that is known."""
 
     container: str
@@ -85,7 +85,7 @@ class Step:
     disputed: tuple[Claim, ...] = ()
     """What other sources say that cannot be true at the same time."""
     applied: Applied | None = None
-    """None: nobody asked, or the container was changed again before anybody could."""
+    """None: the CRI was not asked, or the container was changed again before it could be."""
     actual: Json = None
     """What the runtime's spec has at the path, where it is DIFFERENTLY."""
     note: str = ""
@@ -93,17 +93,17 @@ class Step:
 
 
 class RequestFate(StrEnum):
-    """What became of a request that is not simply carried out."""
+    """The fate of a request that is not simply carried out."""
 
     NOT_APPLIED = "not applied"
     RESOLVED = "resolved by the runtime"
     """The runtime replaced it by what the node's configuration says that it means."""
     UNKNOWN = "unknown"
-    """Nothing tells whether it was applied."""
+    """Nothing shows whether it was applied."""
 
 
 class Asked(NamedTuple):
-    """Something that a plugin asked for and that is not simply carried out."""
+    """A request of a plugin that is not simply carried out."""
 
     container: str
     """The id of the container that it was asked for."""
@@ -132,11 +132,11 @@ class Span(NamedTuple):
     after: str
     """The connection (``NN-name``) that had answered; "" where `owner` is the one that was seen."""
     before: str
-    """The connection (``NN-name``) that was asked next; likewise."""
+    """The connection (``NN-name``) that was asked next; "" where it is none."""
     ns: int
     """Includes what the runtime itself takes, some tens of µs, where it is between two."""
     deadline_ns: int
-    """For one plugin; 0 where the runtime tells none."""
+    """For one plugin; 0 where the runtime sends none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ class RoundDiff:
     missed_by: tuple[str, ...]
     """Connections that were there, had subscribed to it, and did not see it."""
     chain: tuple[str, ...]
-    """All plugins of the chain, where the runtime told a validator; else ()."""
-    steps: tuple[Step, ...]
+    """All plugins of the chain, where the runtime sent them to a validator; else ()."""
+    steps: tuple[ChangeStep, ...]
     """In the order in which they happened: the container's own and, as side effects, of others."""
     asked: tuple[Asked, ...]
     """What plugins asked for and was not simply carried out."""
@@ -176,14 +176,14 @@ class RoundDiff:
     created: bool = field(default=False, compare=False)
     """Whether a container is known to have been created by it, which later events show."""
     remarks: tuple[str, ...] = ()
-    """What limits the evidence, in words: "nobody saw what plugins before 50 did"."""
+    """What limits the evidence, in words: "what plugins before 50 did was not observed"."""
 
     @property
-    def own(self) -> tuple[Step, ...]:
+    def own(self) -> tuple[ChangeStep, ...]:
         """Steps of the container that the event is about."""
         return tuple(step for step in self.steps if step.container == self.container)
 
     @property
-    def side_effects(self) -> tuple[Step, ...]:
+    def side_effects(self) -> tuple[ChangeStep, ...]:
         """Steps of other containers."""
         return tuple(step for step in self.steps if step.container != self.container)

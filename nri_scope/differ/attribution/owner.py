@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who made a change, as exactly as the evidence says and no more."""
+"""Owners of changes, as exact as the evidence and no more."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Who(StrEnum):
     RUNTIME = "runtime"
     """No plugin: the runtime, or what it was asked for when the container was created."""
     REQUEST = "request"
-    """Whoever asked the runtime to update the container over CRI, usually the kubelet."""
+    """The client that asked the runtime to update the container over CRI, usually the kubelet."""
     UNKNOWN = "unknown"
     """It was not observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who made a change. Use the functions below to make one."""
+    """The owner of a change. Use the functions below to make one."""
 
     who: Who
     plugins: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Owner:
 
     @property
     def exact(self) -> bool:
-        """Whether nobody else can have done it."""
+        """Whether this is certainly the one that did it."""
         return self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST) and not (
             self.or_runtime or self.first or self.ties
         )
@@ -76,23 +76,23 @@ class Owner:
 RUNTIME = Owner(Who.RUNTIME)
 REQUEST = Owner(Who.REQUEST)
 BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
-"""The runtime, as far as a connection at 00 can tell: a second plugin there may come before it."""
+"""The runtime, as far as a connection at 00 can show: a second plugin there may come before it."""
 ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
-"""The request, likewise."""
+"""The request, before the plugins with index 00."""
 UNKNOWN = Owner(Who.UNKNOWN)
 
 
 def plugin(*names: str) -> Owner:
-    """It was this plugin (``NN-name``); more than one for hooks, which plugins add to in turn."""
+    """Return this plugin (``NN-name``); more than one for hooks, which plugins add to in turn."""
     return Owner(Who.PLUGIN, names)
 
 
 def one_of(*names: str, or_runtime: bool = False) -> Owner:
-    """It was one of these; exactly that one where there is only one."""
+    """Return one of these; exactly that one where there is only one."""
     kind = Who.PLUGIN if len(names) == 1 and not or_runtime else Who.ONE_OF
     return Owner(kind, names, or_runtime=or_runtime)
 
 
 def between(first: str, last: str) -> str:
-    """A range of indices as text: ``01–29``, or ``50`` where it is only one."""
+    """Return a range of indices as text: ``01–29``, or ``50`` where it is only one."""
     return first if first == last else f"{first}–{last}"

@@ -25,23 +25,23 @@ _FOR_EVER = float("inf")
 
 
 def offset(event: Event) -> int:
-    """Nanoseconds between the two clocks of its session."""
+    """Return the nanoseconds between the two clocks of its session."""
     return event.at_ns - event.mono_ns
 
 
 def began_before(session: Session, own: Event, other: Event) -> bool:
-    """Whether a session had begun when `other` came; `own` is one of its events."""
+    """Return whether a session had begun when `other` came; `own` is one of its events."""
     return session.started_ns - offset(own) <= other.mono_ns
 
 
 def outlived(session: Session, own: Event, other: Event) -> bool:
-    """Whether a session was not over yet when `other` came, as far as is known."""
+    """Return whether a session was not over yet when `other` came, as far as is known."""
     return session.ended_ns is None or session.ended_ns - offset(own) >= other.mono_ns
 
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of a session by its events."""
+    """The known facts of a session, by its events."""
 
     newest: Event
     set_up: bool
@@ -66,7 +66,7 @@ class Presence:
     _starts_of: tuple[int, int] = (0, 0)
 
     def hear(self, event: Event) -> None:
-        """The newest event of its session."""
+        """Take the newest event of its session."""
         heard = self._heard.get(event.session)
         if heard is None:
             heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
@@ -81,14 +81,14 @@ class Presence:
 
     @property
     def count(self) -> int:
-        """How many sessions may be there."""
+        """The number of sessions that may exist."""
         return len(self._heard) + len(self._starts)
 
     def during(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
-        """The sessions that were there before `first` came and are after `last`, both of which
-        are among the newest events.
+        """Yield the sessions that were there before `first` came and are after `last`, both of
+        which are among the newest events.
         """
         over: list[int] = []
         for number in list(self._heard):
@@ -98,7 +98,7 @@ class Presence:
                 continue
             # By either clock: after a restart of the machine the monotonic one begins anew.
             if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
-                # A creation may be asked about once more when validators were told of it.
+                # A creation may be asked about once more when validators get it.
                 if 0 < heard.over < first.id:
                     over.append(number)
                 heard.over = heard.over or first.id
@@ -115,14 +115,16 @@ class Presence:
         yield from self._unheard(sessions, first, last, gaps)
 
     def outlasts(self, session: Session, event: Event, gaps: Iterable[Gap]) -> bool:
-        """Whether a session that was there is not over when `event` comes, as far as is known."""
+        """Return whether a session that was there is not over when `event` comes, as far as is
+        known.
+        """
         heard = self._heard.get(session.id)
         return _end_of(session, gaps) > event.at_ns and (
             heard is None or outlived(session, heard.newest, event)
         )
 
     def had_its_place(self, session: Session, event: Event) -> bool:
-        """Whether a session that was there is certain to have had its place when `event` came.
+        """Return whether a session that was there certainly had its place when `event` came.
 
         Who was synchronized waits for it behind events that wait as well; being asked shows it.
         """
@@ -132,7 +134,9 @@ class Presence:
     def _unheard(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
-        """Of what was not fed, all there is to go by is the wall clock."""
+        """Yield sessions whose events were not fed, by the wall clock, which is all that is known
+        of them.
+        """
         if self._starts_of != (id(sessions), len(sessions)):
             self._starts_of = id(sessions), len(sessions)
             self._starts = sorted((one.started_ns, one.id) for one in sessions.values())
@@ -151,7 +155,7 @@ class Presence:
 
 
 def _end_of(session: Session, gaps: Iterable[Gap]) -> float:
-    """When it ended, by the wall clock."""
+    """Return when it ended, by the wall clock."""
     if session.ended_ns is not None:
         return session.ended_ns
     if not session.end_reason:

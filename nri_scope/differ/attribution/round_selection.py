@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of all rounds those that are about one thing."""
+"""A selection of the rounds that are about one subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .model import RoundDiff
 
 
 class Choice:
-    """What is about one thing. All else is evidence still: of what was before, of who was there."""
+    """The rounds about one subject; other events still are evidence of state and presence."""
 
     def __init__(self, recording: Recording, thing: lookup.Found) -> None:
         self._event = thing.id if isinstance(thing, Event) else 0
@@ -25,7 +25,9 @@ class Choice:
             self._containers = {one.id for one in lookup.containers_of(recording, thing)}
 
     def part_of(self, diff: RoundDiff) -> RoundDiff | None:
-        """The round, or its side effects where it is about another container; None for neither."""
+        """Return the round, or its side effects where it is about another container; None for
+        neither.
+        """
         if self._event:
             return diff if self._event in diff.events else None
         if diff.container in self._containers or (self._pod and diff.pod == self._pod):

@@ -29,7 +29,7 @@ SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
 UNDOING = frozenset({STOP, "RemoveContainer"})
-"""What containerd also tells of a container whose creation it undoes."""
+"""What containerd also sends about a container whose creation it undoes."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
@@ -38,7 +38,7 @@ ENDED = "the chain ended"
 ROUND_MAX = 256 << 20
 """Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
 MISSED_MAX = 100
-"""Connections that are told as having missed one event, with every event."""
+"""Connections that are reported as having missed one event, with every event."""
 
 ASIDE = SET_UP | _TOLD_AT_ANY_TIME
 """Between the runtime and one connection; no chain. Also while a chain is being asked."""
@@ -74,7 +74,7 @@ class Station:
 
     @property
     def answered_ns(self) -> int:
-        """When it had answered, on the clock of `Event.mono_ns`."""
+        """The time of its answer, on the clock of `Event.mono_ns`."""
         return self.event.mono_ns + self.event.took_ns
 
 
@@ -90,12 +90,12 @@ class Round:
 
     @property
     def first(self) -> Event:
-        """What the first connection got."""
+        """The event at the first connection."""
         return self.stations[0].event
 
     @property
     def name(self) -> str:
-        """Of the event, such as ``CreateContainer``."""
+        """The event's name, such as ``CreateContainer``."""
         return self.first.event
 
     @property
@@ -133,7 +133,7 @@ class Rounds:
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
-        """For a recording that has these sessions."""
+        """Return the rounds of a recording that has these sessions."""
         return cls({session.id: session for session in sessions})
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
@@ -160,7 +160,7 @@ class Rounds:
         return over
 
     def flush(self) -> Round | None:
-        """The round that is open, as far as it came."""
+        """Return the round that is open, as far as it came."""
         return self._end(None)
 
     @property
@@ -174,7 +174,7 @@ class Rounds:
         return Round(tuple(self._open)) if self._open else None
 
     def goes_on(self, now: Event | None = None) -> bool:
-        """Whether something of the open round may yet come, after `now`.
+        """Return whether more of the open round may come, after `now`.
 
         None: after all that there is, and those that have ended by now will see nothing more.
         """
@@ -182,18 +182,19 @@ class Rounds:
         return one is not None and self._may_go_on(one, now)
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
-        """Connections that were there all the time, had subscribed to it, and did not see it.
+        """Return connections that were there all the time, had subscribed to it, and did not see
+        it.
 
         In call order, and the last `MISSED_MAX` of them. Those behind an error did not see it
         because the chain ended.
         """
         missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
-        # The last ones tell whether the chain came to its end.
+        # The last ones show whether the chain came to its end.
         return tuple(missing[-MISSED_MAX:])
 
     def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
-        """Whether validators may yet be told of a creation; `now` as for `goes_on`."""
+        """Return whether validators may yet get a creation; `now` as for `goes_on`."""
         return one.name == CREATE and any(
             self._may_be_asked(session, now) for session in self._subscribed(one, VALIDATE)
         )
@@ -207,7 +208,7 @@ class Rounds:
         return over
 
     def _missing(self, one: Round) -> Iterator[Session]:
-        """As `missed_by`, all of them in any order."""
+        """Yield the sessions of `missed_by` in any order."""
         if one.first.method in ASIDE:
             return
         seen = {station.session.id for station in one.stations}
@@ -226,7 +227,7 @@ class Rounds:
         return self._presence.outlasts(session, now, self.gaps)
 
     def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
-        """Connections that were there all the time, and had subscribed to an event."""
+        """Yield connections that were there all the time, and had subscribed to an event."""
         bit = _BITS.get(event, 0)
         runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
         for session in self._presence.during(self.sessions, one.first, last, self.gaps):
@@ -240,7 +241,7 @@ class Rounds:
                 yield session
 
     def ended_early(self, one: Round) -> str:
-        """Words on a chain that did not get to its end; "" where nothing shows that.
+        """Describe a chain that did not get to its end; "" where nothing shows that.
 
         A plugin's error and a conflict end a chain, and no plugin behind it sees them. What shows
         it is that the runtime went on to something else, past connections that were there.
@@ -267,7 +268,7 @@ class Rounds:
         return f"{SEEMS} after {one.stations[-1].plugin}: {waiting[0].plugin} was not asked"
 
     def left_open(self, one: Round) -> str:
-        """Words on a chain of which nothing shows whether it got to its end; "" for others."""
+        """Describe a chain of which nothing shows whether it got to its end; "" for others."""
         by = self._shown_by(one)
         if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
             return ""
@@ -277,15 +278,15 @@ class Rounds:
         )
 
     def _shown_by(self, one: Round) -> Event | None:
-        """The event that shows its end; None where no connection could have seen more.
+        """Return the event that shows its end; None where no connection could have seen more.
 
-        So it does not matter whether that was known when they left, or is told afterwards.
+        So it does not matter whether that was known when they left, or shows afterwards.
         """
         by = one.over_by
         return by if by is not None and self._may_go_on(one, by) else None
 
     def _went_on(self, one: Round, by: Event) -> bool:
-        """Whether the next event says that the chain did not end where it was seen last."""
+        """Return whether the next event shows that the chain did not end where it was seen last."""
         first = one.first
         if by.pod_id != first.pod_id or by.container_id != first.container_id:
             return False
@@ -295,7 +296,7 @@ class Rounds:
         return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
 
     def _behind(self, one: Round) -> list[Session]:
-        """Connections that come after the last one that saw it, and did not."""
+        """Return connections that come after the last one that saw it, and did not."""
         last = one.stations[-1].index
         return [session for session in self.missed_by(one) if session.plugin_index > last]
 
@@ -323,7 +324,7 @@ class Rounds:
         )
 
     def _is_no_new_attempt(self, new: Station) -> bool:
-        """Whether a runtime that tries again would not have begun by asking somebody else.
+        """Return whether a runtime's new attempt would have begun at another connection than this.
 
         Where some have gone meanwhile it may ask the others only, but those in their order. No
         container is created twice: who tries again does so under another id.
@@ -336,7 +337,9 @@ class Rounds:
         return len(there) == len(answered) or any(one.index < new.index for one in there)
 
     def _is_same_update(self, first: Event, new: Station) -> bool:
-        """Whether no loss can have put one connection's first update beside another's second."""
+        """Return whether no loss can have put one connection's first update beside another's
+        second.
+        """
         event = new.event
         if self.follows is not None:
             follows = self.follows(event)
@@ -362,7 +365,7 @@ class Rounds:
 
 
 def _is_same(one: Event, other: Event) -> bool:
-    """Whether both tell the same of the same thing."""
+    """Return whether both show the same of the same thing."""
     return (
         one.event == other.event
         and one.container_id == other.container_id

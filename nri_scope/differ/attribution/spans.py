@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who had how much of the time that one round took."""
+"""Shares of plugins in the time that one round took."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
-    """Time in plugins that were seen, and between two connections that were; in order.
+    """Return the time in plugins that were seen, and between two connections that were; in order.
 
     What passes between two connections is spent by the plugins between them, but for what the
     runtime itself takes. Our own time, in passive connections, is not among it.
@@ -31,7 +31,7 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
         for after, before in pairwise(one.stations):
             passed = before.event.mono_ns - after.answered_ns
             if after.session.role == before.session.role == Role.REPLAY:
-                # We were the runtime: nobody was between them.
+                # We were the runtime: no plugin was between them.
                 continue
             if passed >= 0:
                 found.append(

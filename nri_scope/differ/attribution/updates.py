@@ -28,7 +28,7 @@ from .findings import (
     version_of,
 )
 from .history import History
-from .model import EVICTION, Asked, Evidence, RequestFate, Step
+from .model import EVICTION, Asked, ChangeStep, Evidence, RequestFate
 from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import GONE, Round, Station
 
@@ -39,7 +39,7 @@ _FAILED = "the runtime says that it failed"
 
 
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
-    """Look through one UpdateContainer of a container whose spec was `before`.
+    """Evaluate one UpdateContainer of a container whose spec was `before`.
 
     Returns what was found and the spec that the update leads to. `failure` says why nothing came
     of it, as far as others know.
@@ -133,13 +133,13 @@ class _Updating:
         return after
 
     def _undo(self) -> None:
-        """The runtime gave up: nothing of it was done."""
+        """Undo the round: the runtime gave up and did nothing of it."""
         self.found.asked += _not_done(self.found.steps, self.found.failure)
         self.found.steps = []
 
 
 def _refusal(stations: Iterable[Station]) -> str:
-    """Why the runtime gave up, by the replies that are known; "" where nothing says so."""
+    """Return why the runtime gave up, by the replies that are known; "" where nothing says so."""
     turn: merging.Updating | None = None
     for station in stations:
         if turn is None:
@@ -158,8 +158,8 @@ def _refusal(stations: Iterable[Station]) -> str:
 
 
 def stop_refusal(stations: Iterable[Station]) -> str:
-    """Why the runtime did nothing of what plugins asked for beside a StopContainer: one answered
-    with an error, or two asked for the same. "" where nothing says so.
+    """Return why the runtime did nothing of what plugins asked for beside a StopContainer: one
+    answered with an error, or two asked for the same. "" where nothing says so.
     """
     turn: merging.Stopping | None = None
     for station in stations:
@@ -186,11 +186,11 @@ class Targets(Protocol):
     """Finds the containers that plugins want to be updated."""
 
     def target(self, container_id: str) -> History | None:
-        """The container's history; None where nothing tells of such a container."""
+        """Return the container's history; None where such a container is unknown."""
         ...
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """What becomes of a request for a container that nothing tells of, and why."""
+        """Return the fate of a request for an unknown container, and why."""
         ...
 
 
@@ -248,7 +248,7 @@ def beside(
 
 
 def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdate, list[Dropped]]:
-    """What NRI hands to the runtime of an update, and what it drops."""
+    """Return what NRI hands to the runtime of an update, and what it drops."""
     if not one.merged:
         kept, dropped = merging.unsolicited([one.update], str(one.owner), version=version)
         return kept[0], dropped
@@ -258,16 +258,16 @@ def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdat
 
 
 def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Asked:
-    """A request that merging drops."""
+    """Return a request that merging drops."""
     number = gone.value.removeprefix("-").isdecimal() and gone.value.isascii()
     value: Json = int(gone.value) if number else gone.value
     return Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence, event.id)
 
 
 def _not_done(
-    steps: Sequence[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
+    steps: Sequence[ChangeStep], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
 ) -> list[Asked]:
-    """Changes that were asked for, and did not come or are not known to have come."""
+    """Return changes that were requested and not applied, or not known to be applied."""
     limits = [one.change.after for one in steps if one.change.path == _LIMIT]
     # That the swap limit follows the memory limit is the runtime's doing, and no request.
     steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runtime tells validators: the last owner of each field, and everyone in the chain."""
+"""The validators' request: the last owner of each field, and every plugin of the chain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Owned:
     """The owners in one ValidateContainerAdjustment."""
 
     event: Event
-    """Which event told it."""
+    """The event that showed it."""
     request: api.ValidateContainerAdjustmentRequest
     version: NriVersion | None
     _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Owned:
         return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
 
     def owners_of(self, container: str, path: str) -> tuple[str, ...]:
-        """The last owner of what is at `path`, or of what it is a part of; () for nobody.
+        """Return the last owner of the value at `path`, or of its parents; () for none.
 
         Several for hooks, as these are added to.
         """

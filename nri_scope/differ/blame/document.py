@@ -9,7 +9,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 
 from ..attribution.history import History
-from ..attribution.model import Asked, Step
+from ..attribution.model import Asked, ChangeStep
 from ..records import asked_record, shallow, step_record
 from .owned_lines import Line
 from .path_history import Past, asked_for
@@ -35,7 +35,7 @@ def document(
         },
     }
     if pasts is None:
-        steps: list[Step] = list(history.steps)
+        steps: list[ChangeStep] = list(history.steps)
         asked: Sequence[Asked] = history.asked
     else:
         pasts = list(pasts)

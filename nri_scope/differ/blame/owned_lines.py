@@ -12,7 +12,7 @@ from nri_scope.oci import ABSENT, Json, Spec, apply, same, value_at
 from ..attribution.chain import HIGHEST
 from ..attribution.history import History
 from ..attribution.later_changes import may_be_left_out
-from ..attribution.model import Applied, Evidence, Step
+from ..attribution.model import Applied, ChangeStep, Evidence
 from ..attribution.owner import RUNTIME, UNKNOWN, Owner, Who
 from .remarks import Remarks
 from .spec_lines import Node, put_back, tree
@@ -48,11 +48,11 @@ class Line:
     """Who put it there; of what is gone, who took it away. None for headings that nobody added
     as a whole: they are there because of what is below them."""
     evidence: tuple[Evidence, ...]
-    step: Step | None
+    step: ChangeStep | None
     """The step that made it so; None for what the container began with."""
     mark: str
     """One of ``+-~>!``; a blank for what no plugin changed."""
-    mover: Step | None = None
+    mover: ChangeStep | None = None
     """Who gave it another place, where that is all that happened to it."""
     remarks: tuple[str, ...] = ()
     """What else to know, such as what was there before."""
@@ -156,7 +156,7 @@ class _Lines:
             remarks=self._remarks.of(node, step, moved),
         )
 
-    def _owner(self, node: Node) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
+    def _owner(self, node: Node) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
         step = self._newest.at(node.path)
         history = self._history
         if history.real is None or not node.there:
@@ -181,7 +181,7 @@ class _Lines:
         # Nobody but we and the runtime comes after an index of 99, but for its namesakes.
         return RUNTIME if history.tail.first == HIGHEST else history.tail
 
-    def _mark(self, node: Node, step: Step | None) -> str:
+    def _mark(self, node: Node, step: ChangeStep | None) -> str:
         if step is None:
             asked = self._newest.exactly(node.path)
             return UNMET if asked is not None and asked.applied is Applied.NO else " "
@@ -195,11 +195,13 @@ class _Lines:
         return MARKS[step.change.kind]
 
 
-def _is_own(step: Step | None, node: Node) -> bool:
+def _is_own(step: ChangeStep | None, node: Node) -> bool:
     return step is not None and step.change.path == node.path
 
 
-def _of(step: Step | None, base: Owner) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
+def _of(
+    step: ChangeStep | None, base: Owner
+) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
     return (base, (), None) if step is None else (step.owner, step.evidence, step)
 
 

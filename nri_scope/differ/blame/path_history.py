@@ -11,7 +11,7 @@ from nri_scope.errors import UsageError
 from nri_scope.oci import ABSENT, Json, pointer, split, value_at
 
 from ..attribution.history import History
-from ..attribution.model import EVICTION, Asked, Step
+from ..attribution.model import EVICTION, Asked, ChangeStep
 from .owned_lines import document
 from .spec_lines import tree
 
@@ -32,7 +32,7 @@ class Past:
     """Whether the container began with something at this path."""
     began: Json
     """What that was."""
-    steps: tuple[Step, ...]
+    steps: tuple[ChangeStep, ...]
     """At this very path, in order."""
 
 
@@ -41,13 +41,13 @@ def past(history: History, path: str) -> list[Past]:
 
     One for each path that something happened to, or for `path` alone.
     """
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[ChangeStep]] = {}
     for step in history.of(path):
         found.setdefault(step.change.path, []).append(step)
     return [_past(history, each, steps) for each, steps in (found or {path: []}).items()]
 
 
-def _past(history: History, path: str, steps: list[Step]) -> Past:
+def _past(history: History, path: str, steps: list[ChangeStep]) -> Past:
     began = value_at(history.base, path)
     there = began is not ABSENT
     return Past(path, there, None if began is ABSENT else began, tuple(steps))
@@ -130,7 +130,7 @@ def _requested(history: History) -> Iterator[str]:
     return (one.path for one in history.asked if one.path.startswith("/") and one.path != EVICTION)
 
 
-def _below(step: Step) -> Iterator[str]:
+def _below(step: ChangeStep) -> Iterator[str]:
     """The fields of an object that came and went as a whole."""
     for value in (step.change.before, step.change.after):
         if isinstance(value, dict):

@@ -10,7 +10,7 @@ from nri_scope.recording.display import clock, day
 from nri_scope.text.escape import columns, safe
 
 from ..attribution.history import History
-from ..attribution.model import Step
+from ..attribution.model import ChangeStep
 from ..render import wording
 from ..render.layout import BOLD, DIM, broken
 from ..render.values import place
@@ -52,7 +52,7 @@ class Days:
     def __init__(self) -> None:
         self._day = ""
 
-    def turn(self, step: Step) -> Iterator[str]:
+    def turn(self, step: ChangeStep) -> Iterator[str]:
         """A line, or none."""
         today = day(step.at_ns)
         if today != self._day:
@@ -70,7 +70,7 @@ class _Columns:
         self._left = len("00:00:00.000") + 2 + number + 2
 
     def write(
-        self, step: Step | None, history: History, value: Json, remark: str, word: str = ""
+        self, step: ChangeStep | None, history: History, value: Json, remark: str, word: str = ""
     ) -> Iterator[str]:
         paint = self._paper.layout.paint
         if step is None:
@@ -109,7 +109,7 @@ def _past(history: History, past: Past, write: _Columns, days: Days) -> Iterator
         yield _NOTHING
 
 
-def _word(step: Step) -> str:
+def _word(step: ChangeStep) -> str:
     """What is said in the place of a value; "" for nothing."""
     change = step.change
     match change.kind:
@@ -120,7 +120,7 @@ def _word(step: Step) -> str:
     return ""
 
 
-def _remarks(step: Step) -> Iterator[str]:
+def _remarks(step: ChangeStep) -> Iterator[str]:
     if trouble := wording.fate(step):
         yield trouble
     elif step.applied is not None:

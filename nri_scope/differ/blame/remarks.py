@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nri_scope.oci import Json
 
-from ..attribution.model import Applied, Step
+from ..attribution.model import Applied, ChangeStep
 from ..render import wording
 from ..render.values import place
 from .spec_lines import Node
@@ -22,7 +22,7 @@ class Remarks:
     def __init__(self, newest: Newest) -> None:
         self._newest = newest
 
-    def of(self, node: Node, step: Step | None, moved: Step | None) -> tuple[str, ...]:
+    def of(self, node: Node, step: ChangeStep | None, moved: ChangeStep | None) -> tuple[str, ...]:
         """In short words, the most important first. Nothing is escaped."""
         found: list[str] = []
         asked = self._newest.exactly(node.path)
@@ -43,7 +43,7 @@ class Remarks:
             found += _fate(moved, there=True)
         return tuple(found)
 
-    def _past(self, step: Step) -> list[str]:
+    def _past(self, step: ChangeStep) -> list[str]:
         change = step.change
         before = self._newest.before(step)
         match change.kind:
@@ -59,7 +59,7 @@ class Remarks:
         return []
 
 
-def _fate(step: Step, *, there: bool) -> list[str]:
+def _fate(step: ChangeStep, *, there: bool) -> list[str]:
     match step.applied:
         case Applied.NO:
             return ["not applied"]
@@ -77,7 +77,7 @@ def _fate(step: Step, *, there: bool) -> list[str]:
     return ["the runtime's spec has no such thing"]
 
 
-def _overruled(step: Step) -> str:
+def _overruled(step: ChangeStep) -> str:
     who = wording.owner(step.owner)
     match step.change.kind:
         case "removed":

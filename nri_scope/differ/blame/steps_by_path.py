@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..attribution.model import Step
+from ..attribution.model import ChangeStep
 from ..attribution.owner import Who
 
 NOBODYS = (Who.RUNTIME, Who.REQUEST)
@@ -15,7 +15,7 @@ NOBODYS = (Who.RUNTIME, Who.REQUEST)
 class Newest:
     """Finds the newest step about a path; takes a dictionary's time for it, not a list's."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[ChangeStep]) -> None:
         self._steps = steps
         self._at: dict[str, int] = {}
         self._moves: dict[str, int] = {}
@@ -32,28 +32,28 @@ class Newest:
             if step.owner.who not in NOBODYS:
                 self._touched.add(path)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ChangeStep]:
         """The newest step at each path, but for what a later one at a parent made void."""
         for path, number in self._at.items():
             if self._number(path) == number:
                 yield self._steps[number]
 
-    def at(self, path: str) -> Step | None:
+    def at(self, path: str) -> ChangeStep | None:
         """The newest step at `path` or at what it is a part of; moves change no line."""
         number = self._number(path)
         return None if number is None else self._steps[number]
 
-    def exactly(self, path: str) -> Step | None:
+    def exactly(self, path: str) -> ChangeStep | None:
         """The newest step at `path` itself."""
         number = self._at.get(path)
         return None if number is None else self._steps[number]
 
-    def before(self, step: Step) -> Step | None:
+    def before(self, step: ChangeStep) -> ChangeStep | None:
         """The step at the same path before `step`, which is the newest there."""
         number = self._before.get(self._at.get(step.change.path, -1))
         return None if number is None else self._steps[number]
 
-    def move(self, path: str) -> Step | None:
+    def move(self, path: str) -> ChangeStep | None:
         """The newest move of `path`, unless it was added again later."""
         number = self._moves.get(path)
         if number is None or number < self._at.get(path, -1):

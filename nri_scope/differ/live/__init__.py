@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ while it happens: follow the recording that the probes write, ask the CRI, aim probes.
+"""Follow a recording that probes are writing, ask the CRI about its containers, and place probes.
 
-All of it is for a process of its own: the one that answers the runtime has no time for it.
+In: the path of the growing file, messages of the recorder's process, answers of the CRI. Out:
+rounds for a renderer, and orders for the recorder's process. It is for a process of its own, the
+viewer, and never answers a runtime.
 """
 
 from __future__ import annotations

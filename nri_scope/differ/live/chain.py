@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of a chain, as a runtime tells validators (NRI 0.10 and later)."""
+"""The plugins of a chain, as a runtime sends them to validators (NRI 0.10 and later)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ChainWatch:
         self._known: tuple[str, ...] | None = None
 
     def look(self, event: Event, request: bytes) -> tuple[str, ...] | None:
-        """The indices of all other plugins, ascending; None unless these are news."""
+        """Return the indices of all other plugins, ascending; None if they are unchanged."""
         if event.event != VALIDATE or event.mark:
             return None
         try:

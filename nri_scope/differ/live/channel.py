@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that records and the one that shows changes tell each other."""
+"""Messages between the process that records and the one that shows changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CriEnded(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the CRI told of a container."""
+    """The CRI's answer about a container."""
 
     container: str
     wall_ns: int
@@ -41,14 +41,14 @@ class ChainSeen(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Nothing more will be asked."""
+    """The end of all questions to the CRI."""
 
     answered: int
     unanswered: int
 
 
 class Unread(NamedTuple):
-    """Nobody reads the changes any more."""
+    """The output is not read any more."""
 
 
 class Opened(NamedTuple):

@@ -41,18 +41,18 @@ class Client(Protocol):
 
 
 class Hearer(Protocol):
-    """Gets what the CRI tells."""
+    """Gets the CRI's answers."""
 
     def began(self, runtime: RuntimeVersion) -> None:
-        """The CRI answers, for the first time or again."""
+        """Note that the CRI answers, for the first time or again."""
         ...
 
     def answered(self, answer: Answer) -> None:
-        """What it told of one container."""
+        """Take its answer about one container."""
         ...
 
     def went_away(self, reason: str) -> None:
-        """It does not answer any more; told once each time."""
+        """Note that it does not answer any more; called once each time."""
         ...
 
 
@@ -105,7 +105,7 @@ class Asker:
             self._later(container, self._settle)
 
     def forget(self, container: str) -> None:
-        """It was removed: not to be known is no failure any more."""
+        """Forget a removed container: that the CRI does not know it is not a failure any more."""
         known = self._questions.get(container)
         if known is not None:
             known.gone = True
@@ -168,7 +168,7 @@ class Asker:
         asyncio.get_running_loop().call_later(seconds, self._due.put_nowait, container)
 
     def _done(self, container: str, *, answered: bool | None) -> None:
-        """None: there was nothing left to ask about."""
+        """Settle the question about a container; ``answered`` None: it needs no answer any more."""
         if answered:
             self.answered += 1
         elif answered is not None:

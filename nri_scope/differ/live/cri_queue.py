@@ -20,7 +20,7 @@ _AGAIN = (1.0, 5.0)
 
 
 def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
-    """The ids of containers whose spec is another one now, as far as these say so."""
+    """Return the ids of containers whose spec has changed, as this event and these rounds show."""
     wanted: set[str] = set()
     if event is not None and event.event in _DONE:
         wanted.add(event.container_id)
@@ -36,9 +36,9 @@ def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
 
 
 class Starting:
-    """Containers that were created and do not run yet: of a start that fails no event may tell.
+    """Containers that were created and do not run yet: there may be no event of a start that fails.
 
-    containerd prepares the process before it tells plugins of the start. Where that is what fails,
+    containerd prepares the process before it sends plugins the start. Where that is what fails,
     no more is heard of the container until it is removed.
     """
 
@@ -64,7 +64,7 @@ class Starting:
         return ""
 
     def due(self, now: float) -> set[str]:
-        """The ids of those to be asked about again, as nothing came of them for a while."""
+        """Return the ids of those to be asked about again, as nothing came of them for a while."""
         found = set()
         for container, (since, count) in list(self._since.items()):
             if now - since >= _AGAIN[count]:
@@ -76,10 +76,10 @@ class Starting:
         return found
 
     def rest(self) -> set[str]:
-        """The ids of all that do not run yet, at the end of it all."""
+        """Return the ids of all that do not run yet, at the end."""
         return {*self._since, *self._under_way}
 
 
 def is_gone(event: Event | None) -> str:
-    """The id of a container about which there is nothing to ask any more; "" for none."""
+    """Return the id of a container about which there is nothing to ask any more; "" for none."""
     return event.container_id if event is not None and event.event == "RemoveContainer" else ""

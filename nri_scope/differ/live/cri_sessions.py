@@ -29,18 +29,18 @@ class CriSessions:
         """How many went into the recording."""
 
     def record_to(self, recorder: Recorder) -> None:
-        """Where the answers go."""
+        """Set where the answers go."""
         self._recorder = recorder
 
     def began(self, began: CriBegan) -> None:
-        """It answers."""
+        """Begin a session: the CRI answers."""
         self._start = began
         if self._away:
             self._away = False
             self._say(f"the CRI answers again: {began.name} {began.version}")
 
     def answered(self, answer: Answer) -> None:
-        """It told of a container."""
+        """Record an answer about a container."""
         recorder, start = self._recorder, self._start
         if recorder is None or start is None:
             return
@@ -69,13 +69,13 @@ class CriSessions:
         )
 
     def ended(self, ended: CriEnded) -> None:
-        """It does not answer any more."""
+        """End the session: the CRI does not answer any more."""
         self._away = True
         self._say(f"{ended.reason}; whether changes were applied is not known meanwhile")
         self._end(ended.reason, ended.wall_ns)
 
     def end(self, reason: str) -> None:
-        """There will be no more answers."""
+        """End the session, if there is one: there will be no more answers."""
         self._end(reason, time_ns())
 
     def _end(self, reason: str, at_ns: int) -> None:

@@ -21,10 +21,10 @@ FINISH_SECONDS = 3.0
 
 
 class CriThread:
-    """Asks the CRI at ``path``, and tells the recorder what it answers."""
+    """Asks the CRI at ``path``, and sends its answers to the recorder."""
 
     def __init__(self, path: Path, tell: Callable[[ToRecorder], None]) -> None:
-        """Raises ConnectError, RpcError: there is no CRI."""
+        """Connect. Raises ConnectError or RpcError where there is no CRI."""
         self._path = path
         self._tell = tell
         self._asker: Asker | None = None
@@ -42,7 +42,7 @@ class CriThread:
                 self._loop.call_soon_threadsafe(self._asker.want, container)
 
     def forget(self, container: str) -> None:
-        """It was removed."""
+        """Forget a removed container."""
         if self._loop is not None and self._asker is not None:
             self._loop.call_soon_threadsafe(self._asker.forget, container)
 
@@ -56,7 +56,7 @@ class CriThread:
         try:
             asyncio.run(self._main(started))
         except BaseException as error:
-            # Whatever it is, nobody shall wait for ever.
+            # Whatever the error is, the waiting thread must not hang.
             if started.done():
                 raise
             started.set_exception(error)

@@ -16,7 +16,7 @@ from nri_scope.recording.reader import Recording
 
 from ..attribution.differ import Differ
 from ..attribution.model import RoundDiff
-from .read_position import Place
+from .read_position import ReadPosition
 
 QUIET_NS = 10 * 10**9
 """After so long without an event there are words on a round that is not over: five plugins that
@@ -41,11 +41,11 @@ class Follower:
     def __init__(
         self,
         recording: Recording,
-        after: Place,
+        after: ReadPosition,
         *,
         monotonic_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
-        """``monotonic_ns`` is the clock of the recording host."""
+        """Follow a recording; ``monotonic_ns`` is the clock of the recording host."""
         self.differ = Differ(keep=False, outcome=Creations(recording).outcome)
         self._recording = recording
         self._news = Log(recording)
@@ -56,7 +56,7 @@ class Follower:
         """The first event of the round of which `waits` told."""
 
     def read(self) -> Iterator[Seen]:
-        """What came since the last time, and rounds of which nothing more can come."""
+        """Yield what came since the last time, and rounds that are complete."""
         if not self._news.has_news():
             return
         yield from self._read_new()
@@ -67,7 +67,7 @@ class Follower:
                 yield Seen(None, b"", over)
 
     def waits(self) -> str:
-        """Words on a round of which nothing came for long; "" for none, and when said once.
+        """Describe a round that waits for long; "" for none, and when described once.
 
         However long that is, it may go on: how many plugins are behind is not known.
         """
@@ -86,7 +86,7 @@ class Follower:
         )
 
     def finish(self) -> Iterator[Seen]:
-        """What is left of a recording that is complete."""
+        """Yield the rest of a recording that is complete."""
         yield from self._read_new()
         over = tuple(self.differ.flush())
         if over:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where to put probes so that each plugin of a chain is alone between two of them."""
+"""Indices for probes so that each plugin of a chain is alone between two of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOST = 16
 
 
 def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
-    """The indices for probes, ascending, given those of the plugins of a chain.
+    """Return the indices for probes, ascending, given those of the plugins of a chain.
 
     Always 00 and 99, and one between any two neighbouring plugins where an index is free; where
-    none is, nobody can look between them. Of several free ones it is one of ``now``, where there
+    none is, no probe can look between them. Of several free ones it is one of ``now``, where there
     are probes already, else the middle. With more than `MOST` places, some in between are left
     out, evenly.
     """

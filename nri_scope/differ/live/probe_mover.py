@@ -10,12 +10,12 @@ from typing import Protocol
 from .probe_indices import places
 
 PAUSE = 5.0
-"""Seconds between two moves: each new connection has the runtime tell all its containers, and a
+"""Seconds between two moves: each new connection has the runtime send all its containers, and a
 plugin that crashes again and again must not make that happen each time."""
 
 
 class Movable(Protocol):
-    """What is to be placed."""
+    """The probes that are to be placed."""
 
     @property
     def indices(self) -> tuple[str, ...]: ...
@@ -36,7 +36,7 @@ class Placer:
         self._resting = False
 
     def chain(self, indices: tuple[str, ...]) -> None:
-        """The plugins that are there now, by their indices."""
+        """Take the current plugins, by their indices."""
         self._chain = indices
         if not self._resting:
             self._move()

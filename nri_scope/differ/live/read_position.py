@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a recording has come."""
+"""The position up to which a recording was read."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 
 
-class Place(NamedTuple):
-    """How far a recording has come."""
+class ReadPosition(NamedTuple):
+    """The position up to which a recording was read."""
 
     event: int
     """The newest one; 0: none."""
     session: int
-    """Likewise."""
+    """The id of the last session; 0 for none."""
 
     @classmethod
-    def end_of(cls, recording: Recording) -> Place:
-        """What is in it by now; of a file that is continued, it is none of ours to show."""
+    def end_of(cls, recording: Recording) -> ReadPosition:
+        """Return the current end of a file that is continued: earlier events are not shown."""
         sessions = (session.id for session in recording.sessions())
         return cls(lookup.event_range(recording)[1], max(sessions, default=0))

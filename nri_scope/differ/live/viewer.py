@@ -16,7 +16,7 @@ from .chain import ChainWatch
 from .channel import Asked, ChainSeen, Closed, FinishAsking, Message, Opened, ToRecorder
 from .cri_queue import Starting, is_gone, worth_asking
 from .growing_recording import Follower, Seen
-from .read_position import Place
+from .read_position import ReadPosition
 
 if TYPE_CHECKING:
     from .cri_thread import CriThread
@@ -26,15 +26,15 @@ POLL_SECONDS = 0.02
 
 
 class Audience(Protocol):
-    """Who is shown what is over."""
+    """The receiver of finished rounds."""
 
     @property
     def nobody_reads(self) -> bool:
-        """Whether there is nobody left: that ends it all."""
+        """Whether the reader of the output is gone, which ends the viewer."""
         ...
 
     def show(self, differ: Differ, seen: Seen) -> None:
-        """An event that was read, and what is over by it."""
+        """Show an event that was read, and the rounds that it completes."""
         ...
 
 
@@ -66,7 +66,7 @@ class Watcher:
         return self._closed is not None and self._closed.needless
 
     def hear(self, message: Message) -> None:
-        """Take what the recorder tells, in any thread."""
+        """Take a message of the recorder, in any thread."""
         match message:
             case Opened():
                 self._opened = message
@@ -84,7 +84,7 @@ class Watcher:
         self._cri = CriThread(cri, self._tell)
 
     def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
-        """Show what is recorded to ``path``, until that is complete or nobody reads it.
+        """Show what is recorded to ``path``, until that is complete or the output's reader is gone.
 
         Returns whether there was a recording. Raises RecordingError.
         """
@@ -93,7 +93,7 @@ class Watcher:
                 return False
             time.sleep(POLL_SECONDS)
         with Recording.open(path) as recording:
-            self._follow(Follower(recording, Place(*self._opened)), recorder_ended)
+            self._follow(Follower(recording, ReadPosition(*self._opened)), recorder_ended)
         return True
 
     def _follow(self, follower: Follower, recorder_ended: Callable[[], bool]) -> None:
@@ -118,7 +118,7 @@ class Watcher:
             self._take(follower, seen)
 
     def _take(self, follower: Follower, seen: Seen) -> None:
-        # Reading and showing take long; whoever waits for this processor may be the runtime.
+        # Reading and showing take long; the runtime may be waiting for this processor.
         os.sched_yield()
         if seen.event is not None:
             chain = self._chain.look(seen.event, seen.request)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ found, as text, Markdown and JSON: values in, lines out."""
+"""Render what the differ found as text, Markdown and JSON.
+
+In: rounds, comparisons and their values. Out: lines. Values are untrusted and are escaped here.
+This package never looks for evidence, and never knows where its lines go.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 
-from ..attribution.model import NameOf, RoundDiff, Span, Step
+from ..attribution.model import ChangeStep, NameOf, RoundDiff, Span
 from ..records import asked_record, owner_record, step_record
 from . import wording
 
@@ -59,7 +59,7 @@ class JsonRenderer:
             yield from _separated(self._events)
             yield "]}"
 
-    def _keep(self, step: Step, diff: RoundDiff, name_of: NameOf) -> None:
+    def _keep(self, step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> None:
         key = (step.container, step.event, step.change.path, step.change.kind)
         record = {**_of_round(step, diff, name_of), "again": False}
         known = self._places.get(key)
@@ -99,7 +99,7 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
     }
 
 
-def _of_round(step: Step, diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
+def _of_round(step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
     return {
         **step_record(step, name_of),
         "again": step.event not in diff.events,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nri_scope.oci import Change
 from nri_scope.recording.records import rfc3339
 
-from ..attribution.model import NameOf, RoundDiff, Step
+from ..attribution.model import ChangeStep, NameOf, RoundDiff
 from . import wording
 from .legend import Legend
 from .markdown_escape import code, folded, prose, table
@@ -151,7 +151,7 @@ def _names(plugins: Sequence[str]) -> str:
     return ", ".join(map(code, plugins))
 
 
-def _steps(steps: Sequence[Step]) -> list[str]:
+def _steps(steps: Sequence[ChangeStep]) -> list[str]:
     rows = [
         (*change_cells(step.change), _by(step), prose(wording.sources(step.evidence)))
         for step in steps
@@ -163,6 +163,6 @@ def _steps(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-def _by(step: Step) -> str:
+def _by(step: ChangeStep) -> str:
     who = prose(wording.owner(step.owner))
     return f"{who}, {step.applied}" if step.applied else who

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import clock, day
 
-from ..attribution.model import Applied, NameOf, RoundDiff, Step
+from ..attribution.model import Applied, ChangeStep, NameOf, RoundDiff
 from . import wording
 from .change_lines import DEEPER, change_lines
 from .layout import BOLD, DIM, RED, YELLOW, Layout, Part
@@ -131,7 +131,7 @@ class TextRenderer:
 
     # -- a change -----------------------------------------------------------------------------
 
-    def _step(self, step: Step, indent: int = 2) -> Iterator[str]:
+    def _step(self, step: ChangeStep, indent: int = 2) -> Iterator[str]:
         by = f"{wording.by(step.owner)} ({wording.sources(step.evidence)})"
         if step.applied is Applied.YES:
             by += ", applied"

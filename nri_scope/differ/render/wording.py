@@ -14,13 +14,13 @@ from ..attribution.model import (
     EVICTION,
     Applied,
     Asked,
+    ChangeStep,
     Claim,
     Evidence,
     NameOf,
     RequestFate,
     RoundDiff,
     Span,
-    Step,
 )
 from ..attribution.owner import Owner, Who
 from .values import clipped, shown
@@ -67,7 +67,7 @@ def sources(evidence: Iterable[Evidence]) -> str:
     return ", ".join(evidence)
 
 
-def details(step: Step) -> list[tuple[Weight, str]]:
+def details(step: ChangeStep) -> list[tuple[Weight, str]]:
     """What is to be said of a step below it."""
     found: list[tuple[Weight, str]] = []
     if trouble := fate(step):
@@ -78,7 +78,7 @@ def details(step: Step) -> list[tuple[Weight, str]]:
     return found
 
 
-def fate(step: Step) -> str:
+def fate(step: ChangeStep) -> str:
     """What became of it where that is not what was asked for; "" where nobody knows otherwise."""
     match step.applied:
         case Applied.NO:
@@ -104,7 +104,7 @@ def _not_applied(change: Change) -> str:
     return "the runtime's spec does not have this value"
 
 
-def claim(other: Claim, step: Step) -> str:
+def claim(other: Claim, step: ChangeStep) -> str:
     """What another source says instead."""
     parts: list[str] = []
     if other.owner != step.owner and other.owner.who is not Who.UNKNOWN:
@@ -155,7 +155,7 @@ def _wished(one: Asked) -> str:
     return f"for{what}{value}"
 
 
-def unnoted(requests: Iterable[Asked], steps: Iterable[Step]) -> list[Asked]:
+def unnoted(requests: Iterable[Asked], steps: Iterable[ChangeStep]) -> list[Asked]:
     """Those of which no step says the same in its note."""
     noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
     return [one for one in requests if (one.container, one.path, one.reason) not in noted]
@@ -174,9 +174,9 @@ def title(diff: RoundDiff) -> str:
     return _TITLES.get(diff.name, diff.name)
 
 
-def by_container(steps: Iterable[Step]) -> list[tuple[str, list[Step]]]:
+def by_container(steps: Iterable[ChangeStep]) -> list[tuple[str, list[ChangeStep]]]:
     """Steps of each container, by its id, in the order in which they come up."""
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[ChangeStep]] = {}
     for step in steps:
         found.setdefault(step.container, []).append(step)
     return list(found.items())
@@ -256,22 +256,22 @@ def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, plugins) for name, plugins in found if plugins]
 
 
-def fresh(diff: RoundDiff, steps: Iterable[Step]) -> list[Step]:
+def fresh(diff: RoundDiff, steps: Iterable[ChangeStep]) -> list[ChangeStep]:
     """Those of `steps` that this round tells for the first time."""
     return [step for step in steps if step.event in diff.events]
 
 
-def judged(diff: RoundDiff) -> list[Step]:
+def judged(diff: RoundDiff) -> list[ChangeStep]:
     """Steps of earlier rounds, of which this one tells what became of them."""
     return [step for step in diff.steps if step.event not in diff.events]
 
 
-def failed(steps: Iterable[Step]) -> list[Step]:
+def failed(steps: Iterable[ChangeStep]) -> list[ChangeStep]:
     """Those that were not applied as they were asked for."""
     return [step for step in steps if step.applied in (Applied.NO, Applied.DIFFERENTLY)]
 
 
-def verdict(steps: Sequence[Step], *, ran: bool = True) -> str:
+def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
     """How many of the judged steps were applied; "" for no steps.
 
     Where the container never `ran`, they are in its spec and that is all.

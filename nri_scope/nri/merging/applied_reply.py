@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How later events show a container, after a runtime did what the merged replies say.
+"""A container as later events show it, after a runtime did what the merged replies say.
 
 Runtimes apply an adjustment to the OCI spec with upstream's generator, and an update by way of the
 CRI's resources; later events show what then is in the spec. So of memory only the limit has an
@@ -32,9 +32,9 @@ def adjusted(
     *,
     shows_rlimits: bool = True,
 ) -> api.Container:
-    """The container after a merged adjustment. A copy.
+    """Return a copy of the container after a merged adjustment.
 
-    `shows_rlimits`: whether this runtime tells plugins the rlimits of a container; containerd does
+    `shows_rlimits`: whether this runtime sends plugins the rlimits of a container; containerd does
     from 2.3 on. Its state, pid and times are not touched.
     """
     result = api.Container()
@@ -56,12 +56,12 @@ def adjusted(
 
 
 def updated(container: api.Container, update: api.ContainerUpdate) -> api.Container:
-    """The container after a merged update of it. A copy."""
+    """Return a copy of the container after a merged update of it."""
     return with_resources(container, update.linux.resources)
 
 
 def with_resources(container: api.Container, resources: api.LinuxResources) -> api.Container:
-    """The container after it was updated with `resources`; zero means unchanged. A copy."""
+    """Return a copy of the container updated with `resources`; zero means unchanged."""
     result = api.Container()
     result.CopyFrom(container)
     target = result.linux.resources

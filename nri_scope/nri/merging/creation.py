@@ -86,14 +86,14 @@ class Creation:
             step.merge(wanted, shown, merged, turn)
 
     def response(self) -> api.CreateContainerResponse:
-        """What upstream's adaptation hands to the runtime. A copy."""
+        """Return a copy of what upstream's adaptation hands to the runtime."""
         return api.CreateContainerResponse(adjust=self.adjustment, update=self.updates)
 
     def validation(
         self, plugins: Iterable[api.PluginInstance]
     ) -> api.ValidateContainerAdjustmentRequest:
-        """What validators are asked, after the chain; `plugins` are those of the chain, in order,
-        whether they want the event or not.
+        """Return what validators are asked after the chain; `plugins` are those of the chain, in
+        order, whether they subscribed to the event or not.
         """
         return api.ValidateContainerAdjustmentRequest(
             pod=self.request.pod if self.request.HasField("pod") else None,

@@ -26,8 +26,8 @@ from .fields import ARGS, Field
 from .turn import Turn
 
 
-class Step(Protocol):
-    """How one field is merged."""
+class MergeStep(Protocol):
+    """The way in which one field is merged."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Merge it. Raises AdjustmentRefused at a conflict. `merged` is None in an update."""

@@ -11,7 +11,7 @@ from operator import attrgetter
 from nri_scope._gen.nri import api_pb2 as api
 
 from . import fields
-from .field_kinds import Appended, AppendedMap, Args, Group, Hooks, Step, Whole
+from .field_kinds import Appended, AppendedMap, Args, Group, Hooks, MergeStep, Whole
 from .removable_fields import KeyedList, KeyedMap, Namespaces, Rdt, Sysctls
 
 
@@ -23,7 +23,7 @@ def _variable_of(entry: api.KeyValue) -> str:
     return f"{entry.key}={entry.value}"
 
 
-FIRST: tuple[Step, ...] = (
+FIRST: tuple[MergeStep, ...] = (
     KeyedMap("annotations", fields.ANNOTATIONS, ""),
     KeyedList("mounts", fields.MOUNTS, attrgetter("destination"), attrgetter("destination")),
     KeyedList("env", fields.ENV, attrgetter("key"), _name_of_variable, _variable_of),
@@ -32,19 +32,19 @@ FIRST: tuple[Step, ...] = (
 )
 """Of an adjustment, merged before its Linux part."""
 
-_MEMORY_AND_CPU: tuple[Step, ...] = (
+_MEMORY_AND_CPU: tuple[MergeStep, ...] = (
     Group("memory", fields.MEMORY),
     Group("cpu", fields.CPU),
     Appended("hugepage_limits", fields.HUGEPAGE_LIMITS, attrgetter("page_size")),
 )
-_UNIFIED_AND_CLASSES: tuple[Step, ...] = (
+_UNIFIED_AND_CLASSES: tuple[MergeStep, ...] = (
     AppendedMap("unified", fields.UNIFIED),
     Whole("blockio_class", fields.BLOCKIO_CLASS),
     Whole("rdt_class", fields.RDT_CLASS),
 )
-UPDATED_RESOURCES: tuple[Step, ...] = (*_MEMORY_AND_CPU, *_UNIFIED_AND_CLASSES)
+UPDATED_RESOURCES: tuple[MergeStep, ...] = (*_MEMORY_AND_CPU, *_UNIFIED_AND_CLASSES)
 """Of the resources in an update. Device rules and the limit of pids are not merged there."""
-ADJUSTED_RESOURCES: tuple[Step, ...] = (
+ADJUSTED_RESOURCES: tuple[MergeStep, ...] = (
     *_MEMORY_AND_CPU,
     Appended("devices", fields.DEVICE_RULES),
     *_UNIFIED_AND_CLASSES,
@@ -54,7 +54,7 @@ ADJUSTED_RESOURCES: tuple[Step, ...] = (
 
 DEVICES = KeyedList("devices", fields.DEVICES, attrgetter("path"), attrgetter("path"))
 """Of an adjustment's Linux part, merged before its resources."""
-LINUX: tuple[Step, ...] = (
+LINUX: tuple[MergeStep, ...] = (
     Whole("cgroups_path", fields.CGROUPS_PATH),
     Whole("oom_score_adj", fields.OOM_SCORE_ADJ),
     Whole("io_priority", fields.IO_PRIORITY),
@@ -68,7 +68,7 @@ LINUX: tuple[Step, ...] = (
 )
 """Of an adjustment's Linux part, merged after its resources."""
 
-LAST: tuple[Step, ...] = (
+LAST: tuple[MergeStep, ...] = (
     Appended("rlimits", fields.RLIMITS, attrgetter("type")),
     Appended("CDI_devices", fields.CDI_DEVICES, attrgetter("name"), hidden=True),
 )

@@ -15,7 +15,7 @@ class Field:
     """One adjustable field. Compared by identity: these are the members of a table."""
 
     number: int
-    """In NRI's enum Field; 0 where nobody owns the field."""
+    """In NRI's enum Field; 0 where the field has no owner."""
     name: str
     """What conflicts call it from NRI 0.10 on: its name in that enum."""
     noun: str
@@ -26,7 +26,7 @@ class Field:
     """In the OCI spec."""
 
     def path_of(self, key: str | None) -> str:
-        """Its place in the OCI spec, or that of one member."""
+        """Return the field's place in the OCI spec, or that of one member."""
         return self.path if key is None else pointer(self.path, key)
 
 

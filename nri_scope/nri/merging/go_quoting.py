@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Go writes a string in an error message."""
+"""Quoting of strings as in Go's error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = {
 
 
 def quoted(text: str) -> str:
-    """Like Go's ``%q``: in double quotes, with everything escaped that cannot be seen."""
+    """Quote as Go's ``%q`` does: in double quotes, with every unprintable character escaped."""
     return f'"{"".join(map(_escaped, text))}"'
 
 

@@ -18,7 +18,7 @@ class Indexed(Generic[_Item]):
     """
 
     def __init__(self, items: Iterable[_Item], key_of: Callable[[_Item], str | None]) -> None:
-        """`key_of` gives None for what has no key, which stays where it is."""
+        """Take `key_of`, which gives None for members without a key; these stay where they are."""
         self._key_of = key_of
         self._by_place: dict[int, _Item] = {}
         self._places: dict[str, deque[int]] = {}
@@ -42,7 +42,7 @@ class Indexed(Generic[_Item]):
             del self._by_place[places.popleft()]
 
     def replace(self, item: _Item) -> bool:
-        """Put it in the place of the first that has its key; False if none has."""
+        """Replace the first member with its key; return False if none has it."""
         key = self._key_of(item)
         places = None if key is None else self._places.get(key)
         if not places:

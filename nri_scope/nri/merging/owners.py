@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who set what: a field of a container belongs to the plugin that set it."""
+"""Owners of fields: a field of a container belongs to the plugin that set it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Owners:
     def join_hooks(self, plugin: str) -> None:
         """Add `plugin` to the owners of hooks, which are joined by commas and never conflict.
 
-        Runtimes before 0.10 do not keep this; it harms nobody, and we want to know.
+        Runtimes before 0.10 do not keep this; it does no harm, and shows more.
         """
         before = self._plugins.get((HOOKS.number, None))
         if before is None:

@@ -17,14 +17,16 @@ class Ownership:
         self._by_id: dict[str, Owners] = {}
 
     def of(self, container_id: str) -> Owners:
-        """Those of one container."""
+        """Return the owners of one container."""
         owners = self._by_id.get(container_id)
         if owners is None:
             owners = self._by_id[container_id] = Owners(self._rules)
         return owners
 
     def message(self) -> api.OwningPlugins:
-        """As a validator is told; a container of whose fields none is owned is left out."""
+        """Return the message that a validator gets; a container without an owned field
+        is left out.
+        """
         message = api.OwningPlugins()
         for container_id, owners in self._by_id.items():
             if owners:

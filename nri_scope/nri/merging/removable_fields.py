@@ -58,7 +58,7 @@ class KeyedMap:
             self.remove(key, result, turn)
 
     def before_setting(self, turn: Turn) -> None:
-        """Hook for what may be wrong with the map itself."""
+        """Check the map itself; a hook for subclasses."""
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
         """Ask the runtime to remove a key that was not set anew."""
@@ -75,7 +75,7 @@ class Sysctls(KeyedMap):
             raise AdjustmentRefused("panic: assignment to entry in nil map")
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
-        """Put the removal where upstream puts it."""
+        """Insert the removal where upstream inserts it."""
         if turn.rules.sysctl_removals_as_annotations:
             turn.adjustment.annotations[REMOVAL + key] = ""
             reason = f"NRI {turn.rules.version} removes the annotation {key} instead"

@@ -20,7 +20,7 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Something that a plugin asked for and that this runtime drops without a word."""
+    """A request of a plugin that this runtime drops without an error."""
 
     plugin: str
     container_id: str
@@ -45,7 +45,7 @@ class Turn:
     """The whole merged adjustment; an empty one in an update."""
 
     def claim(self, field: Field, key: str | None = None) -> None:
-        """Own a field. Raises AdjustmentRefused where that is taken."""
+        """Own a field. Raises AdjustmentRefused where it has another owner."""
         self.owners.claim(field, self.plugin, key)
 
     def clear(self, field: Field, key: str | None = None) -> None:
@@ -58,7 +58,7 @@ class Turn:
         self.dropped.append(dropped)
 
     def knows(self, field: Field, value: object, key: str | None = None) -> bool:
-        """Whether this runtime has the field; if not, `value` is dropped."""
+        """Return whether this runtime has the field; if not, `value` is dropped."""
         if field not in self.rules.unknown:
             return True
         version = self.rules.version
@@ -67,7 +67,7 @@ class Turn:
 
 
 def text_of(value: object) -> str:
-    """A value on one line, for people; what is cut off is an ellipsis."""
+    """Return a value on one line, for people; an ellipsis marks where it was cut."""
     if isinstance(value, Message):
         value = text_format.MessageToString(value, as_one_line=True)
     text = str(value)

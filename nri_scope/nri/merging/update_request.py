@@ -37,7 +37,9 @@ class Updating:
 
     @property
     def resources(self) -> api.LinuxResources:
-        """What the container is to get: the resources asked for, with what plugins changed."""
+        """The resources that the container is to get: those of the request, with the plugins'
+        changes.
+        """
         return self.request.linux_resources
 
     @property
@@ -56,7 +58,7 @@ class Updating:
         drop_evictions(reply.evict, plugin, self.dropped)
 
     def response(self) -> api.UpdateContainerResponse:
-        """What upstream's adaptation hands to the runtime. A copy.
+        """Return a copy of what upstream's adaptation hands to the runtime.
 
         The last update is the container's own, and an empty message where no plugin asked for one.
         """
@@ -98,15 +100,15 @@ class Stopping:
         self._updates.merge(reply.update, plugin)
 
     def response(self) -> api.StopContainerResponse:
-        """What upstream's adaptation hands to the runtime. A copy."""
+        """Return a copy of what upstream's adaptation hands to the runtime."""
         return api.StopContainerResponse(update=self.updates)
 
 
 def unsolicited(
     updates: Iterable[api.ContainerUpdate], plugin: str, *, version: NriVersion | None = None
 ) -> tuple[list[api.ContainerUpdate], list[Dropped]]:
-    """What a runtime makes of an UpdateContainers request, or of the updates in a Synchronize
-    reply: it carries out one after the other, without merging and without owners.
+    """Return what a runtime makes of an UpdateContainers request, or of the updates in a
+    Synchronize reply: it carries out one after the other, without merging and without owners.
 
     Returns copies without what its NRI `version` does not have, and what that was.
     """

@@ -20,7 +20,7 @@ from .version_rules import Rules
 class Updates:
     """The merged updates of one request, in the order in which containers came up.
 
-    `created` is the id of the container that the request creates: nobody may update that one.
+    `created` is the id of the container that the request creates: no plugin may update that one.
     `request` is the UpdateContainer that is being merged: the update of its own container starts
     from the resources asked for there, and later plugins see it there.
     """
@@ -46,12 +46,12 @@ class Updates:
 
     @property
     def others(self) -> list[api.ContainerUpdate]:
-        """Of containers other than the one that the request updates."""
+        """The updates of other containers than the one that the request updates."""
         return [update for id_, update in self._by_id.items() if id_ != self._updated]
 
     @property
     def own(self) -> api.ContainerUpdate | None:
-        """Of the container that the request updates, if a plugin asked for one."""
+        """The update of the container that the request updates, if a plugin asked for one."""
         return None if self._updated is None else self._by_id.get(self._updated)
 
     def merge(self, updates: Iterable[api.ContainerUpdate], plugin: str) -> None:
@@ -124,7 +124,7 @@ class Updates:
 
 
 def _add(changes: api.LinuxResources, resources: api.LinuxResources) -> None:
-    """Put in all that ``UPDATED_RESOURCES`` merge. MergeFrom would leave out what is set to 0."""
+    """Merge the fields in ``UPDATED_RESOURCES``. MergeFrom would leave out fields set to 0."""
     replace_members(resources.memory, changes.memory)
     replace_members(resources.cpu, changes.cpu)
     resources.hugepage_limits.extend(changes.hugepage_limits)

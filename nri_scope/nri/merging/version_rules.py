@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between NRI versions in merging, from upstream's releases 0.2.0 to 0.12.5.
+"""Differences between NRI versions in merging, from upstream's releases 0.2.0 to 0.12.5.
 
 Which fields exist is said at each field (``fields``); here is how the same fields are treated.
 """
@@ -25,7 +25,9 @@ V0_12_3 = _version("0.12.3")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a runtime on one NRI version merges; the newest version where None is known."""
+    """The rules by which a runtime on one NRI version merges; those of the newest where None is
+    known.
+    """
 
     version: NriVersion | None
     unknown: frozenset[Field]
@@ -41,12 +43,12 @@ class Rules:
     """From 0.10 who removed something owns that: a later plugin has to remove it again to set it.
     Before, a removal made the field free."""
     passes_device_rules: bool
-    """From 0.10 the rules of an update's device cgroup survive merging (nobody can set them)."""
+    """From 0.10 the rules of an update's device cgroup survive merging (no plugin can set them)."""
     loses_hook_owners: bool
     """0.10 and 0.11 mean to join the owners of hooks; from the second on there is only the last
     one, marked as if it had removed them."""
     panics_on_sysctl: bool
-    """0.11 writes sysctls to a map that nobody made: the runtime itself dies."""
+    """0.11 writes sysctls to a nil map: the runtime itself dies."""
     sysctl_removals_as_annotations: bool
     """From 0.11 to 0.12.2 a removed sysctl goes among the annotations: it stays, and an annotation
     of its name goes."""
@@ -54,7 +56,7 @@ class Rules:
 
 @lru_cache(maxsize=64)
 def rules_of(version: NriVersion | None) -> Rules:
-    """The rules of an NRI version; None for the newest."""
+    """Return the rules of an NRI version; None for the newest."""
 
     def before(limit: NriVersion) -> bool:
         return version is not None and version < limit

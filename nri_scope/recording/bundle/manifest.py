@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``manifest.json`` of a bundle: what is in it, said by whoever packed it."""
+"""``manifest.json`` of a bundle: what is in it, as its packer claims."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class ManifestError(ValueError):
-    """It is no manifest that we read. The text says why."""
+    """A malformed manifest. The text says why."""
 
 
 class NewerBundle(ManifestError):
-    """It is of a version that came after us."""
+    """A manifest of a newer version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Runtime:
     name: str
     version: str
     nri_version: str
-    """"" where nobody knows it."""
+    """"" where it is unknown."""
     nri_version_inferred: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much is in the recording."""
+    """The numbers of things in the recording."""
 
     events: int
     """Events that were chosen."""
@@ -82,7 +82,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What was replaced. What the originals were is in no bundle."""
+    """What was replaced. The originals are in no bundle."""
 
     rules: str
     """Whether they were the default ones, in words."""
@@ -94,7 +94,7 @@ class Redaction:
         return sum(one.values for one in self.replaced)
 
     def by_rule(self) -> dict[str, int]:
-        """Replacements of each rule, by its name."""
+        """Return the replacements of each rule, by its name."""
         sums: dict[str, int] = {}
         for one in self.replaced:
             sums[one.rule] = sums.get(one.rule, 0) + one.values
@@ -102,7 +102,7 @@ class Redaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BundlePart:
     """Which of several bundles it is."""
 
     number: int
@@ -111,7 +111,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All of it. Times are wall clock, ns since 1970 UTC."""
+    """The manifest. Times are wall clock, ns since 1970 UTC."""
 
     tool_version: str
     recording_version: int
@@ -129,14 +129,14 @@ class Manifest:
     note: str = ""
     damage: str = ""
     """What was wrong with the original; "": nothing."""
-    part: Part | None = None
+    part: BundlePart | None = None
     """None: it is one bundle."""
     files: Mapping[str, File] = field(default_factory=dict[str, File])
     """Every other file in the bundle, by name."""
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """A manifest as it is packed."""
+    """Return a manifest as it is packed."""
     counts, redaction, part = manifest.counts, manifest.redaction, manifest.part
     document: dict[str, Plain] = {
         "format": FORMAT,
@@ -189,7 +189,7 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def from_bytes(data: bytes) -> Manifest:
-    """A manifest, read and checked. Raises ManifestError, and nothing else.
+    """Read and check a manifest. Raises ManifestError, and nothing else.
 
     What we do not know is taken no notice of: a later version may have added it.
     """
@@ -236,7 +236,7 @@ def from_bytes(data: bytes) -> Manifest:
         redaction=_redaction(top.optional_table("redaction")),
         note=top.get("note", str),
         damage=recording.get("damage", str),
-        part=None if part is None else Part(part.count("number"), part.count("of")),
+        part=None if part is None else BundlePart(part.count("number"), part.count("of")),
         files={name: _file(one) for name, one in top.table("files").tables_by_name()},
     )
 
@@ -282,7 +282,7 @@ class _Table:
         if self._values.get(name) is None:
             return None
         moment = self.get(name, int)
-        # A stranger's recording may be older than 1970.
+        # An untrusted recording may be older than 1970.
         if not -(1 << 63) <= moment < 1 << 63:
             raise ManifestError(f"{self._place(name)} in its manifest is no time")
         return moment
@@ -310,7 +310,7 @@ class _Table:
         return list(self._values.items())
 
     def _place(self, name: str) -> str:
-        # Names that are ours, or a stranger's: those are shortened.
+        # Our own names, or untrusted ones: those are shortened.
         shown = name if len(name) <= 60 else f"{name[:60]}…"
         return shown if self.where == "the manifest" else f"{self.where}.{shown}"
 

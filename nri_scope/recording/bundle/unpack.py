@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, taken out of a bundle that may come from anybody."""
+"""A recording, taken out of an untrusted bundle."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def unpack(path: Path, folder: Path) -> Path:
     """Write the recording of the bundle ``path`` to a new file in ``folder``; returns its path.
 
     ``folder`` is private to us. What is written is readable for its owner alone, and as it was
-    when the bundle was packed; whether it is a recording, whoever opens it finds out. Where
+    when the bundle was packed; whether it is a recording shows when it is opened. Where
     something is wrong, nothing is left. Raises RecordingError for the bundle's part, OSError for
     the folder's.
     """
@@ -87,7 +87,7 @@ def _check_room(path: Path, size: int, folder: Path) -> None:
 
 
 class _Unwritable(Exception):
-    """What could not be written, as opposed to what could not be read."""
+    """A file that could not be written, as opposed to one that could not be read."""
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))
@@ -96,7 +96,7 @@ class _Unwritable(Exception):
 
 @contextmanager
 def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
-    """Writes a new file, which is gone again if the block fails. Raises `_Unwritable`."""
+    """Write a new file, which is removed if the block fails. Raises `_Unwritable`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(target, flags, 0o600)
@@ -120,20 +120,22 @@ def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """What the bundle ``path`` says of itself. Raises RecordingError."""
+    """Return the manifest of the bundle ``path``. Raises RecordingError."""
     with opened(path) as bundle:
         return bundle.manifest
 
 
 def check(path: Path) -> None:
-    """Whether the bundle ``path`` could be opened; its recording is not read. RecordingError."""
+    """Check that the bundle ``path`` can be opened, without reading its recording.
+    RecordingError.
+    """
     with opened(path) as bundle:
         _check_others(bundle)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
-    """The bundle ``path``, open. What is wrong with it inside the block is a RecordingError too."""
+    """Open the bundle ``path``. Errors in its content inside the block are RecordingErrors too."""
     try:
         with _file(path) as file:
             length = os.fstat(file.fileno()).st_size
@@ -159,7 +161,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def _file(path: Path) -> BinaryIO:
-    # A pipe put in its place would have us wait for ever.
+    # A pipe put in its place would have us wait forever.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -182,7 +184,7 @@ def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
     if entry.size > MAX_MANIFEST:
         raise ManifestError("its manifest is too large")
     manifest = from_bytes(b"".join(unpacked(file, entry)))
-    # A later version may add files; but what the manifest does not name, nobody put there for us.
+    # A later version may add files; but a file that the manifest does not name is not for us.
     for name in found.keys() - {MANIFEST} - manifest.files.keys():
         raise ManifestError(f"it has a file {name}, of which its manifest says nothing")
     for name in sorted(manifest.files.keys() - found.keys()):
@@ -205,7 +207,9 @@ def _check_others(bundle: Opened) -> None:
 
 
 def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
-    """The content of a file; raises ManifestError at its end if it is not the one that is meant."""
+    """Yield the content of a file. Raises ManifestError at its end if the hash is a
+    different one.
+    """
     digest = hashlib.sha256()
     for piece in unpacked(bundle.file, bundle.entries[name]):
         digest.update(piece)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zip around a bundle, read as what it may be: made by somebody to do harm.
+"""The zip around a bundle, read as what it may be: made to do harm.
 
 Far less is understood than zip allows, and every number in it is checked before it is used. So
 there is one way to read an archive, and what another program sees in it is what we saw: no second
@@ -44,7 +44,7 @@ _DESCRIPTOR = 0x0008
 # APPNOTE.TXT, 4.3.9: what was not known when a file began, with a signature or without one.
 _DESCRIPTOR_SIGNATURE = b"PK\x07\x08"
 _DESCRIPTOR_SIZE = 12
-# Extra fields with times and owners (NTFS, Info-ZIP). Others tell another name, or other sizes.
+# Extra fields with times and owners (NTFS, Info-ZIP). Others have another name, or other sizes.
 _HARMLESS_EXTRAS = frozenset({0x000A, 0x5455, 0x5855, 0x7855, 0x7875})
 _UNIX = 3
 _DOS_FOLDER = 0x10
@@ -73,7 +73,7 @@ class Entry(NamedTuple):
 
 
 def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
-    """The files in an archive of ``length`` bytes by their names. Raises ArchiveError and OSError.
+    """Return the files in an archive of ``length`` bytes by name. Raises ArchiveError and OSError.
 
     None of them claims more than ``max_size`` bytes.
     """
@@ -100,7 +100,7 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
 
 
 def _end(file: BinaryIO, entry: Entry) -> int:
-    """Where the next file begins."""
+    """Return where the next file begins."""
     end = entry.start + entry.packed
     if not entry.described:
         return end
@@ -109,7 +109,7 @@ def _end(file: BinaryIO, entry: Entry) -> int:
 
 
 def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
-    """The content of a file, in pieces. Raises ArchiveError and OSError.
+    """Yield the content of a file, in pieces. Raises ArchiveError and OSError.
 
     There are never more bytes than it claims.
     """
@@ -129,7 +129,7 @@ def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
 
 
 def _contents(inflater: zlib._Decompress | None, piece: bytes, entry: Entry) -> Iterator[bytes]:
-    """What ``piece`` unpacks to, never much at a time."""
+    """Yield the content of ``piece``, in small amounts."""
     if inflater is None:
         yield piece
         return
@@ -182,7 +182,7 @@ def _directory(file: BinaryIO, length: int) -> _Directory:
 
 
 def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tuple[Entry, int]:
-    """The entry of the directory at ``at``, and where the next one is."""
+    """Return the entry of the directory at ``at``, and where the next one is."""
     if at + _CENTRAL.size > len(directory.content):
         raise ArchiveError("its directory is cut short")
     values = _CENTRAL.unpack_from(directory.content, at)
@@ -218,7 +218,9 @@ def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tup
 
 
 def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, method: int) -> int:
-    """Where the content begins whose header is at ``at``: the two must tell the same."""
+    """Return where the content begins whose header is at ``at``. The header must match the
+    directory.
+    """
     if at + _LOCAL.size > directory.start:
         raise ArchiveError("its directory is damaged")
     signature, _, flags, local_method, *_, name_length, extra_length = _LOCAL.unpack(
@@ -238,7 +240,7 @@ def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, 
 
 
 def _check_extras(extras: bytes, name: str) -> None:
-    """APPNOTE.TXT, 4.5.1: fields with a number and a length each."""
+    """Check extra fields, APPNOTE.TXT 4.5.1: fields with a number and a length each."""
     at = 0
     while at < len(extras):
         if at + _EXTRA.size > len(extras):

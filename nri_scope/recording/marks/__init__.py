@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and comments of people: in a recording, or beside one that cannot be written."""
+"""Keep users' marks and comments: in a recording, or beside one that cannot be written.
+
+In: a recording's path, marks to set or to remove. Out: the newest mark of each event. It finds out
+whether a recorder is writing and never keeps that one waiting; it never changes anything else in a
+recording.
+"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody records to a file."""
+"""The lock that shows whether a recorder writes to a file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ class RecorderWatch:
     """
 
     def __init__(self, path: Path) -> None:
-        """``path`` must not be a symbolic link."""
+        """Take the path of a recording, which must not be a symbolic link."""
         self._path = path
         self._opened: dict[tuple[int, int], int] = {}
         self._one_asks = threading.Lock()
 
     def is_recorded(self) -> bool:
-        """Whether somebody records to the file now. Raises OSError where it is no plain file."""
+        """Return whether a recorder writes to the file now. Raises OSError where it is not a plain
+        file.
+        """
         status = os.lstat(self._path)
         identity = status.st_dev, status.st_ino
         if is_ours(identity):
@@ -53,7 +55,7 @@ class RecorderWatch:
         return lock
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         for lock in self._opened.values():
             os.close(lock)
         self._opened.clear()

@@ -24,7 +24,7 @@ from ..sqlite_text import HIGHEST
 
 SCHEMA_VERSION = 1
 _MAX_FILE = 8 << 20
-"""Bytes of a file that is read: it may come from a stranger, together with the recording."""
+"""Bytes of a file that is read: it may be untrusted, as the recording is."""
 
 
 class Unusable(Exception):
@@ -32,14 +32,14 @@ class Unusable(Exception):
 
 
 def path_of(recording: Path) -> Path:
-    """Where the marks of a recording are that are not in it."""
+    """Return the path of the file beside a recording that has its marks."""
     return recording.with_name(f"{recording.name}.marks.json")
 
 
 def read(path: Path) -> dict[MarkKey, Mark]:
-    """What is in a file; nothing where there is none. Raises Unusable."""
+    """Return the marks in a file; nothing where there is none. Raises Unusable."""
     try:
-        # A link may lead anywhere, and a pipe would be waited for for ever.
+        # A link may lead anywhere, and opening a pipe would wait forever.
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return {}
@@ -64,7 +64,9 @@ def read(path: Path) -> dict[MarkKey, Mark]:
 
 
 def write(path: Path, marks: Iterable[Mark]) -> None:
-    """All or nothing, for nobody else to read; no file where there are none. Raises OSError."""
+    """Write all marks or none, readable by the owner only; remove the file if there are none.
+    Raises OSError.
+    """
     ordered = sorted(marks)
     if not ordered:
         path.unlink(missing_ok=True)

@@ -14,7 +14,9 @@ from .table import marks_in
 
 
 def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
-    """Of each event its newest mark, of equally new ones the last; without what is gone."""
+    """Return the newest mark of each event (the last of equally new ones), without
+    removed marks.
+    """
     newest: dict[MarkKey, Mark] = {}
     for marks in kept:
         for mark in marks:
@@ -25,7 +27,7 @@ def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
 
 
 def marks_of(recording: Recording) -> list[Mark]:
-    """All marks in a recording and beside it, by event. Raises RecordingError.
+    """Return all marks in a recording and beside it, by event. Raises RecordingError.
 
     A file of marks beside it that cannot be used counts as none.
     """

@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 def marks_in(recording: Recording) -> list[Mark]:
-    """The marks of events that there are, by event. Raises RecordingError."""
+    """Return the marks of existing events, by event. Raises RecordingError."""
     with sound(recording):
         if not has_marks(recording.connection):
             return []
@@ -55,7 +55,7 @@ def marks_in(recording: Recording) -> list[Mark]:
 
 
 def may_write(path: Path) -> bool:
-    """Whether the user may change a recording; what is marked as read-only is, for root too.
+    """Return whether the user may change a recording; one marked as read-only is not, for root too.
 
     Neither where other users could exchange it or what is beside it.
     """
@@ -82,7 +82,7 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
 
     The others are of events that it does not have. Several who do this at once lose nothing: of
     two marks of one event the newer one stays. ``path`` must not be a symbolic link. Raises
-    Refused, with nothing changed, where somebody records to it, it is a bundle, it may not be
+    Refused, with nothing changed, where a recorder writes to it, it is a bundle, it may not be
     written, or whatever else keeps it from being done.
     """
     if not may_write(path):
@@ -94,7 +94,7 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
         with closing(connect(path)) as connection:
             _set_up(connection, path)
             connection.execute("BEGIN IMMEDIATE")
-            # Whoever began to record meanwhile waits for this transaction.
+            # A recorder that began meanwhile waits for this transaction.
             if watch.is_recorded():
                 raise Refused("it is being recorded")
             _check(connection, path)
@@ -118,7 +118,7 @@ def _wait_for_journal(path: Path) -> None:
 
 
 def settle(path: Path) -> None:
-    """Leave the one file, where nobody else has it open. Never raises."""
+    """Leave the one file, where no other process has it open. Never raises."""
     if wal_of(path).exists() and may_write(path) and not os.path.lexists(companion(path, JOURNAL)):
         with suppress(sqlite3.Error), closing(connect(path)) as connection:
             _settle(connection)
@@ -136,7 +136,7 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises Refused and RecordingError, unless it is a recording in which nothing can run."""
+    """Check that it is a recording in which nothing can run. Raises Refused and RecordingError."""
     if check(connection, path) != VERSION:
         raise Refused("it is of an older version")
     # There are no triggers then; and a table with an index or a check of its own, whose
@@ -168,7 +168,7 @@ def _put(connection: sqlite3.Connection, mark: Mark) -> bool:
 
 
 def _settle(connection: sqlite3.Connection) -> None:
-    # A recorder that was killed, or that somebody read from when it ended, has left its log.
+    # A recorder that was killed, or whose file was being read when it ended, has left its log.
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 0")
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()

@@ -54,7 +54,7 @@ class Marks:
         return len(self._marks)
 
     def all(self) -> list[Mark]:
-        """In the order of their events."""
+        """Return the marks in the order of their events."""
         return sorted(self._marks.values())
 
     def of(self, event: Event | None) -> Mark | None:
@@ -71,7 +71,9 @@ class Marks:
         return mark.comment if mark is not None else ""
 
     def commented(self, text: str) -> list[int]:
-        """Numbers of the events with ``text`` in their comment, in upper or lower case."""
+        """Return the numbers of the events with ``text`` in their comment, in upper
+        or lower case.
+        """
         needle = fold(text)
         return [mark.event for mark in self.all() if needle in fold(mark.comment)]
 
@@ -90,7 +92,7 @@ class Marks:
         return True
 
     def filter(self, where: Filter | None = None) -> Filter:
-        """Lets marked events through, as they are now; of these what ``where`` does."""
+        """Return a filter for currently marked events; of these for those that pass ``where``."""
         return _Marked(self.all(), where)
 
     def _set(self, mark: Mark) -> None:
@@ -120,7 +122,7 @@ class Marks:
                 kept = sidecar.read(self.path)
             except sidecar.Unusable as error:
                 notice = str(error)
-            # What keeps the recording from being read is told by the views.
+            # The views show what keeps the recording from being read.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
                 try:
                     there = table.marks_in(recording)
@@ -140,7 +142,7 @@ class Marks:
             self._save()
 
     def where_kept(self) -> str:
-        """Where a mark that is made now will be kept, as far as can be told in no time."""
+        """Return where a new mark will be kept, as far as that is known without delay."""
         if self._is_for_marks():
             return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
@@ -148,7 +150,7 @@ class Marks:
         return "lost when you leave: neither this recording nor its folder can be written"
 
     def close(self) -> None:
-        """Let go of the recording, once nothing else of this process has it open."""
+        """Close the recording, once nothing else of this process has it open."""
         if self._watch is None:
             return
         with suppress(OSError):
@@ -206,7 +208,7 @@ class Marks:
         self.notice, self.is_kept = notice, kept >= set(changed)
 
     def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
-        """Without what is in the recording now. Raises Unusable and OSError."""
+        """Save ``rest`` beside the recording, which has ``kept``. Raises Unusable and OSError."""
         there = sidecar.read(self.path)
         marks = dict(there)
         for key in kept:

@@ -30,17 +30,19 @@ ORDER = "(order)"
 
 
 def differences(expected: Expected, got: Plain, path: str = "") -> tuple[Difference, ...]:
-    """Every place at which ``got`` is not what is expected, by path in the order of the reply."""
+    """Return every place at which ``got`` differs from the expected, by path in the order of the
+    reply.
+    """
     return tuple(_differences(expected, got, path))
 
 
 def matches(expected: Expected, got: Plain) -> bool:
-    """Whether there is no difference."""
+    """Return whether there is no difference."""
     return next(_differences(expected, got, ""), None) is None
 
 
 def kept(expected: Expected, got: Plain) -> Expected:
-    """``got``, with the matchers of ``expected`` wherever they accept what came.
+    """Return ``got``, with the matchers of ``expected`` wherever they accept the value.
 
     The result matches ``got``.
     """
@@ -64,7 +66,7 @@ def kept(expected: Expected, got: Plain) -> Expected:
 
 
 def matchers_in(expected: Expected | None) -> Iterator[Matcher]:
-    """Every matcher, in order."""
+    """Yield every matcher, in order."""
     if isinstance(expected, Matcher):
         yield expected
     elif isinstance(expected, dict):
@@ -135,7 +137,7 @@ _Item = TypeVar("_Item", Expected, Plain)
 
 
 def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
-    """Mounts by destination, each of which is there once; None for any other list."""
+    """Return mounts by destination, each of which is there once; None for any other list."""
     found: dict[str, _Item] = {}
     for item in items:
         key = item.get(MOUNT_KEY) if isinstance(item, dict) else None
@@ -146,14 +148,14 @@ def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
 
 
 def _may_be_absent(expected: Expected) -> bool:
-    """What holds nothing but ``!ignored``."""
+    """Return whether it holds nothing but ``!ignored``."""
     if isinstance(expected, dict):
         return bool(expected) and all(_may_be_absent(item) for item in expected.values())
     return isinstance(expected, Ignored)
 
 
 def _sorted(value: Expected) -> Expected:
-    """A set that was written by hand, in the order that replies have; not with matchers in it."""
+    """Sort a hand-written set into the order of replies; one with matchers is left alone."""
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return unordered(value)
     return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden holds of replies: one entry for each, by what it is about."""
+"""Entries of a golden: one for each reply, by its subject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
 
 class Key(NamedTuple):
-    """What a reply is about, in words that are the same whenever a recording is replayed."""
+    """The subject of a reply, in words that are the same whenever a recording is replayed."""
 
     plugin: str
     """``NN-name``."""
@@ -55,7 +55,7 @@ class Key(NamedTuple):
 
 
 def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
-    """What each reply says, in the order of a golden; {} for one that says nothing.
+    """Return what each reply says, in the order of a golden; {} for an empty one.
 
     A failure stands in the entry under its verdict: ``error: TEXT``, ``conflict: TEXT``; just
     ``late: true`` and ``crash: true``, as how late it was, or how the connection ended, may be
@@ -71,12 +71,12 @@ def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str,
 
 
 def is_quiet(entry: object) -> bool:
-    """Whether nothing is said, or expected to be."""
+    """Return whether the reply, or the expectation, is empty."""
     return entry == {}
 
 
 def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
-    """Tells one recording from another: runtime, and (subject, event) of everything in order.
+    """Return what distinguishes recordings: runtime, and (subject, event) in order.
 
     Ids and times are not in it, so that the same test recorded twice has one fingerprint.
     """

@@ -45,7 +45,7 @@ _VERSION, _RECORDING, _FINGERPRINT, _PROFILE, _PLUGINS = _KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a golden belongs to."""
+    """The recording and profile that a golden belongs to."""
 
     recording: str
     """For people: runtime and version, how many events of how many containers."""
@@ -56,7 +56,7 @@ class Origin:
 
 
 def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Expected]:
-    """The document for `to_yaml`; ``entries`` in the order of a golden."""
+    """Return the document for `to_yaml`; ``entries`` in the order of a golden."""
     plugins: dict[str, dict[str, dict[str, Expected]]] = {}
     silent: dict[tuple[str, str], OneLine] = {}
     for key, entry in entries.items():
@@ -78,7 +78,7 @@ def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Exp
 
 
 def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
-    """Origin, entries and their lines. Raises MalformedYaml for what is no golden."""
+    """Return origin, entries and their lines. Raises MalformedYaml for other documents."""
     top = _mapping(root, "a golden")
     if _VERSION not in top:
         raise MalformedYaml(root.line, f"no golden: the key {_VERSION!r} is missing")

@@ -52,7 +52,7 @@ class Golden:
 
     @classmethod
     def of(cls, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
-        """A golden that expects exactly these replies."""
+        """Return a golden that expects exactly these replies."""
         return cls(origin, {key: kept({}, said) for key, said in _said(replies, name_of)})
 
     @classmethod
@@ -82,7 +82,7 @@ class Golden:
 
     @classmethod
     def parse(cls, text: str, path: str = "") -> Golden:
-        """The golden that is written in ``text``. Raises UsageError, with ``path`` in it."""
+        """Parse the golden that is written in ``text``. Raises UsageError, with ``path`` in it."""
         try:
             origin, entries, lines = read_tree(parse_yaml(text))
         except MalformedYaml as error:
@@ -130,7 +130,7 @@ class Golden:
             raise UsageError(f"golden {safe(str(path))}: cannot be written: {why}") from None
 
     def check_origin(self, origin: Origin) -> None:
-        """Raises UsageError where this golden is one of another recording or profile."""
+        """Raise UsageError where this golden belongs to another recording or profile."""
         named = f"golden {safe(self.path)}" if self.path else "this golden"
         if origin.fingerprint != self.origin.fingerprint:
             raise UsageError(
@@ -147,14 +147,16 @@ class Golden:
             )
 
     def compare(self, replies: Iterable[Reply], name_of: NameOf) -> list[Mismatch]:
-        """Everything in which ``replies`` are not as expected, in the order of a golden.
+        """Return every mismatch of ``replies`` with this golden, in its order.
 
         A reply without an entry and an entry without a reply are among them.
         """
         return compare_entries(self.entries, entries_of(replies, name_of), self.lines)
 
     def updated(self, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
-        """A golden that these replies match, with the matchers of this one that accept them."""
+        """Return a golden that these replies match, with the matchers of this one
+        that accept them.
+        """
         entries: dict[Key, Expected] = {}
         for key, said in _said(replies, name_of):
             old = self.entries.get(key)
@@ -166,7 +168,9 @@ class Golden:
         return Golden(origin, entries, self.path, {}, self.head)
 
     def lost(self, new: Golden) -> list[str]:
-        """Matchers of this golden that ``new`` does not have any more, with what they were for."""
+        """Return matchers of this golden that ``new`` does not have any more, with what they were
+        for.
+        """
         left = Counter(new._matchers())
         lost: list[str] = []
         for one in self._matchers():
@@ -187,7 +191,7 @@ def _said(replies: Iterable[Reply], name_of: NameOf) -> Iterable[tuple[Key, dict
 
 
 def _head_of(text: str) -> str:
-    """The comment and blank lines in front of everything."""
+    """Return the comment and blank lines at the beginning."""
     head: list[str] = []
     for line in text.removeprefix("\ufeff").splitlines(keepends=True):
         if line.strip() and not line.startswith("#"):

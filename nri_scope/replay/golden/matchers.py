@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden may hold in place of a value: a tag, and what it says about the value.
+"""Matchers: a tag in place of a value in a golden, and what it accepts.
 
 ======================  =========================================================================
 ``!regex '^a+$'``       a string or number in whose text RE2 finds the pattern (anchor it for all)
@@ -39,11 +39,11 @@ class Regex:
 
     @property
     def argument(self) -> str:
-        """What stands behind the tag."""
+        """The text behind the tag."""
         return self.pattern
 
     def accepts(self, value: Plain) -> bool:
-        """Whether ``value`` will do; None for one that is not there."""
+        """Return whether ``value`` matches; None for a missing one."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             return False
         return regex(self.pattern).search(str(value))
@@ -60,11 +60,11 @@ class Tolerance:
 
     @property
     def argument(self) -> str:
-        """What stands behind the tag."""
+        """The text behind the tag."""
         return f"{self.expected} ±{self.margin}{'%' * self.percent}"
 
     def accepts(self, value: Plain) -> bool:
-        """Whether ``value`` will do; None for one that is not there."""
+        """Return whether ``value`` matches; None for a missing one."""
         if isinstance(value, str) and _INTEGER.fullmatch(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -83,7 +83,7 @@ class Present:
     argument = ""
 
     def accepts(self, value: Plain) -> bool:
-        """Whether ``value`` will do; None for one that is not there."""
+        """Return whether ``value`` matches; None for a missing one."""
         return value is not None
 
 
@@ -95,7 +95,7 @@ class Ignored:
     argument = ""
 
     def accepts(self, value: Plain) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
 
@@ -108,7 +108,7 @@ _TAGS = (Regex.tag, Tolerance.tag, Present.tag, Ignored.tag)
 
 
 def parse_matcher(tag: str, argument: str) -> Matcher:
-    """The matcher that is written as ``tag argument``. Raises UsageError for one that is none."""
+    """Return the matcher written as ``tag argument``. Raises UsageError for an unknown one."""
     if tag == Regex.tag:
         return _regex(argument)
     if tag == Tolerance.tag:

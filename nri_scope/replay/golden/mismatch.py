@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where replies are not what a golden expects, and the expected reply that comes nearest."""
+"""Mismatches of replies with a golden, each with the nearest expected reply."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .matchers import Expected, Ignored
 MAX_CANDIDATES = 50
 """Expected replies that are looked at for the nearest; more would take long and say no more."""
 MAX_SEARCHES = 100
-"""Missing entries for which the nearest is looked for; nobody reads further, and each costs."""
+"""Missing entries for which the nearest is looked for; more are not read, and each costs time."""
 
 
-class Kind(StrEnum):
-    """What is wrong, in one word."""
+class MismatchKind(StrEnum):
+    """The kind of a mismatch, in one word."""
 
     DIFFERS = "differs"
     """Both are there and differ."""
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 class Mismatch:
     """One event whose reply is not as expected."""
 
-    kind: Kind
+    kind: MismatchKind
     key: Key
     expected: Expected
     """The entry of the golden, or the nearest one; None where nothing is near."""
@@ -51,8 +51,8 @@ class Mismatch:
     @property
     def quiet(self) -> bool:
         """There is nothing to show but that an event came or did not."""
-        return self.kind is not Kind.DIFFERS and is_quiet(
-            self.got if self.kind is Kind.MISSING else self.expected
+        return self.kind is not MismatchKind.DIFFERS and is_quiet(
+            self.got if self.kind is MismatchKind.MISSING else self.expected
         )
 
 
@@ -61,7 +61,7 @@ def compare_entries(
     got: Mapping[Key, dict[str, Plain]],
     lines: Mapping[Key, int],
 ) -> list[Mismatch]:
-    """Every mismatch, in the order of a golden."""
+    """Return every mismatch, in the order of a golden."""
     unused = [key for key, entry in expected.items() if key not in got and _must_be(entry)]
     nearest = _Nearest(expected, unused)
     found: list[Mismatch] = []
@@ -70,8 +70,12 @@ def compare_entries(
             found.append(_missing(key, reply, nearest.to(key, reply), expected, lines))
         elif differ := differences(expected[key], reply):
             line = lines.get(key, 0)
-            found.append(Mismatch(Kind.DIFFERS, key, expected[key], reply, differ, line=line))
-    found += [Mismatch(Kind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused]
+            found.append(
+                Mismatch(MismatchKind.DIFFERS, key, expected[key], reply, differ, line=line)
+            )
+    found += [
+        Mismatch(MismatchKind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused
+    ]
     return sorted(found, key=lambda mismatch: mismatch.key.place)
 
 
@@ -83,10 +87,10 @@ def _missing(
     lines: Mapping[Key, int],
 ) -> Mismatch:
     if nearest is None:
-        return Mismatch(Kind.MISSING, key, None, reply)
+        return Mismatch(MismatchKind.MISSING, key, None, reply)
     entry = expected[nearest]
     differ = differences(entry, reply)
-    return Mismatch(Kind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
+    return Mismatch(MismatchKind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
 
 
 def _must_be(entry: Expected) -> bool:
@@ -128,5 +132,5 @@ class _Nearest:
 
 
 def _alike(one: str, other: str) -> int:
-    """How many parts of two names are the same."""
+    """Return how many parts of two names are the same."""
     return sum(a == b for a, b in zip(one.split("/"), other.split("/"), strict=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked and answered, in few words: the form of goldens, for one line."""
+"""Requests and replies in few words: the form of goldens, on one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS_MAX = 24
 VALUE_MAX = 48
 """Characters of one value."""
 
-# What every message of NRI has around that which somebody wants to know.
+# The frame that every message of NRI has around its interesting part.
 _FRAMES = frozenset({"adjust", "linux", "resources", "linux_resources"})
 # Members by their keys, each with a text.
 _TEXTS = frozenset({"annotations", "env", "sysctl", "unified"})
@@ -34,7 +34,7 @@ _EVENTS_MAX = 3
 
 
 def request_words(message: Message, name_of: NameOf) -> str:
-    """What a request asks, besides whom it is about; "" for nothing."""
+    """Describe what a request asks, besides its subject; "" for nothing."""
     match message:
         case api.RegisterPluginRequest():
             return plugin_id(message.plugin_idx, message.plugin_name)
@@ -60,7 +60,7 @@ def request_words(message: Message, name_of: NameOf) -> str:
 
 
 def reply_words(message: Message, name_of: NameOf) -> str:
-    """What a reply says; `NOTHING` where it says nothing."""
+    """Describe a reply; `NOTHING` where it is empty."""
     if isinstance(message, api.ConfigureResponse):
         return _events(plain_reply(message, name_of).get("events"))
     if isinstance(message, api.UpdateContainersResponse):
@@ -70,8 +70,8 @@ def reply_words(message: Message, name_of: NameOf) -> str:
 
 
 def names_told(request: Message) -> Iterator[tuple[str, str]]:
-    """The ids of all containers that Synchronize tells of, each with ``namespace/pod/container``;
-    those whose pod it does not tell have a ``?`` in its place.
+    """Yield the ids of all containers in Synchronize, each with ``namespace/pod/container``; those
+    without their pod in it have a ``?`` in its place.
     """
     if isinstance(request, api.SynchronizeRequest):
         pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
@@ -118,7 +118,7 @@ def _parts(told: dict[str, Plain], path: str = "") -> Iterator[str]:
 
 
 def _of_others(name: str, values: dict[str, Plain]) -> Iterator[str]:
-    """What is wanted of containers, each with its name."""
+    """Yield the requested updates of other containers, each with its name."""
     for whom, wanted in values.items():
         told = wanted if isinstance(wanted, dict) else {}
         parts = [part for part in _parts(told) if not part.startswith("container_id=")]
@@ -130,7 +130,7 @@ def _kind(name: str) -> str:
 
 
 def _limits(limit: Plain) -> str:
-    """As ``ulimit`` and prlimit(1) have them: soft, then hard."""
+    """Format limits as ``ulimit`` and prlimit(1) do: soft, then hard."""
     if isinstance(limit, dict) and limit.keys() == {"soft", "hard"}:
         return f"{limit['soft']}:{limit['hard']}"
     return _short(limit)

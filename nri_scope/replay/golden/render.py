@@ -11,7 +11,7 @@ from nri_scope.text.escape import safe
 
 from .compare import Difference
 from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
-from .mismatch import Kind, Mismatch
+from .mismatch import Mismatch, MismatchKind
 from .yaml_writer import in_a_line, yaml_lines
 
 MAX_LINES = 40
@@ -32,7 +32,7 @@ def lines(
     *,
     what: str = "golden",
 ) -> Iterator[str]:
-    """Plain lines, safe for a terminal.
+    """Yield plain lines, safe for a terminal.
 
     ``golden`` is the file's name as the user gave it, ``what`` is what it is; of more than ``most``
     mismatches the rest is only counted (None: all are shown).
@@ -57,14 +57,14 @@ def _counted(count: int) -> str:
     return f"{count} mismatch{'es' if count > 1 else ''}"
 
 
-def _together(mismatch: Mismatch) -> tuple[Kind, str, str] | None:
+def _together(mismatch: Mismatch) -> tuple[MismatchKind, str, str] | None:
     return (mismatch.kind, *mismatch.key[:2]) if mismatch.quiet else None
 
 
 def _quiet(mismatches: list[Mismatch], file: str) -> Iterator[str]:
     kind, key = mismatches[0].kind, mismatches[0].key
     events = ", ".join(mismatch.key.event for mismatch in mismatches)
-    if kind is Kind.MISSING:
+    if kind is MismatchKind.MISSING:
         what = f"answered with nothing, and not in {file}"
     else:
         what = f"expected with an empty reply ({file}), and did not happen"
@@ -76,16 +76,16 @@ def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
     name = safe(str(mismatch.key))
     count = len(mismatch.differences)
     match mismatch.kind:
-        case Kind.DIFFERS:
+        case MismatchKind.DIFFERS:
             yield f"{name}: differs in {count} place{'s' if count > 1 else ''}"
             yield from _differing(mismatch.differences)
             yield f"  expected ({at}):"
             yield from _reply(mismatch.expected)
-        case Kind.UNUSED:
+        case MismatchKind.UNUSED:
             yield f"{name}: expected, and did not happen (unused entry)"
             yield f"  expected ({at}):"
             yield from _reply(mismatch.expected)
-        case Kind.MISSING:
+        case MismatchKind.MISSING:
             yield f"{name}: got a reply that has no entry in {file} (missing entry)"
             yield "  got:"
             yield from _reply(mismatch.got)
@@ -126,7 +126,7 @@ def _shown(value: Expected | Plain) -> str:
 
 
 def _same(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -145,7 +145,7 @@ def _cut(line: str) -> str:
 
 
 def as_data(mismatch: Mismatch) -> dict[str, Plain]:
-    """For JSON: a side that is not there is null, a matcher a mapping of one tag.
+    """Return the mismatch for JSON: a missing side is null, a matcher a mapping of one tag.
 
     ``differences`` is a list even where it is empty.
     """

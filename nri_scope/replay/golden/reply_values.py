@@ -84,7 +84,7 @@ _FRAMES = frozenset(
         "Hooks",
     }
 )
-# Where a number that is not on the wire is a 0 that somebody meant.
+# Where a number that is not on the wire is a 0 that the plugin meant.
 _WITH_ZEROS = frozenset(
     {
         "POSIXRlimit",
@@ -99,7 +99,7 @@ _WITH_ZEROS = frozenset(
 
 
 def plain_reply(message: Message, name_of: NameOf) -> dict[str, Plain]:
-    """What ``message`` says; {} for what says nothing.
+    """Return the fields that ``message`` sets; {} for an empty one.
 
     Any reply of a plugin, and UpdateContainersRequest, which a plugin sends unasked. In the result
     is no None. Equal results mean the same to a runtime.
@@ -213,12 +213,12 @@ class _Valued:
 
 
 def unordered(items: list[_Item]) -> list[_Item]:
-    """A list that is a set, in the one order in which goldens write it."""
+    """Sort a list that is a set into the one order in which goldens write it."""
     return sorted(items, key=lambda item: (not isinstance(item, str), str(item)))
 
 
 def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Plain] | None:
-    """None where the items do not fit into a mapping."""
+    """Return the items as a mapping; None where they do not fit into one."""
     found: dict[str, Plain] = {}
     for item in items:
         assert isinstance(item, dict)
@@ -244,7 +244,7 @@ def _both_ways(by_key: dict[str, Plain]) -> bool:
 
 
 def _in_order(entries: Iterable[tuple[str, Plain]]) -> dict[str, Plain]:
-    """A removal stands right before what takes the place of the removed."""
+    """Order the items so that a removal stands right before its replacement."""
     return dict(
         sorted(entries, key=lambda entry: (entry[0].removeprefix(MARK), not _is_marker(entry[0])))
     )
@@ -259,7 +259,7 @@ def _has_unknown(value: Plain) -> bool:
 
 
 def _bare_name(item: Plain) -> Plain:
-    """A CDI device is its name and nothing else."""
+    """Reduce a CDI device to its name, which is all it has."""
     if isinstance(item, dict) and list(item) == ["name"]:
         return item["name"]
     return item

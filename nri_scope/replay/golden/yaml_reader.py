@@ -51,7 +51,7 @@ class Node:
     value: bool | int | str | Matcher | list[Node] | dict[str, Node]
 
     def expected(self) -> Expected:
-        """The value without lines."""
+        """Return the value without lines."""
         if isinstance(self.value, dict):
             return {key: node.expected() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -60,7 +60,7 @@ class Node:
 
 
 def parse_yaml(text: str) -> Node:
-    """The one document in ``text``. Raises MalformedYaml, and nothing else."""
+    """Parse the one document in ``text``. Raises MalformedYaml, and nothing else."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -38,12 +38,12 @@ class OneLine(list[Expected]):
 
 
 def to_yaml(value: dict[str, Expected]) -> str:
-    """A YAML document; keys keep their order. Safe for a terminal."""
+    """Return a YAML document; keys keep their order. Safe for a terminal."""
     return "".join(f"{line}\n" for line in yaml_lines(value))
 
 
 def yaml_lines(value: Expected) -> list[str]:
-    """The lines of ``to_yaml``, without line ends; of any value."""
+    """Return the lines of ``to_yaml``, without line ends; of any value."""
     if isinstance(value, dict) and value:
         return list(_mapping(value, ""))
     if isinstance(value, list) and value:
@@ -52,7 +52,7 @@ def yaml_lines(value: Expected) -> list[str]:
 
 
 def in_a_line(value: Expected) -> str:
-    """``value`` for a sentence: as in the file, but on one line."""
+    """Format ``value`` for a sentence: as in the file, but on one line."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{text(key)}: {in_a_line(value[key])}' for key in value)}}}"
     if isinstance(value, list):
@@ -96,9 +96,9 @@ def _entry(start: str, value: Expected, indent: str) -> Iterator[str]:
 
 
 def _one_line(items: list[Expected]) -> str:
-    """Nothing for a list that is better written one below the other."""
+    """Format on one line; return nothing for a list that is better written one item per line."""
     long = isinstance(items, OneLine)
-    # No list of many is joined in vain.
+    # Do not join a long list only to discard the result.
     if not items or (len(items) > _ONE_LINE and not long):
         return ""
     if not all(isinstance(item, str | int) for item in items):
@@ -160,7 +160,7 @@ def _argument(argument: str) -> str:
 
 @lru_cache(maxsize=4096)
 def text(value: str) -> str:
-    """A string on one line, in quotes where it needs them."""
+    """Format a string on one line, in quotes where it needs them."""
     if _PLAIN.fullmatch(value) or _WORDS.fullmatch(value):
         plain = not value.endswith(":") and not _NOT_TEXT.fullmatch(value)
         if plain and _is_text(value):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay's result for people, for programs and for CI systems."""
+"""Show a replay's result to people, programs and CI systems.
+
+In: events and results of a replay. Out: lines of text, one document, or JUnit XML. Values are
+untrusted and are escaped here. This package never judges a reply.
+"""
 
 from .document import change_record, document
 from .junit import junit

@@ -19,7 +19,7 @@ from ..result import ContainerResult, PlayedEvent, PluginResult, Replayed
 
 
 def document(replayed: Replayed) -> dict[str, Plain]:
-    """The whole result."""
+    """Return the whole result."""
     name_of = replayed.name_of
     return {
         "schema_version": SCHEMA_VERSION,
@@ -101,7 +101,7 @@ def _container(container: ContainerResult) -> dict[str, Plain]:
 
 
 def change_record(change: Change) -> dict[str, Plain]:
-    """One change of an OCI spec."""
+    """Return one change of an OCI spec."""
     return {
         "kind": change.kind,
         "path": change.path,

@@ -14,7 +14,7 @@ from ..result import PlayedEvent, Replayed
 
 
 def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
-    """One suite a plugin, one case a reply.
+    """Return one suite for each plugin, one case for each reply.
 
     ``mismatches`` are a golden's, in lines; what is about none of the replies becomes a case of
     its own.
@@ -72,6 +72,6 @@ def _title(key: Key) -> str:
 
 
 def _key(reply: Reply) -> Key:
-    """The reply's entry in a golden."""
+    """Return the reply's entry in a golden."""
     number = f"#{reply.occurrence}" if reply.occurrence > 1 else ""
     return Key(reply.plugin, reply.subject or SESSION, f"{reply.event}{number}")

@@ -13,7 +13,7 @@ from nri_scope.recording.display import duration
 from nri_scope.text.escape import columns, safe
 
 from ..replies import Reply, Verdict
-from ..result import ContainerResult, Line, PlayedEvent, Replayed
+from ..result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 _SUBJECT_WIDTH = 28
@@ -56,14 +56,14 @@ class Report:
     # -- events -------------------------------------------------------------------------------
 
     def event(self, event: PlayedEvent) -> Iterator[str]:
-        """A line for each reply, and what plugins printed meanwhile below it."""
+        """Yield a line for each reply, and what plugins printed meanwhile below it."""
         yield from self._event(event, _SUBJECT_WIDTH)
         yield from map(self.line, event.output)
         if event.output_left_out:
             yield self._paint(_DIM, f"        … and {event.output_left_out} more lines")
 
-    def line(self, line: Line) -> str:
-        """What a plugin printed."""
+    def line(self, line: PrintedLine) -> str:
+        """Format a line that a plugin printed."""
         return self._paint(_DIM, safe(_printed(line, chain=self._chain), self._width))
 
     def _event(self, event: PlayedEvent, wide: int) -> Iterator[str]:
@@ -76,7 +76,7 @@ class Report:
         for reply in event.replies:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
-            # Nobody was asked: a plugin has asked.
+            # No plugin was asked: a plugin has asked.
             asking = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
             for plugin in dict.fromkeys(asking):
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
@@ -90,7 +90,7 @@ class Report:
             yield from self._laid("", f"{dropped.plugin} {what}{dropped.reason}", _YELLOW)
 
     def _laid(self, start: str, words: str, colour: str = "") -> Iterator[str]:
-        """``words`` behind ``start`` or, where there is no room for them, in lines below it."""
+        """Put ``words`` behind ``start`` or, where they do not fit, in lines below it."""
         start, words = safe(start), safe(words)
         whole = f"{start}  {words}" if start else f"{_INDENT}{words}"
         if self._width is None or columns(whole) <= self._width:
@@ -119,7 +119,7 @@ class Report:
     # -- containers ---------------------------------------------------------------------------
 
     def containers(self, replayed: Replayed) -> Iterator[str]:
-        """What each container became, where that is not what it was."""
+        """Yield the final state of each container that changed."""
         for container in replayed.containers.values():
             made = container.changes
             if not made and container.created:
@@ -138,14 +138,14 @@ class Report:
         return self.change(change, f"  ({owner})" if owner else "")
 
     def change(self, change: Change, note: str = "") -> str:
-        """One change in a line."""
+        """Format one change as a line."""
         sign, colour = _SIGNS.get(str(change.kind), (">", _YELLOW))
         return self._paint(
             colour, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width)
         )
 
     def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
-        """What the other chain would make of each container, as changes from ours to its."""
+        """Yield how the other chain changes each container, as changes from ours to its."""
         found = False
         for name, lines in differing(ours, other):
             found = True
@@ -160,7 +160,7 @@ class Report:
     # -- the sum ------------------------------------------------------------------------------
 
     def summary(self, replayed: Replayed) -> Iterator[str]:
-        """How many replies there were of which kind, and who did not see the end."""
+        """Yield how many replies there were of each kind, and which plugins did not see the end."""
         tally = replayed.tally
         counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
         counts += [f"{tally.slow} slow"] if tally.slow else []
@@ -202,7 +202,7 @@ def _in_short(event: PlayedEvent, reply: Reply) -> str:
 
 
 def _asked(event: PlayedEvent, plugin: str) -> str:
-    """What a plugin changes, and in which other containers."""
+    """Describe what a plugin changes, and in which other containers."""
     own = [one for one in event.changes if one.plugin == plugin]
     here = [one.change.path for one in own if _is(one.container, event.subject)]
     others = sorted({one.container for one in own if not _is(one.container, event.subject)})
@@ -217,7 +217,7 @@ def _asked(event: PlayedEvent, plugin: str) -> str:
 
 
 def _is(container: str, subject: str) -> bool:
-    """Names of containers in a result may have a number."""
+    """Return whether the names are equal; names of containers in a result may have a number."""
     return container == subject or container.rpartition("#")[0] == subject != ""
 
 
@@ -233,23 +233,23 @@ def _values(change: Change) -> str:
 
 
 def value(json_value: Json) -> str:
-    """A JSON value in one line, cut where it is long."""
+    """Format a JSON value on one line, cut where it is long."""
     text = json.dumps(json_value, ensure_ascii=False)
     return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
 
 
-def _printed(line: Line, *, chain: bool) -> str:
+def _printed(line: PrintedLine, *, chain: bool) -> str:
     plugin = f"{line.plugin} " if chain else ""
     return f"        {plugin}{line.stream}: {line.text}"
 
 
 def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
-    """Containers that two chains make differently, and in what."""
+    """Yield containers that two chains make differently, and the differences."""
     for name in dict.fromkeys([*ours.containers, *other.containers]):
         one, two = ours.containers.get(name), other.containers.get(name)
         found = next((result for result in (one, two) if result is not None), None)
         if found is not None and found.existed:
-            # In the chain that does not know it, nobody has touched it.
+            # In the chain that does not know it, no plugin has touched it.
             if differences := changes(_made(one, found), _made(two, found)):
                 yield name, list(differences)
         elif one is None or two is None or one.created != two.created:
@@ -264,5 +264,5 @@ def _made(result: ContainerResult | None, other: ContainerResult) -> Spec:
 
 
 def _sorted(result: ContainerResult) -> Spec:
-    # A runtime sorts the mounts of whoever adjusts one: no difference between chains.
+    # A runtime sorts all mounts when one is adjusted: no difference between chains.
     return sort_mounts(result.spec)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest part of a recording with which a plugin still fails in the same way."""
+"""Find the smallest part of a recording with which a plugin still fails in the same way.
+
+In: a recording, a way to start the plugins, and limits. Out: a smaller recording, and on request a
+test with a golden. It tries parts by writing and replaying them, and never looks into what events
+mean.
+"""
 
 from .against_golden import AgainstGolden
 from .failure import Check

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nri_scope.recording.records import to_json
 
-from ..golden import SESSION, Golden, Key, Kind, Mismatch, entries_of
+from ..golden import SESSION, Golden, Key, Mismatch, MismatchKind, entries_of
 from ..origin import origin_of
 from ..replies import Reply
 from ..result import Replayed
@@ -19,9 +19,9 @@ _Place = tuple[str, int, str]
 """A plugin, the number of a recorded event, and what was sent for it."""
 
 _WORDS = {
-    Kind.DIFFERS: "the reply is not as the golden wants it",
-    Kind.MISSING: "the golden has no such reply",
-    Kind.UNUSED: "the reply that the golden wants does not come",
+    MismatchKind.DIFFERS: "the reply is not as the golden wants it",
+    MismatchKind.MISSING: "the golden has no such reply",
+    MismatchKind.UNUSED: "the reply that the golden wants does not come",
 }
 
 
@@ -33,7 +33,9 @@ class AgainstGolden:
     """
 
     def __init__(self, golden: Golden, whole: Replayed) -> None:
-        """``whole`` has all events. Raises `UsageError` where the golden is another recording's."""
+        """Judge by a golden; ``whole`` has all events. Raises UsageError for another recording's
+        golden.
+        """
         golden.check_origin(origin_of(whole))
         self.golden = golden
         self._times: dict[_Place, list[int]] = defaultdict(list)
@@ -43,9 +45,9 @@ class AgainstGolden:
         self._numbers = _numbers_of(whole)
 
     def checks(self, replayed: Replayed, heard: Failing | None = None) -> list[Check]:
-        """What is not as wanted, by the time at which it shows; then how plugins fared.
+        """Return the mismatches, by the time at which they show; then how plugins fared.
 
-        ``heard`` is what failed otherwise in this replay, and tells crashes apart.
+        ``heard`` is what failed otherwise in this replay, and distinguishes crashes.
         """
         heard = heard or Failing()
         name_of = replayed.name_of
@@ -63,17 +65,17 @@ class AgainstGolden:
         for one in mismatches:
             answer = replies[first[one.key]] if one.key in first else None
             number = answer.event_id if answer is not None else 0
-            if one.kind is Kind.UNUSED:
+            if one.kind is MismatchKind.UNUSED:
                 number = self._numbers.get((one.key.subject, one.key.event), 0)
                 if number not in there:
-                    # Nobody was asked: its event is not in this part of the recording.
+                    # No plugin was asked: its event is not in this part of the recording.
                     continue
             crash = heard.crash_of(answer) if answer is not None else ""
             found.append(_check(one, number, crash))
         return [*found, *heard.of_plugins(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
-        """The replies, counted as in the whole recording."""
+        """Yield the replies, counted as in the whole recording."""
         seen: Counter[_Place] = Counter()
         for reply in replies:
             place = _place(reply)
@@ -84,7 +86,7 @@ class AgainstGolden:
 
 
 def key_of(check: Check) -> Key:
-    """Which entry of the golden a check against it is about."""
+    """Return the golden's entry that a check is about."""
     return Key(check.plugin, check.subject or SESSION, check.event)
 
 
@@ -102,10 +104,10 @@ def _check(one: Mismatch, event_id: int, crash: str) -> Check:
 
 
 def _difference(one: Mismatch) -> str:
-    """Where and how it differs. What was wanted is the same in each replay."""
-    if one.kind is Kind.DIFFERS:
+    """Describe where and how it differs. What was expected is the same in each replay."""
+    if one.kind is MismatchKind.DIFFERS:
         return to_json([[each.path, each.got] for each in one.differences])
-    return to_json(one.got) if one.kind is Kind.MISSING else ""
+    return to_json(one.got) if one.kind is MismatchKind.MISSING else ""
 
 
 def _place(reply: Reply) -> _Place:
@@ -113,7 +115,7 @@ def _place(reply: Reply) -> _Place:
 
 
 def _numbers_of(whole: Replayed) -> dict[tuple[str, str], int]:
-    """The recorded events by subject and event, as goldens count them."""
+    """Return the recorded events by subject and event, as goldens count them."""
     numbers: dict[tuple[str, str], int] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for played in whole.events:

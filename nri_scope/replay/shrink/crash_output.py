@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program that crashed printed last, as far as the same crash is known again by it.
+"""The output of a crashed program, reduced to what identifies the same crash again.
 
 A crash is known by its message, without the numbers in it, and by the first place in the plugin's
 own code: two Go panics, or two tracebacks of Python, end in the same frames of the library that
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ..result import Line
+from ..result import PrintedLine
 
 LINES_MAX = 500
 """Lines that are kept from where a crash begins: message and frames of one goroutine or thread."""
@@ -41,7 +41,7 @@ class LastWords:
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
 
-    def hear(self, line: Line) -> None:
+    def hear(self, line: PrintedLine) -> None:
         """Take a line that a plugin printed."""
         if line.stream != "stderr":
             return
@@ -53,16 +53,16 @@ class LastWords:
             kept.append(text)
 
     def forget(self, plugin: str) -> None:
-        """It lives: what looked like a crash was none."""
+        """Forget the output: the plugin lives, so it was not a crash."""
         self._lines.pop(plugin, None)
 
     def of(self, plugin: str) -> str:
-        """What its crash is known by; "" where it printed none."""
+        """Return the signature of its crash; "" where it printed none."""
         return signature(self._lines.get(plugin, ()))
 
 
 def alike(text: str) -> str:
-    """``text`` without what is another one in each run: addresses, ids and other numbers."""
+    """Return ``text`` without parts that differ between runs: addresses, ids and other numbers."""
     return _NUMBERS.sub("#", text)
 
 
@@ -80,7 +80,7 @@ def signature(lines: Sequence[str]) -> str:
 
 
 def _begins(text: str, kept: list[str] | None) -> bool:
-    """Whether a crash begins, and not only another part of the one that is heard already."""
+    """Return whether a new crash begins, rather than another part of the current one."""
     if _RUST.search(text) or _PYTHON.match(text):
         # Of several tracebacks in a row the last one ends the program.
         return True
@@ -112,7 +112,7 @@ def _go_places(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _is_go_library(function: str, file: str) -> bool:
-    """Whether a frame is in the standard library, a module that was fetched, or a vendored one."""
+    """Return whether a frame is in the standard library, a downloaded module, or a vendored one."""
     path, slash, name = function.rpartition("/")
     package = f"{path}{slash}{name.partition('.')[0]}"
     if function == "panic" or _GO_LIBRARY.match(package):
@@ -139,7 +139,7 @@ def _python(lines: Sequence[str]) -> tuple[str, str]:
         elif line and not line[0].isspace() and not message:
             message = line
             break
-    # The fatal error of the interpreter tells the innermost frame first, a traceback last.
+    # The fatal error of the interpreter prints the innermost frame first, a traceback last.
     innermost = 0 if lines[0].startswith("Fatal") else -1
     return message, own[innermost] if own else ""
 

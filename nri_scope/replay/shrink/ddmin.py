@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Some of ``items``, in their order, of which no single one can be left out any more.
+    """Return some of ``items``, in their order, of which no single one can be left out any more.
 
     ``shows`` says whether some of them have the property, which all together are known to have;
     of none at all it is asked too. It is asked at most about ``len(items)`` squared times, and
@@ -44,7 +44,7 @@ def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
 
 
 def _split(items: list[T], parts: int) -> list[list[T]]:
-    """As even as can be; no part is empty as long as there are not more parts than items."""
+    """Split evenly; no part is empty as long as there are not more parts than items."""
     ends = [len(items) * number // parts for number in range(parts + 1)]
     return [items[start:end] for start, end in pairwise(ends)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fails in a replay, one check at a time, so that the same failure is known again."""
+"""Failures of a replay, one check at a time, in a form that identifies the same failure again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nri_scope.runtime import exit_in
 
 from ..progress import Audience
 from ..replies import Reply, Verdict
-from ..result import FAILURES_KEPT, Line, PlayedEvent, Replayed
+from ..result import FAILURES_KEPT, PlayedEvent, PrintedLine, Replayed
 from .crash_output import LastWords, alike
 
 KEPT = 1_000
-"""Failing checks that are told apart. One of them is looked for, the rest is only mentioned."""
+"""Failing checks that are distinguished. One of them is looked for, the rest is only mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Check:
     kind: str
     """A verdict, or what else can be wrong, in a word or two."""
     plugin: str = ""
-    """``NN-name``; "" where it is nobody's."""
+    """``NN-name``; "" where it is no plugin's."""
     event: str = ""
     subject: str = ""
     """``namespace/pod`` or ``namespace/pod/container``; "" where it is about neither."""
@@ -62,15 +62,15 @@ class Failing(Audience):
                 self._texts.add(text)
             self._add(self._of_reply(reply, text))
 
-    def line(self, line: Line) -> None:
+    def line(self, line: PrintedLine) -> None:
         self._words.hear(line)
 
     def crash_of(self, reply: Reply) -> str:
-        """What the crash is known by that came instead of this reply; "" where none did."""
+        """Return the signature of the crash that came instead of this reply; "" where none did."""
         return self._crashes.get(_key(reply), "")
 
     def checks(self, replayed: Replayed) -> list[Check]:
-        """All of them, as they came, once the replay is over."""
+        """Return all failures, as they came, once the replay is over."""
         for text in replayed.tally.failures:
             if text not in self._texts:
                 self._add(Check("failure", says=alike(text), text=text))
@@ -79,11 +79,11 @@ class Failing(Audience):
         return list(self._checks)
 
     def of_plugins(self, replayed: Replayed) -> list[Check]:
-        """What is wrong with how plugins fared."""
+        """Return what is wrong with how plugins fared."""
         return of_plugins(replayed, self._ended)
 
     def _ended(self, plugin: str, explained: str) -> str:
-        """How a plugin's process ended, and what that is known by."""
+        """Describe how a plugin's process ended, with the signature of that."""
         return " ".join(filter(None, (exit_in(explained), self._words.of(plugin))))
 
     def _of_reply(self, reply: Reply, text: str) -> Check:
@@ -92,7 +92,7 @@ class Failing(Audience):
             if len(self._crashes) < KEPT:
                 self._crashes[_key(reply)] = says
         else:
-            # How late it was may be told otherwise each time.
+            # How late it was may be worded differently each time.
             says = "" if reply.verdict is Verdict.LATE else alike(reply.problem)
         return Check(
             str(reply.verdict),
@@ -110,9 +110,9 @@ class Failing(Audience):
 
 
 def of_plugins(replayed: Replayed, ended: Callable[[str, str], str]) -> list[Check]:
-    """What is wrong with how plugins fared.
+    """Return what is wrong with how plugins fared.
 
-    ``ended`` tells what the end of a plugin is known by, given its name and the end in words.
+    ``ended`` gives the signature of a plugin's end, given its name and the end in words.
     """
     found: list[Check] = []
     for plugin in replayed.plugins:

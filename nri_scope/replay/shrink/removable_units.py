@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be left out of a recording together: pods, containers, kinds of events, single ones."""
+"""Units that can be omitted from a recording: pods, containers, kinds of events, single events."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Numbered:
 
     @property
     def is_state(self) -> bool:
-        """Synchronize: chosen, it tells of all that there was, else of what events are about."""
+        """Synchronize: chosen, it lists everything that existed, else only subjects of events."""
         return self.event == "Synchronize"
 
 
 def events_of(recording: Recording, session: int) -> list[Numbered]:
-    """The events of a session, without those that come along in any case."""
+    """Return the events of a session, without those that are kept in any case."""
     return [
         Numbered(event.id, event.pod_id, event.container_id, event.event)
         for event in recording.events(where=parse(f"session:{session}"))
@@ -40,22 +40,22 @@ def events_of(recording: Recording, session: int) -> list[Numbered]:
 
 
 def pods(events: Iterable[Numbered]) -> list[Unit]:
-    """Everything about each pod; what is about none is a unit by itself."""
+    """Group everything about each pod; an event without a pod is a unit by itself."""
     return _grouped(events, lambda event: event.pod_id or None)
 
 
 def containers(events: Iterable[Numbered]) -> list[Unit]:
-    """Everything about each container. Nothing of the pods themselves."""
+    """Group everything about each container, without events of the pods themselves."""
     return _grouped((one for one in events if one.container_id), lambda event: event.container_id)
 
 
 def kinds(events: Iterable[Numbered]) -> list[Unit]:
-    """All starts, all updates, …: most plugins do not care for most of them."""
+    """Group all starts, all updates, …: most plugins ignore most kinds."""
     return _grouped(events, lambda event: event.event)
 
 
 def singly(events: Iterable[Numbered]) -> list[Unit]:
-    """Each event."""
+    """Return each event by itself."""
     return _grouped(events, lambda event: None)
 
 

@@ -24,7 +24,7 @@ class Exhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is."""
+    """The progress of a search."""
 
     replays: int
     stage: str
@@ -43,7 +43,8 @@ class Search:
         folder: Path,
         shows: Callable[[Path], bool],
     ) -> None:
-        """``folder`` is empty and ours. ``shows`` replays a recording, and judges.
+        """Set up the search. ``folder`` is empty and its own. ``shows`` replays a recording, and
+        judges.
 
         Raises RecordingError.
         """
@@ -60,7 +61,7 @@ class Search:
         self._states = frozenset(event.id for event in self.events if event.is_state)
 
     def count(self, numbers: Iterable[int]) -> int:
-        """How many of these are events that are played."""
+        """Return how many of these are events that are played."""
         return sum(number not in self._states for number in numbers)
 
     def run(self, on_stage: Callable[[str], None], last: int = 0) -> None:
@@ -86,7 +87,7 @@ class Search:
         return [event for event in self.events if event.id in self.best]
 
     def _try(self, units: Sequence[Unit]) -> bool:
-        """Whether these events show it, and are fewer than ever. They become `best` if so."""
+        """Try whether these events show it, and are fewer than ever. They become `best` if so."""
         wanted = self.best.intersection(number for unit in units for number in unit)
         if not wanted:
             return False
@@ -113,13 +114,13 @@ class Search:
             except RecordingError as error:
                 if error.path != str(path):
                     raise
-                # That tells nothing of the part: no other one could be tried either.
+                # That says nothing about the part: no other one could be tried either.
                 raise Exhausted(f"a temporary file: {error.problem}") from error
         with Recording.open(path) as recording:
             # With the context that these events need.
             there = {event.id for event in events_of(recording, self._session)}
         if not self._states.intersection(wanted):
-            # It tells of less than it did, and is there in any case.
+            # It lists less than it did, and is there in any case.
             there -= self._states
         whole = frozenset(there)
         if len(whole) >= len(self.best) or self._known.get(_digest(whole)) is False:
@@ -135,5 +136,5 @@ class Search:
 
 
 def _digest(numbers: Iterable[int]) -> bytes:
-    """Stands for a set that may have a million numbers, of which hundreds are to be kept."""
+    """Return a short stand-in for a set that may have a million numbers, as hundreds are kept."""
     return blake2b(array("q", sorted(numbers)).tobytes(), digest_size=16).digest()

@@ -32,7 +32,7 @@ Play = Callable[[Job, Audience], Replayed]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search ends, finished or not. A replay that has begun is played to its end."""
+    """The limits of a search. A replay that has begun is played to its end."""
 
     replays: int = 500
     """Those that confirm the failure are not counted."""
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be made smaller."""
+    """The failure to reproduce."""
 
     job: Job
     """The whole recording, and whom it is replayed to. Only its session is of its choice."""
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What fails with the whole recording."""
+    """The failure of the whole recording."""
 
     check: Check
     checks: Sequence[Check]
@@ -64,12 +64,12 @@ class Failure:
 
     @property
     def stable(self) -> bool:
-        """It failed each time."""
+        """Whether it failed each time."""
         return self.shown == self.replays
 
     @property
     def tries(self) -> int:
-        """How often a part is replayed before it is thought not to show it."""
+        """The number of times a part is replayed before it counts as not failing."""
         return 1 if self.stable else self.replays
 
 
@@ -79,7 +79,7 @@ class Shrunk:
 
     failure: Failure
     numbers: Sequence[int]
-    """Its events in the recording, Synchronize too where all that it tells is needed."""
+    """Its events in the recording, Synchronize too where all of its list is needed."""
     before: int
     """Events that the session had, beside Configure and Synchronize."""
     after: int
@@ -98,7 +98,7 @@ class Shrinking:
     """Makes a recording smaller. Call `confirm`, then `shrink`, then `write`."""
 
     def __init__(self, wanted: Wanted, play: Play) -> None:
-        """Raises `UsageError` and `RecordingError` for what cannot be replayed."""
+        """Open the recording. Raises UsageError and RecordingError where it cannot be replayed."""
         self._wanted = wanted
         self._play = play
         with Recording.open(wanted.job.recording) as recording:
@@ -185,12 +185,14 @@ class Shrinking:
         )
 
     def write(self, shrunk: Shrunk, output: Path) -> Extracted:
-        """The part as a recording of its own. Raises `RecordingError` where there can be none."""
+        """Write the part as a recording of its own. Raises RecordingError where
+        that is impossible.
+        """
         with Recording.open(self._job.recording) as recording:
             return extract(recording, output, Selection(numbers=shrunk.numbers, bare=True))
 
     def replay(self, failure: Failure, path: Path) -> tuple[Replayed, bool]:
-        """Replay a part that was written, and tell whether the same fails with it.
+        """Replay a part that was written, and return whether the same fails with it.
 
         What fails only now and then has as many tries as before.
         """

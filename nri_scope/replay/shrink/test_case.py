@@ -33,7 +33,7 @@ _NAME_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the files of one test case are."""
+    """The paths of one test case's files."""
 
     folder: Path
     name: str
@@ -46,22 +46,22 @@ class Place:
 
     @property
     def recording(self) -> Path:
-        """What it replays."""
+        """The path of the recording."""
         return self.folder / f"{self.name}.nriscope.db"
 
     @property
     def golden(self) -> Path:
-        """What it expects, where that is a golden; where the fixture looks for it."""
+        """The path of the golden, where the fixture looks for it."""
         return self.folder / "goldens" / self.name / f"{self.name}.yaml"
 
     def config(self, index: str) -> Path:
-        """A plugin's configuration; ``index`` "" is that of all."""
+        """Return a plugin's configuration; ``index`` "" is that of all."""
         return self.folder / f"{self.name}.{index or 'all'}.conf"
 
     @classmethod
     def of(cls, folder: Path, check: Check, *, force: bool = False) -> Place:
-        """Named after what fails. Raises `UsageError` where there is such a test already, and it is
-        not to be written over.
+        """Name the test after the failure. Raises UsageError where such a test exists already and
+        must not be overwritten.
         """
         words = f"{check.event} {check.subject}" if check.event else f"{check.plugin} {check.kind}"
         apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words).lower()
@@ -88,7 +88,7 @@ def write_test(
     """Write the test, and the configuration that its plugins get. Raises `UsageError`.
 
     ``faults`` as they are written for ``--fault``. The recording, and a golden, are written by
-    whoever has them. ``force``: write over what is there.
+    the caller. ``force``: write over what is there.
     """
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:
@@ -105,7 +105,7 @@ def write_test(
 
 
 def golden_of(against: AgainstGolden, check: Check, replayed: Replayed) -> Golden:
-    """What a part of a recording has to be answered with: what the golden of the whole one wants.
+    """Return the golden for a part of a recording: the entries of the whole one's golden.
 
     But for the failing check, replies that differ only because something was left out are taken as
     they are. ``replayed`` is the part as it is answered now.
@@ -196,21 +196,21 @@ def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
 
 
 def _mapping(name: str, items: Mapping[str, str]) -> Iterator[str]:
-    """An argument, a line each. Values are code."""
+    """Yield an argument, a line each. Values are code."""
     yield f"{name}={{"
     yield from (f"    {_text(key)}: {value}," for key, value in items.items())
     yield "},"
 
 
 def _word(word: str, folder: Path) -> str:
-    """A word of a command, which names files from here as the test has to find them."""
+    """Return a word of a command; files are named relative to the test."""
     if Path(word).is_absolute() or not os.path.lexists(word):
         return _text(word)
     return f"str(HERE / {_text(os.path.relpath(word, folder))})"
 
 
 def _text(text: str) -> str:
-    """A string literal of Python, whatever is in it."""
+    """Return a string literal of Python for any text."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays in a test: what `nri_scope.pytest_plugin` imports once a test makes one.
+"""Run replays in a test, for `nri_scope.pytest_plugin` and for other frameworks.
 
-Knows nothing of pytest; what a test has to hear comes as an AssertionError with a text to read.
+In: plugins as objects or commands, a recording, a golden. Out: a `Result` with assertions; a
+failure is an AssertionError whose text explains it. This package never knows pytest.
 """
 
 from .container_comparison import explain

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How two containers differ, where a test says that they do not."""
+"""Explanation of how two containers differ, for a failed comparison in a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..result import ContainerResult
 
 
 def explain(operator: str, left: object, right: object) -> list[str] | None:
-    """Lines for ``left == right`` of two containers; None for anything else."""
+    """Explain ``left == right`` of two containers in lines; None for anything else."""
     if operator != "==":
         return None
     if not isinstance(left, ContainerResult) or not isinstance(right, ContainerResult):

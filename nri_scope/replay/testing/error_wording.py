@@ -17,7 +17,7 @@ _INSTEAD = {
 
 
 def problem(error: NriScopeError) -> str:
-    """One line that names the problem and the way out, safe for a terminal."""
+    """Return one line that names the problem and the way out, safe for a terminal."""
     text = str(error)
     for option, argument in _INSTEAD.items():
         text = text.replace(option, argument)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay came to, for whoever has to find out why a test failed."""
+"""The outcome of a replay, for finding out why a test failed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _TRACEBACK = 40
 
 
 def story(result: Result) -> Iterator[str]:
-    """Lines, safe for a terminal: the events that say something, tracebacks of handlers, changes
-    to containers, and the sum.
+    """Yield lines, safe for a terminal: the events with non-empty replies, tracebacks of handlers,
+    changes to containers, and the sum.
     """
     replayed = result.replayed
     report = Report(chain=len(replayed.plugins) > 1)

@@ -32,7 +32,7 @@ class Goldens:
         """Files that were not as they are now."""
 
     def problem_of(self, replayed: Replayed, file: str | Path = "") -> str:
-        """What is not as the golden has it, in lines; "" where all is.
+        """Describe the mismatches with the golden in lines; "" where there are none.
 
         Raises `UsageError` where there is no golden, or one that is no use.
         """
@@ -79,7 +79,7 @@ class Goldens:
 
 
 def _shown(path: Path) -> str:
-    """As short as it can be named from here."""
+    """Shorten the path relative to the current folder where possible."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

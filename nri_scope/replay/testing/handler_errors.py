@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the handlers of plugins in this process raise, of which the wire carries but a line."""
+"""Exceptions of handlers in this process, of which the wire carries only one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HandlerError(NamedTuple):
     """Its traceback begins in the handler."""
 
     def lines(self) -> Iterator[str]:
-        """Its traceback, as Python prints it."""
+        """Return its traceback, as Python prints it."""
         for text in traceback.format_exception(self.error):
             yield from text.splitlines()
 
@@ -41,7 +41,7 @@ def caught() -> Iterator[list[HandlerError]]:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             found.append(HandlerError(record.getMessage(), _from_handler(error)))
-        # What nobody would have heard of without us, nobody does.
+        # Records below the level that was set before this handler came go no further.
         return record.levelno >= effective
 
     _LOG.addFilter(collect)

@@ -29,7 +29,7 @@ def casting_of(
     environment: Mapping[str, str] | None = None,
     find: Find = str,
 ) -> Casting:
-    """``plugin`` is one plugin, or a mapping that has several by ``NN`` or ``NN-name``.
+    """Parse ``plugin``, one plugin, or a mapping that has several by ``NN`` or ``NN-name``.
 
     One plugin is an object with handlers, or a command: a list, a path, or a text in the shell's
     quoting. ``config`` is for all, or a mapping by index. Raises `UsageError`.
@@ -61,7 +61,7 @@ def _place(key: object) -> tuple[str, str]:
 def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProcess:
     argv = _argv(plugin)
     if argv is None:
-        # Also finds out what is no plugin at all, before anybody waits for it to register.
+        # Also refuses other objects, before waiting for them to register.
         Handlers.of(plugin)
         return InProcess(
             check_index(index or DEFAULT_INDEX), check_name(name or _name_of(plugin)), plugin
@@ -73,7 +73,7 @@ def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProce
 
 
 def _argv(plugin: object) -> tuple[str, ...] | None:
-    """A command's words; None for what is no command."""
+    """Return a command's words; None for other objects."""
     match plugin:
         case str():
             try:
@@ -97,7 +97,9 @@ def _word(word: object) -> str:
 
 
 def _name_of(plugin: object) -> str:
-    """``DeviceInjector`` becomes device-injector, ``MyPlugin`` my: names rarely end in plugin."""
+    """Derive device-injector from ``DeviceInjector``, my from ``MyPlugin``: names rarely end in
+    plugin.
+    """
     words = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", "-", type(plugin).__name__
     )

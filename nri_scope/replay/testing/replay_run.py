@@ -59,7 +59,7 @@ def _in_thread(job: Job) -> Replayed:
     thread = Thread(target=copy_context().run, args=(work,), name="nri_replay", daemon=True)
     thread.start()
     try:
-        # Only now, as what is raised here while it starts leaves nobody to end it.
+        # Only now: an exception raised here while it starts would leave it running.
         begin.set()
         # Not by joining the thread: up to Python 3.12 that takes it for ended once interrupted.
         return done.result()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test gets of a replay, to assert things about."""
+"""The result of a replay for a test's assertions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nri_scope.nri.merging import Dropped
 from nri_scope.text.escape import safe
 
 from ..replies import Reply
-from ..result import ContainerResult, Line, PlayedEvent, PluginResult, Replayed
+from ..result import ContainerResult, PlayedEvent, PluginResult, PrintedLine, Replayed
 from .error_wording import problem
 from .goldens import Goldens
 from .handler_errors import HandlerError
 
 _SHOWN = 50
-"""Failures told one by one; the next thousand would say no more."""
+"""Failures listed one by one; the next thousand would add nothing."""
 
 
 class Timing(NamedTuple):
-    """How long one reply took."""
+    """The time of one reply."""
 
     plugin: str
     event: str
@@ -34,7 +34,7 @@ class Timing(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the deadline: 0.5 is half of it; 0 where there was none."""
+        """The share of the deadline: 0.5 is half of it; 0 where there was none."""
         return self.took_ns / self.deadline_ns if self.deadline_ns else 0.0
 
 
@@ -51,7 +51,7 @@ class Result:
         self._goldens = goldens
 
     def __repr__(self) -> str:
-        plugins = ", ".join(plugin.plugin for plugin in self.plugins) or "nobody"
+        plugins = ", ".join(plugin.plugin for plugin in self.plugins) or "no plugin"
         source = f"{self.replayed.source}, as {self.replayed.profile}"
         return f"<replay of {source} to {plugins}: {len(self.replies)} replies>"
 
@@ -74,34 +74,34 @@ class Result:
 
     @property
     def plugins(self) -> Sequence[PluginResult]:
-        """How each plugin fared, by index."""
+        """The result of each plugin, by index."""
         return tuple(self.replayed.plugins)
 
     @property
     def conflicts(self) -> Sequence[str]:
-        """What the runtime refused, in its own words."""
+        """The conflicts that the runtime refused, in its own words."""
         return tuple(self.replayed.conflicts)
 
     @property
     def dropped(self) -> Sequence[Dropped]:
-        """What plugins requested and this runtime drops without a word."""
+        """The requests of plugins that this runtime drops without an error."""
         return tuple(one for event in self.replayed.events for one in event.dropped)
 
     @property
-    def output(self) -> Sequence[Line]:
-        """What launched plugins printed."""
+    def output(self) -> Sequence[PrintedLine]:
+        """The output of launched plugins."""
         return tuple(line for event in self.replayed.events for line in event.output)
 
     @property
     def timings(self) -> Sequence[Timing]:
-        """How long each reply took."""
+        """The time of each reply."""
         return tuple(
             Timing(one.plugin, one.event, one.subject, one.took_ns, one.deadline_ns)
             for one in self.replayed.replies()
         )
 
     def container(self, name: str) -> ContainerResult:
-        """One container by ``namespace/pod/container``; fails the test where there is none."""
+        """Return a container by ``namespace/pod/container``; fail the test where there is none."""
         __tracebackhide__ = True
         found = self.containers.get(name)
         if found is None:
@@ -112,11 +112,11 @@ class Result:
 
     @property
     def failures(self) -> Sequence[str]:
-        """What went wrong, a line each: errors, late replies, crashes, conflicts."""
+        """The errors, late replies, crashes and conflicts, a line each."""
         return tuple(safe(line) for line in self.replayed.failures())
 
     def assert_ok(self) -> None:
-        """Every reply came in time, and the runtime took what it asks for."""
+        """Assert that every reply came in time, and that the runtime accepts what it asks for."""
         __tracebackhide__ = True
         failures = self.failures
         if not failures:
@@ -129,7 +129,7 @@ class Result:
         raise AssertionError(text) from cause
 
     def assert_golden(self, file: str | Path = "") -> None:
-        """The replies are those of the test's golden.
+        """Assert that the replies are those of the test's golden.
 
         That is ``goldens/TEST_FILE/TEST.yaml`` beside the file of the test, unless ``file`` names
         another, relative to there.

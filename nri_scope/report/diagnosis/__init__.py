@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a recording asks for attention. One part looks for each kind of finding."""
+"""Look for problems in a recording, with one detector for each kind of finding.
+
+In: events and rounds, in order, and facts about sessions. Out: findings with their evidence. Values
+are untrusted input, so nothing raises. A detector never reports what a gap may explain, and never
+knows how findings are shown.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from .disconnects import Vanished
 from .event_order import Order
 from .ignored_requests import Dropped
 from .name_clashes import Names
-from .recording_facts import Part, Scene
+from .recording_facts import Detector, Scene
 from .unknown_containers import Missed
 
 __all__ = ["Diagnosis", "Scene"]
@@ -30,8 +35,8 @@ class Diagnosis:
     """Takes events and rounds as they come; its findings are complete in the end."""
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
-        """``spec_of`` tells what a container is made of by now, by its id."""
-        self._parts: tuple[Part, ...] = (
+        """Set up the detectors; ``spec_of`` gives a container's current spec by its id."""
+        self._parts: tuple[Detector, ...] = (
             Times(scene),
             Vanished(scene),
             Refused(scene),
@@ -43,17 +48,19 @@ class Diagnosis:
         )
 
     def see(self, event: Event) -> None:
-        """The next event."""
+        """Take the next event."""
         for part in self._parts:
             part.see(event)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """The next round; ``wanted`` if it is among what the report is about."""
+        """Take the next round; ``wanted`` if the report covers it."""
         for part in self._parts:
             part.round(diff, wanted=wanted)
 
     def findings(self) -> tuple[Finding, ...]:
-        """The worst first; of each kind no more than a limit, and then how many more there are."""
+        """Return the worst findings first; of each kind up to a limit, and then the number of the
+        rest.
+        """
         found: list[Finding] = []
         everything = ranked([one for part in self._parts for one in part.findings()])
         for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):

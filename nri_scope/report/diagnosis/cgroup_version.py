@@ -17,7 +17,7 @@ from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.oci import Spec
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Latest, Scene
 
 _PATH = "/linux/resources/unified"
@@ -31,7 +31,7 @@ _ENDS = ("StopContainer", "RemoveContainer")
 
 
 class Unified:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
         self._scene = scene
@@ -43,10 +43,10 @@ class Unified:
         self._is_v2 = False
 
     def see(self, event: Event) -> None:
-        """Whether it is started, or never will be."""
+        """Note whether the container is started, or never will be."""
         key = 0, event.container_id
         if event.event in _STARTS:
-            # A creation is told of late: whatever follows may be there already.
+            # A creation is reported late: later events may be there already.
             self._started[key] = True
             self._waiting.pop(key)
         elif event.event in _ENDS and (waiting := self._waiting.pop(key)) is not None:
@@ -55,7 +55,7 @@ class Unified:
                 self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether a plugin sets anything in ``unified``."""
+        """Note whether a plugin sets anything in ``unified``."""
         if diff.name != CREATE or self._is_v2:
             return
         if _has_cgroup_namespace(self._spec_of(diff.container)):
@@ -72,13 +72,15 @@ class Unified:
                 return
 
     def findings(self) -> Iterator[Finding]:
-        """One for each owner; none where any container shows that the node has cgroup v2."""
+        """Yield one finding for each owner; none where any container shows that the node has cgroup
+        v2.
+        """
         if self._is_v2:
             return
         for owner, shown in self._shown.items():
             count = len(shown.containers)
             yield Finding(
-                Kind.UNIFIED,
+                FindingKind.UNIFIED,
                 Level.WARNING,
                 f"{owner} set `unified` on what looks like a node with cgroup v1",
                 f"{count:,} container{'s were' if count != 1 else ' was'} created with `unified` "

@@ -16,7 +16,7 @@ from nri_scope.differ.render.values import clipped
 from nri_scope.events import Event
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Scene
 
@@ -54,7 +54,7 @@ _EVENT = re.compile(r" \(event \d+\)")
 _SUSPECTS_MAX = 4
 """Changes by plugins that are named with a failure."""
 _LATE_NS = 250_000_000
-"""From which on a creation that nothing followed is worth telling: runtimes take some tens of
+"""From which on a creation that nothing followed is worth reporting: runtimes take some tens of
 milliseconds from the chain's end to PostCreateContainer."""
 
 
@@ -69,17 +69,17 @@ class _Refused:
 
 
 class Refused:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._found: dict[tuple[str, str], _Refused] = {}
 
     def see(self, event: Event) -> None:
-        """Rounds tell all."""
+        """Ignore single events: rounds have all that is needed."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether it failed, or nothing tells that it did not."""
+        """Note whether it failed, or may have failed."""
         said = diff.failure or diff.doubt
         if not (wanted and said) or (diff.doubt and diff.open_ns < _LATE_NS):
             return
@@ -99,13 +99,13 @@ class Refused:
                 found.suspects[clipped(suspect, WORDS_MAX)] = None
 
     def findings(self) -> Iterator[Finding]:
-        """One for each event's name and words."""
+        """Yield one finding for each event's name and words."""
         for one in self._found.values():
             yield _finding(one)
 
 
 def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-    """What plugins asked for, what a runtime may refuse first."""
+    """Yield what plugins asked for, what a runtime may refuse first."""
     for one in diff.asked:
         if one.fate is RequestFate.UNKNOWN:
             yield words.request(
@@ -123,11 +123,11 @@ _DID = {"added": "added", "removed": "removed", "changed": "changed", "moved": "
 def _finding(one: _Refused) -> Finding:
     fatal = one.name in _FATAL
     outcome = "The operation failed" if fatal else "The runtime only logs that"
-    kind, level = Kind.FAILED, Level.PROBLEM if fatal else Level.WARNING
+    kind, level = FindingKind.FAILED, Level.PROBLEM if fatal else Level.WARNING
     title, advice = f"{one.name} failed: {one.words}", _ERROR_ADVICE
     detail = f"{outcome}, and plugins behind it in the chain did not see the event."
     if _CONFLICT in one.words:
-        kind, advice = Kind.CONFLICT, _CONFLICT_ADVICE
+        kind, advice = FindingKind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
         detail = f"{one.name} fails when two plugins set one field, for all plugins alike."
     elif "rejected it" in one.words:

@@ -13,7 +13,7 @@ from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Scene
 
 _ADVICE = (
@@ -48,14 +48,14 @@ class _Slow:
 
 
 class Times:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._found: dict[str, _Slow] = {}
 
     def see(self, event: Event) -> None:
-        """What one connection's own times show."""
+        """Note what one connection's own times show."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI or not self._scene.wanted(event):
             return
@@ -72,7 +72,7 @@ class Times:
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """What passed between two connections."""
+        """Note what passed between two connections."""
         if not wanted:
             return
         for span in diff.spans:
@@ -85,7 +85,7 @@ class Times:
                 slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
 
     def findings(self) -> Iterator[Finding]:
-        """One for each plugin, or for those between two connections."""
+        """Yield one finding for each plugin, or for those between two connections."""
         for slow in self._found.values():
             count = slow.shown.count
             took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)
@@ -94,7 +94,7 @@ class Times:
                 over = f", {slow.over:,} of them all of it" if slow.over else ""
                 told = f"{count:,} events took over half of the deadline{over}; the longest: {told}"
             yield Finding(
-                Kind.DEADLINE,
+                FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_did(slow)}",
                 f"{told}. One answer after the deadline makes the runtime drop the plugin's "

@@ -14,7 +14,7 @@ from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX
 from .recording_facts import Scene
 
@@ -44,11 +44,11 @@ class _Gone:
     shown: Shown = field(default_factory=Shown)
     back: bool = False
     seems: bool = False
-    """Nobody saw its connection."""
+    """Its connection was not observed."""
 
 
 class Vanished:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -58,11 +58,11 @@ class Vanished:
         self._newest: dict[int, int] = {}
         """The newest event of each plugin's session."""
         self._told: dict[str, int] = {}
-        """Plugins that validators were told of last, with the event."""
+        """The plugins of the validators' last request, with the event."""
         self._ours = scene.passive_plugins()
 
     def see(self, event: Event) -> None:
-        """How the exchange with a plugin ended."""
+        """Note how the exchange with a plugin ended."""
         if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
             return
         self._newest[event.session] = event.id
@@ -76,7 +76,7 @@ class Vanished:
             self._is_back(event.plugin)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether it went on without somebody."""
+        """Note whether the chain went on without one of its plugins."""
         if wanted:
             self._by_the_time(diff)
         if diff.name != CREATE:
@@ -92,14 +92,14 @@ class Vanished:
                 gone.shown.add(number, container=self._scene.name_of(diff.container))
 
     def findings(self) -> Iterator[Finding]:
-        """One for each time that one was gone."""
+        """Yield one finding for each time that a plugin was gone."""
         for gone in (*self._over, *self._gone.values()):
             count = len(gone.shown.containers)
             if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
                 # Nothing was done without it.
                 continue
             yield Finding(
-                Kind.DISCONNECTED,
+                FindingKind.DISCONNECTED,
                 gone.level,
                 _title(gone, count),
                 f"It {gone.why}. {_outcome(gone, count)}",
@@ -121,7 +121,9 @@ class Vanished:
                 self._over.append(gone)
 
     def _by_the_time(self, diff: RoundDiff) -> None:
-        """Between two connections it took what one plugin has, and then went on behind it."""
+        """Find two connections between which one plugin's deadline passed, and which
+        then went on.
+        """
         for span in diff.spans:
             if not (span.before and span.deadline_ns <= span.ns < _ONE_TIMEOUT * span.deadline_ns):
                 continue
@@ -141,7 +143,7 @@ class Vanished:
             self._over.append(gone)
 
     def _ended_meanwhile(self, diff: RoundDiff) -> None:
-        """Plugins whose own connection was seen to end before this."""
+        """Find plugins whose own connection was seen to end before this."""
         for number, newest in list(self._newest.items()):
             session = self._scene.sessions[number]
             if session.ended_ns is None or session.ended_ns >= diff.at_ns:
@@ -158,7 +160,9 @@ class Vanished:
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, newest)
 
     def _outlived(self, session: Session, diff: RoundDiff) -> bool:
-        """Whether a connection that was there together with it still is: else all is anew."""
+        """Return whether another connection of that time still is there: else the runtime
+        restarted.
+        """
         return any(
             other.plugin in diff.seen_by
             and other.id != session.id
@@ -169,7 +173,7 @@ class Vanished:
         )
 
     def _by_the_chain(self, diff: RoundDiff) -> None:
-        """Plugins that validators are not told of any more."""
+        """Find plugins that the validators' chain does not list any more."""
         if not diff.chain:
             return
         there = set(diff.chain)
@@ -185,7 +189,7 @@ class Vanished:
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, event)
         for plugin in diff.chain:
             gone = self._gone.get(plugin)
-            # It is told of in the very round in which it went, too.
+            # The round in which it went still lists it.
             if gone is not None and gone.last not in diff.events and gone.last < diff.event:
                 self._is_back(plugin)
         self._told = dict.fromkeys(diff.chain, diff.event)

@@ -11,7 +11,7 @@ from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Latest, Scene, Sequence
 
 _RANKS = {
@@ -32,7 +32,7 @@ _PAIRS = 4
 
 
 class Rule(Enum):
-    """What may surprise: what happened, what it means, and what to do."""
+    """An order that may surprise: what happened, what it means, and what to do."""
 
     POD_FIRST = (
         "A container was stopped after its pod",
@@ -49,7 +49,7 @@ class Rule(Enum):
     NEVER_RAN = (
         "A container was stopped that never ran",
         "StopContainer came, and StartContainer had not: it was created and could not be started, "
-        "or nobody started it.",
+        "or no client started it.",
         "Do not take StopContainer for the end of something that began: release what was set up "
         "at creation, and expect nothing of what StartContainer would have set up.",
     )
@@ -78,7 +78,7 @@ class _Course:
 
 
 class Order:
-    """See `Part`. Each connection is looked at by itself: it is what a plugin sees."""
+    """See `Detector`. Each connection is looked at by itself: it is what a plugin sees."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -89,7 +89,7 @@ class Order:
         self._pairs: dict[str, None] = {}
 
     def see(self, event: Event) -> None:
-        """The next event of a connection."""
+        """Take the next event of a connection."""
         self._sequence.see(event)
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
@@ -100,10 +100,10 @@ class Order:
             self._container(event, session.mask)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Connections tell it each for itself."""
+        """Ignore rounds: each connection shows its own order."""
 
     def findings(self) -> Iterator[Finding]:
-        """One for each rule."""
+        """Yield one finding for each rule."""
         for rule, shown in self._shown.items():
             title, detail, advice = rule.value
             count = len(shown.containers)
@@ -111,7 +111,7 @@ class Order:
                 detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS])}."
             times = f" It happened to {count:,} of them." if count > 1 else ""
             yield Finding(
-                Kind.ORDER,
+                FindingKind.ORDER,
                 Level.NOTE,
                 title,
                 f"{detail}{times}",
@@ -148,14 +148,14 @@ class Order:
         course.stopped |= rank == _STOPPED
 
     def _surprise(self, event: Event, course: _Course, mask: int) -> Rule | None:
-        """What is odd about an event that goes forwards."""
+        """Return the rule that a forward event breaks, if any."""
         pod = self._pods.get((event.session, event.pod_id)) or 0
         if pod == _POD_REMOVED:
             return Rule.AFTER_POD
         if event.event == "StopContainer":
             if course.started and pod == _POD_STOPPED:
                 return Rule.POD_FIRST
-            # One whose creation failed is told to have stopped as well: that is another story.
+            # A container whose creation failed gets StopContainer as well: a different case.
             never_ran = course.rank == _CREATED and _subscribed(mask, _START_BITS)
             if never_ran and self._sequence.is_whole(event.session):
                 return Rule.NEVER_RAN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins asked for and did not get."""
+"""Requests of plugins that were not applied."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from nri_scope.differ.attribution.model import (
     EVICTION,
     Applied,
     Asked,
+    ChangeStep,
     RequestFate,
     RoundDiff,
-    Step,
 )
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Event
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Scene
 
@@ -43,17 +43,17 @@ class _Dropped:
 
 
 class Dropped:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._found: dict[tuple[str, str, str], _Dropped] = {}
 
     def see(self, event: Event) -> None:
-        """Rounds tell all."""
+        """Ignore single events: rounds have all that is needed."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Requests that were not applied, and changes of which the CRI says so."""
+        """Note requests that were not applied, and changes that the CRI shows as not applied."""
         if not wanted or diff.failure:
             # Where all came to nothing, that is what there is to say.
             return
@@ -65,11 +65,11 @@ class Dropped:
                 self._step(step)
 
     def findings(self) -> Iterator[Finding]:
-        """One for each owner, path and reason."""
+        """Yield one finding for each owner, path and reason."""
         for one in self._found.values():
             shown = one.shown
             yield Finding(
-                Kind.DROPPED,
+                FindingKind.DROPPED,
                 Level.WARNING,
                 one.title,
                 one.detail,
@@ -91,7 +91,7 @@ class Dropped:
             event,
         )
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: ChangeStep) -> None:
         who, fate = wording.owner(step.owner), wording.fate(step)
         self._add(
             (str(step.owner), step.change.path, str(step.applied)),

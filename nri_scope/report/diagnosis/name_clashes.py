@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Scene
 
 _TITLE = re.compile(r"[0-9]{2}-.")
@@ -20,13 +20,13 @@ _SAME_ADVICE = (
 )
 _NAME_ADVICE = (
     "See whether both are meant. Launched plugins of one name share the configuration file "
-    "/etc/nri/conf.d/NAME.conf; and in logs that leave out the index nobody can tell them apart."
+    "/etc/nri/conf.d/NAME.conf; and in logs without the index they cannot be told apart."
 )
 _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 
 
 class Names:
-    """See `Part`. Who is there together is told by events that come in turn, not by clocks."""
+    """See `Detector`. Events that come in turn show which connections coexist; clocks do not."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -38,7 +38,7 @@ class Names:
         self._chains: dict[tuple[str, ...], int] = {}
 
     def see(self, event: Event) -> None:
-        """Whether two connections under one name take turns."""
+        """Note whether two connections under one name take turns."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
             return
@@ -50,20 +50,20 @@ class Names:
             self._newest[event.plugin] = event.session
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """The chain that the runtime tells, or that was seen."""
+        """Note the chain that the runtime lists, or that was seen."""
         chain = diff.chain or diff.seen_by
         if len(chain) > 1 and len(self._chains) < 1_000:
             self._chains.setdefault(tuple(chain), diff.event)
 
     def findings(self) -> Iterator[Finding]:
-        """Names, then indices."""
+        """Yield findings about names, then about indices."""
         same = dict(self._together)
         for chain, event in self._chains.items():
             for plugin in _twice(chain):
                 same.setdefault(plugin, Shown()).add(event)
         for plugin, shown in same.items():
             yield Finding(
-                Kind.DUPLICATE,
+                FindingKind.DUPLICATE,
                 Level.PROBLEM,
                 f"Two plugins are called {plugin}",
                 "Both were there at the same time. Which of them is asked first is not defined, "
@@ -90,7 +90,7 @@ class Names:
                             shared[value].setdefault(one, event)
         for name, plugins in by_name.items():
             yield Finding(
-                Kind.DUPLICATE,
+                FindingKind.DUPLICATE,
                 Level.NOTE,
                 f"{_listed(plugins)} share the name {name}",
                 "They are in one chain at different indices.",
@@ -100,7 +100,7 @@ class Names:
             )
         for index, plugins in by_index.items():
             yield Finding(
-                Kind.ORDER,
+                FindingKind.ORDER,
                 Level.NOTE,
                 f"{_listed(plugins)} share the index {index}",
                 "Which of them is asked first is not defined, and may be another one after each "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part of the diagnosis may ask about the recording."""
+"""Facts about the recording for all detectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What every part of the diagnosis may ask about the recording."""
+    """Facts about the recording for all detectors."""
 
     sessions: Mapping[int, Session]
     gaps: tuple[Gap, ...]
@@ -27,29 +27,29 @@ class Scene:
     """Whether an event is among what the report is about. All others are evidence still."""
     name_of: NameOf
     existed: Callable[[int], frozenset[str]]
-    """The ids of the containers that Synchronize told a session."""
+    """The ids of the containers in a session's Synchronize."""
 
     def is_passive(self, session: int) -> bool:
-        """Whether a connection is ours: it changes nothing."""
+        """Return whether a connection is our own: it changes nothing."""
         found = self.sessions.get(session)
         return found is None or found.role in (Role.LOGGER, Role.PROBE)
 
     def passive_plugins(self) -> frozenset[str]:
-        """``NN-name`` of connections that are ours."""
+        """Return ``NN-name`` of our own connections."""
         return frozenset(one.plugin for one in self.sessions.values() if self.is_passive(one.id))
 
 
-class Part(Protocol):
-    """Looks for one kind of finding. Values are somebody's untrusted input: nothing raises."""
+class Detector(Protocol):
+    """Looks for one kind of finding. Values are untrusted input: nothing raises."""
 
     def see(self, event: Event) -> None:
-        """The next event of the recording."""
+        """Take the next event of the recording."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """A round that is over; what the CRI tells later comes as one of its own."""
+        """Take a round that is over; what the CRI shows later comes as a round of its own."""
 
     def findings(self) -> Iterable[Finding]:
-        """What was found, once everything was seen."""
+        """Return the findings, once everything was seen."""
         ...
 
 
@@ -61,7 +61,7 @@ class Latest(Generic[T]):
         self._most = most
 
     def get(self, key: tuple[int, str]) -> T | None:
-        """None where it is not known, or not any more."""
+        """Return the value; None where it is not known, or not any more."""
         return self._entries.get(key)
 
     def __setitem__(self, key: tuple[int, str], value: T) -> None:
@@ -70,7 +70,7 @@ class Latest(Generic[T]):
             self._entries.popitem(last=False)
 
     def pop(self, key: tuple[int, str]) -> T | None:
-        """Forget it."""
+        """Remove the value, and return it."""
         return self._entries.pop(key, None)
 
 
@@ -84,19 +84,19 @@ class Sequence:
         self._in_gap: dict[int, bool] = {}
 
     def see(self, event: Event) -> None:
-        """Each event in its turn."""
+        """Take each event in its turn."""
         if event.seq != self._newest.get(event.session, 0) + 1:
             self._lossy.add(event.session)
         self._newest[event.session] = event.seq
 
     def is_whole(self, session: int) -> bool:
-        """Whether all events of this session are there until now."""
+        """Return whether all events of this session are there until now."""
         if session not in self._in_gap:
             self._in_gap[session] = any(self._touches(gap, session) for gap in self._scene.gaps)
         return session not in self._lossy and not self._in_gap[session]
 
     def _touches(self, gap: Gap, number: int) -> bool:
-        """Whether a session may have lost something in a gap."""
+        """Return whether a session may have lost something in a gap."""
         session = self._scene.sessions.get(number)
         if gap.session is not None or session is None:
             return gap.session in (None, number)

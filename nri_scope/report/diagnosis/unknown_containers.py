@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that a plugin hears of without ever having been told that they exist.
+"""Containers whose events a plugin gets, though it was never sent their existence.
 
-A container that is created while a plugin is being synchronized can be neither in what Synchronize
-tells nor come as an event (containerd#13698).
+A container that is created while a plugin is being synchronized can neither be in Synchronize
+nor come as an event (containerd#13698).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
-from ..finding import Finding, Kind, Level, Shown
+from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Latest, Scene, Sequence
 
 _LIVING = frozenset(
@@ -36,7 +36,7 @@ _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
 class Missed:
-    """See `Part`."""
+    """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -46,7 +46,7 @@ class Missed:
         self._shown: dict[int, Shown] = {}
 
     def see(self, event: Event) -> None:
-        """The first event of a container at each connection."""
+        """Take the first event of a container at each connection."""
         self._sequence.see(event)
         if not event.container_id:
             return
@@ -62,15 +62,15 @@ class Missed:
             self._shown.setdefault(event.session, Shown()).add(event.id, container=name)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Connections tell it each for itself."""
+        """Ignore rounds: each connection shows its own events."""
 
     def findings(self) -> Iterator[Finding]:
-        """One for each connection."""
+        """Yield one finding for each connection."""
         for number, shown in self._shown.items():
             session = self._scene.sessions[number]
             count = shown.count
             yield Finding(
-                Kind.MISSED,
+                FindingKind.MISSED,
                 Level.WARNING,
                 f"{session.plugin} was never told of {count:,} container"
                 f"{'s' if count != 1 else ''} that it got events of",

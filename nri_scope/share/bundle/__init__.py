@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: a recording packed for sharing, ``*.nriscope.zip``, and taken out again.
+"""Pack recordings as bundles (``*.nriscope.zip``) for sharing, and take them out again.
 
-A bundle is a zip of three files: a manifest, a README.md for people, and the recording. Nothing in
-it is trusted that comes from somebody else; and nothing goes into it that was not looked at after
-it was written.
+In: a recording, a selection and a redactor; or a bundle. Out: a zip of a manifest, a README.md for
+people and the recording; or the recording. Finished files are scanned for every replaced value
+before they get their name. This package never trusts that redaction was complete, and never trusts
+a bundle from outside.
 """
 
 from nri_scope.recording.bundle.manifest import Manifest

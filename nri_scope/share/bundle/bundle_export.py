@@ -14,9 +14,9 @@ from nri_scope.recording.bundle.manifest import (
     MANIFEST,
     README,
     RECORDING,
+    BundlePart,
     File,
     Manifest,
-    Part,
     to_bytes,
 )
 from nri_scope.recording.bundle.unpack import MAX_RECORDING, check
@@ -103,7 +103,7 @@ def export(
                 raise UsageError(*_too_large(first, max_bytes, output))
             drafts = list(packing.halves(first, max_bytes))
         finished = [
-            packing.finish(draft, Part(number, len(drafts)) if len(drafts) > 1 else None)
+            packing.finish(draft, BundlePart(number, len(drafts)) if len(drafts) > 1 else None)
             for number, draft in enumerate(drafts, 1)
         ]
         if inspect is not None:
@@ -203,7 +203,7 @@ class _Packing:
             for part in (numbers[middle:], numbers[:middle]):
                 waiting.append((self.draft(replace(self._selection, numbers=part)), part))
 
-    def finish(self, draft: _Draft, part: Part | None) -> Bundle:
+    def finish(self, draft: _Draft, part: BundlePart | None) -> Bundle:
         """Look at all that was written; give it its number."""
         manifest, path, size = draft.manifest, draft.path, draft.size
         if part is not None:

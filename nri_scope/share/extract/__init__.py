@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new recording from a part of another one, or from all of it.
+"""Make a new recording from a part of another one, or from all of it.
 
-Nothing but rows that belong to the part is written: no page, deleted row or log of the original
-gets into it. What the part needs to be replayed and compared comes along, as its context.
+In: an open recording, a selection of events, and a change of messages (redaction). Out: a new file
+with the chosen events and the context that replays and comparisons need. It writes rows and never
+pages, deleted rows or logs of the original.
 """
 
 from .extraction import extract

@@ -20,7 +20,7 @@ from nri_scope.recorder.encode import (
 )
 from nri_scope.recorder.name_table import Names
 from nri_scope.recorder.ring import Ring
-from nri_scope.recording.blobs import Kind as Content
+from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.sqlite_text import storable
 

@@ -21,7 +21,7 @@ from nri_scope.recorder.encode import (
     put_pod,
 )
 from nri_scope.recorder.transactions import DELETED
-from nri_scope.recording.blobs import Kind as Content
+from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Creations
 from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import MAX_REQUEST, Recording

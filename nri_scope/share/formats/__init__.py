@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings for other programs: what is in them, in formats that those programs read.
+"""Write recordings in formats that other programs read.
 
-These are views for looking at, searching and drawing, and no recordings: nothing reads them back.
-What is told in each is described in docs/formats.md.
+In: an open recording and numbers of events. Out: a stream of bytes, written forwards only.
+`FORMATS` lists the formats; docs/formats.md describes them. These are views for looking, searching
+and drawing: nothing here ever reads them back, and a format never knows who redacts or places its
+file.
 """
 
 from __future__ import annotations

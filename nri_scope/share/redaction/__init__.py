@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing what is secret or personal, the same way wherever a recording is written or shown.
+"""Replace secret and personal values, in the same way wherever a recording is written or shown.
 
-A `Redactor` takes messages, texts and names, and gives the same with tokens in place of what its
+In: messages, texts, names and paths, one at a time. Out: the same with tokens in place of what the
 `Rules` name. Tokens are made with a key, so originals cannot be tried out without it, and for one
-container each (see `scope`), so a guess that was planted in another container cannot be compared.
-What was once seen as a secret is replaced wherever it is met in the same pod; see `owners`. For a
-finished recording, let the redactor see all of it first (`Redactor.learn`), and then change it.
+container each (see `scope`), so a guess that was planted in another container cannot be compared. A
+value that was once seen as a secret is replaced wherever it is met in the same pod; see
+`value_owners`. For a finished recording, let the redactor see all of it first (`Redactor.learn`),
+and then change it. This package never knows files or tables.
 """
 
 from .known_values import Original

@@ -82,7 +82,7 @@ BUILT_IN = (
     BuiltIn(
         "unknown-fields",
         "fields of messages that this version of nri-scope does not know: they are **removed**, "
-        "since nobody can tell what is in them",
+        "since their content is unknown",
     ),
     BuiltIn(
         "unreadable",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the keys for copying do: events as YAML, or a command line, for the terminal's clipboard."""
+"""The keys for copying: events as YAML, or a command line, to the terminal's clipboard."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of a recording: filters, one pod or container, marked events, and the way back."""
+"""The keys for narrowing: filters, one pod or container, marked events, and the way back."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Narrower:
             case Board(selected=Container(pod=Pod() as pod)):
                 self.narrow(pod)
             case Board(selected=Container()):
-                self._say_none("nobody told the pod of this container")
+                self._say_none("the pod of this container is unknown")
             case Board():
                 self._say_none("there is no pod here")
             case _:

@@ -42,7 +42,7 @@ class _Search(NamedTuple):
 
 @dataclass
 class Finder:
-    """What ``/``, ``n`` and ``N`` do."""
+    """The keys ``/``, ``n`` and ``N``."""
 
     app: App[Any]
     frame: Frame

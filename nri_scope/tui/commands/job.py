@@ -54,7 +54,7 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether one is at work."""
+        """Whether a job is running."""
         return self._worker is not None and not self._worker.is_finished
 
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -104,7 +104,7 @@ class Jobs:
             self.app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
-        """Do ``work`` with a `Recording` of its own. Raises what it raises.
+        """Run ``work`` with a `Recording` of its own. Raises what it raises.
 
         A job that is cancelled waits until it has ended.
         """

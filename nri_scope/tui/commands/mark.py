@@ -201,7 +201,7 @@ class Marker:
         return f", the newest of this {'container' if current.node.container else 'pod'},"
 
     def _tell(self) -> bool:
-        """Say in full what is wrong with keeping marks, unless that was said before."""
+        """Report in full why marks cannot be kept, unless that was reported before."""
         is_new = self.marks.notice != self._told
         self._told = self.marks.notice
         if is_new and self.marks.notice:

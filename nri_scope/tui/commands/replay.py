@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the key for replaying does: the shown events, fed to a plugin, in the terminal itself."""
+"""The key for replaying: the shown events, fed to a plugin, in the terminal itself."""
 
 from __future__ import annotations
 

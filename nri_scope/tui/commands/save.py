@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the keys for new files do: events as YAML, as a recording, or as a bundle."""
+"""The keys for new files: events as YAML, as a recording, or as a bundle."""
 
 from __future__ import annotations
 

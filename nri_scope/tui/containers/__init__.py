@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of pods and containers, and what is counted of their lives."""
+"""Show pods and containers as an outline, with counts of their lives.
+
+In: pods, containers and events from the store. Out: lines, and messages about what was chosen. It
+never reads the recording outside the store's threads.
+"""

@@ -28,10 +28,10 @@ FOR_EVER = (1 << 63) - 1
 
 
 class Stage(IntEnum):
-    """How far a pod or container has come."""
+    """The stage of a pod or container."""
 
     TOLD = 0
-    """It exists: Synchronize told of it, or an event that says no more."""
+    """It exists: Synchronize listed it, or an event that says no more."""
     CREATING = 1
     """CreateContainer came, and nothing yet that only comes of a container that was created."""
     CREATED = 2
@@ -64,7 +64,7 @@ STAGES: dict[str, tuple[Stage, bool]] = {
 
 
 class Life(NamedTuple):
-    """What became of one pod or container. Times are wall clock, in ns; 0 is not observed.
+    """The life of one pod or container. Times are wall clock, in ns; 0 is not observed.
 
     The first ones are those of the stages, in their order.
     """
@@ -75,7 +75,7 @@ class Life(NamedTuple):
     stopped_ns: int = 0
     removed_ns: int = 0
     first_ns: int = 0
-    """Its first event, or the beginning of the session whose Synchronize told of it."""
+    """Its first event, or the beginning of the session whose Synchronize listed it."""
     last_ns: int = 0
     """Its newest event; 0 where it has none."""
     first_event: int = 0
@@ -86,13 +86,13 @@ class Life(NamedTuple):
     problems: int = 0
     """Events that were not answered well."""
     changed: int = 0
-    """Events that tell of a change."""
+    """Events that show a change."""
     told: int = 0
-    """The object with which Synchronize told of it; 0 for none."""
+    """The object by which Synchronize listed it; 0 for none."""
 
     @property
     def stage(self) -> Stage:
-        """How far it came."""
+        """Its last stage."""
         return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.TOLD)
 
     def reached_ns(self, stage: Stage) -> int:
@@ -101,7 +101,7 @@ class Life(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        """When it was gone; `FOR_EVER` for what is still there."""
+        """The time of its end; `FOR_EVER` for one that still exists."""
         return max(self.removed_ns, self.last_ns) if self.removed_ns else FOR_EVER
 
 
@@ -154,7 +154,7 @@ class Lives:
         return self._columns["first_ns"][slot], max(removed, last) if removed else FOR_EVER
 
     def tell(self, key: int, thing: int, at_ns: int) -> None:
-        """Note that Synchronize told of it; the first time counts."""
+        """Note that Synchronize listed it; the first time counts."""
         slot, told, first = self._find(key), self._columns["told"], self._columns["first_ns"]
         if slot is not None and not told[slot]:
             told[slot] = thing

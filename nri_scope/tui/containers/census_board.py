@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tree and the timeline share: they read the same pods and containers, and filter them."""
+"""The common base of the tree and the timeline: they read and filter the same pods
+and containers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ STEP = 20_000
 
 
 class SubjectFilter:
-    """What is to be seen of a census: of one pod or container, and of what a filter lets through.
+    """The part of a census that is shown: one pod or container, and what a filter lets through.
 
     Steps are made in a thread, as those of the census.
     """
@@ -39,7 +41,7 @@ class SubjectFilter:
         """How many pods and containers are in the tree."""
 
     def step(self, recording: Recording, newest: int) -> bool:
-        """Look at more events, up to the number ``newest``; False where nothing is left.
+        """Read more events, up to the number ``newest``; return False where nothing is left.
 
         Raises RecordingError.
         """
@@ -164,7 +166,7 @@ class CensusBoard(Board):
         await self.read(anew=anew, found=chosen.newest != looked)
 
     def say_empty(self, otherwise: str = "") -> None:
-        """Say why there is no line; ``otherwise``: where none of the usual reasons is it."""
+        """Explain why there is no line; ``otherwise``: where none of the usual reasons is it."""
         words = "no pod or container yet: they appear with the first event that is about one"
         if otherwise:
             words = otherwise
@@ -179,7 +181,7 @@ class CensusBoard(Board):
 
     @property
     def node(self) -> Node | None:
-        """What the cursor is on; None where there is nothing."""
+        """The node under the cursor; None where there is nothing."""
         return self.node_at(self.body.cursor)
 
     def _keep(self) -> None:

@@ -90,7 +90,7 @@ class ContainerBoard(CensusBoard):
 
     @property
     def line_count(self) -> int:
-        """Those that are not folded."""
+        """The number of lines that are not folded."""
         return len(self.outline)
 
     def node_at(self, index: int) -> Node | None:

@@ -17,7 +17,7 @@ NO_POD = 0
 
 
 class Level(IntEnum):
-    """How deep a line is in the tree."""
+    """The depth of a line in the tree."""
 
     POD = 0
     CONTAINER = 1
@@ -31,18 +31,18 @@ class Node(NamedTuple):
     container: int = 0
     """0 for a pod."""
     event: int = 0
-    """An event's number; 0 for what is none."""
+    """An event's number; 0 for a row without one."""
 
     @property
     def level(self) -> Level:
-        """What it is."""
+        """The line's level."""
         if self.event:
             return Level.EVENT
         return Level.CONTAINER if self.container else Level.POD
 
     @property
     def parent(self) -> Node | None:
-        """What it is part of; None for a pod."""
+        """The parent; None for a pod."""
         if self.event:
             return Node(self.pod, self.container)
         return Node(self.pod) if self.container else None

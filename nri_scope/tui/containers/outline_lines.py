@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lines of a tree say, read for the few that are on the screen, and how they look."""
+"""The text and look of a tree's lines, read for the few that are on the screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOLD = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is known of one line, beside what the census knows. Not escaped yet."""
+    """The details of one line, beside the census. Not escaped yet."""
 
     pod: Pod | None = None
     container: Container | None = None
@@ -34,11 +34,13 @@ class Subject:
     owners: tuple[str, ...] = ()
     """Who changed the container, ``NN-name``, in call order."""
     told: str = ""
-    """The container's state, as Synchronize told it."""
+    """The container's state, as Synchronize showed it."""
 
     @property
     def name(self) -> str:
-        """Of a pod ``ns/pod``, of a container its name; an id in the place of an unknown one."""
+        """The name: of a pod ``ns/pod``, of a container its own; an id in the place of an unknown
+        one.
+        """
         if self.container is not None:
             return self.container.name or self.container.id[:SHORT_ID]
         if self.pod is None:

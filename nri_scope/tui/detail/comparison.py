@@ -45,14 +45,14 @@ _CREATE = "CreateContainer"
 
 @dataclass(frozen=True, slots=True)
 class ComparedContainer:
-    """A container as one event told it."""
+    """A container as one event showed it."""
 
     event: Event
     told_by: int
-    """The number of the event that told it: an earlier one where this one tells only the id."""
+    """The number of the event that showed it: an earlier one where this one has only the id."""
     container: Container | None
     spec: Spec | None
-    """None where nothing tells what it is made of."""
+    """None where nothing shows what it is made of."""
 
     @property
     def title(self) -> str:
@@ -62,7 +62,7 @@ class ComparedContainer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs from `a` to `b`."""
+    """The differences from `a` to `b`."""
 
     a: ComparedContainer
     b: ComparedContainer
@@ -184,7 +184,7 @@ class _Differences(Lines, inherit_bindings=False):
 
 
 class CompareScreen(ModalScreen[None], inherit_bindings=False):
-    """What differs between two events' containers. Escape closes it."""
+    """The differences between two events' containers. Escape closes the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False),
@@ -214,7 +214,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         yield self._lines
 
     def on_mount(self) -> None:
-        """Read."""
+        """Read the two events."""
         begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:

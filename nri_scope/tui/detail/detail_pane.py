@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the selected row, in tabs; beside the list, below it, alone, or hidden."""
+"""The details of the selected row, in tabs; beside the list, below it, alone, or hidden."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PATIENCE = 0.15
 _RENEWED = 2.0
 """Seconds after which what is shown is read again while the recording grows."""
 _BESIDE_FROM = 200
-"""Columns of the screen from which on the pane stands beside the list unless told otherwise."""
+"""Columns of the screen from which on the pane is beside the list unless configured otherwise."""
 _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
 """Tabs that say something of other events, too."""
 _LOADING: tuple[StyledLine, ...] = (line("…", Style.DIM),)
@@ -75,7 +75,7 @@ class DetailPane(Widget):
     tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
 
     class Left(Message):
-        """It was hidden: the focus belongs to the list again."""
+        """The pane was hidden: the focus belongs to the list again."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class DetailPane(Widget):
         laid_out = self.tab in (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
         width = self._body.scrollable_content_region.width if laid_out else 80
         if not width:
-            # It will be told once it has its place.
+            # It is notified once it has its place.
             return None
         full = self._full and self.tab is Tab.BLAME
         return TabRequest(self._row, self.tab, max(width, 20), full, self._comment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is to know at first of an event, a gap or a session, as lines."""
+"""The most important facts of an event, a gap or a session, as lines."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     yield _fact("from", _moment(gap.from_ns))
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
     yield _fact("why", (gap.reason or "not known", Style.WARN))
-    lost = "nobody can know how many" if gap.lost is None else f"{gap.lost:,}"
+    lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
     if gap.is_left_out:
         yield _fact("events", lost)
     else:
@@ -143,7 +143,7 @@ def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
-    """Return what the event itself tells; the differ knows more."""
+    """Return what the event itself shows; the differ knows more."""
     for at, path in enumerate(event.changed[:_LISTED]):
         yield _fact("" if at else "changed", (path, Style.WARN))
     if len(event.changed) > _LISTED:

@@ -93,7 +93,7 @@ def _folded(lines: Iterable[StyledLine], wanted: TabRequest) -> Iterator[StyledL
 def _container(
     recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
-    """Return the container as this event tells it; where it tells none, the pod."""
+    """Return the container as this event shows it; where it has none, the pod."""
     if event.mark:
         yield from _not_understood(event)
         return
@@ -226,7 +226,7 @@ _HEX_MAX = 64 << 10
 
 
 def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
-    """Return the container as it was told last, with the event that did; None where none has."""
+    """Return the container as it was shown last, with that event; None where there is none."""
     one = container_of_event(recording, event.id)
     told = None if one is None else lookup.newest(recording, one)
     if told is None:

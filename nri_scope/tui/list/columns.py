@@ -34,7 +34,7 @@ class PlacedColumn:
     """First column of the terminal, from 0."""
     width: int
     joined: bool = False
-    """What the deadline was is told here as well: it has no column of its own."""
+    """Includes the deadline, which has no column of its own."""
 
     @property
     def title(self) -> str:
@@ -79,7 +79,7 @@ def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
     if several:
         yield "plugin", 2
     yield "took", 9
-    # All of these fit on a screen of 80 columns. With more room, things are told at length.
+    # All of these fit on a screen of 80 columns. With more room, texts are longer.
     yield "event", 20
     yield "id", digits
     yield "changed", 14

@@ -74,8 +74,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``is_marked`` says which rows have a mark; see `remark`. ``grows``: whether there is
-        anything to follow still.
+        """Make the list. ``is_marked`` says which rows have a mark; see `remark`. ``grows``:
+        whether there is anything to follow still.
         """
         super().__init__()
         self.store = store
@@ -95,7 +95,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     @property
     def view(self) -> View:
-        """What is listed."""
+        """The listed view."""
         return self.listing.view
 
     @property
@@ -111,7 +111,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     @property
     def search_text(self) -> str:
-        """What is highlighted wherever it is; "" for nothing."""
+        """The highlighted text; "" for none."""
         return self._painter.search_text
 
     @search_text.setter
@@ -134,12 +134,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def go_to(self, position: int) -> None:
-        """Put the cursor on a row."""
+        """Move the cursor to a row."""
         self.listing.go_to(position)
         self._moved()
 
     def go_to_event(self, event_id: int) -> bool:
-        """Put the cursor on an event; False where the view does not have it."""
+        """Move the cursor to an event; return False where the view does not have it."""
         if not self.view.shows(event_id):
             return False
         self.go_to(self.view.position_of(event_id))
@@ -252,7 +252,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.refresh(*regions)
 
     def _tell(self) -> None:
-        """Say which row is under the cursor, once it is known."""
+        """Report the row under the cursor, once it is known."""
         key = self.listing.selected
         row = self._rows.get(key) if key is not None else None
         if key is not None and row is None:
@@ -294,7 +294,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- mouse --------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; a second click opens."""
+        """Move the cursor there; a second click opens the row."""
         position = self.listing.top + event.y
         if position >= self.listing.length:
             return
@@ -342,7 +342,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def action_pause(self) -> None:
-        """Stand still, or go on."""
+        """Stop following, or follow again."""
         if not self.grows() and self.listing.state is not FollowState.PAUSED:
             self._say_over("nothing comes that could be paused")
             return

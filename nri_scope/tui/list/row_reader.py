@@ -82,7 +82,9 @@ class RowReader:
         is_marked: Callable[[Row], bool],
         arrived: Callable[[View, Sequence[Row]], None],
     ) -> None:
-        """``arrived`` is told what was read of which view. ``widget`` has the workers."""
+        """Set up the reader. ``arrived`` gets each view and what was read of it. ``widget`` has the
+        workers.
+        """
         self.rows = RowCache()
         self._widget = widget
         self._store = store

@@ -28,7 +28,7 @@ class RowWindow(ScrollView, inherit_bindings=False):
         """Draw what is there now: the rows were moved."""
 
     def follow_listing(self) -> None:
-        """Have room for all rows, and the scroll bar where the listing is."""
+        """Make room for all rows, and move the scroll bar to the listing's place."""
         self._fit()
         if round(self.scroll_y) != self.listing.top:
             # Not through validation: the new height is known to the layout only later.

@@ -15,7 +15,7 @@ from ..store.view import View
 
 
 class FollowState(StrEnum):
-    """As words that are shown."""
+    """The follow state, as the words that are shown."""
 
     FOLLOWING = "following"
     SCROLLED = "scrolled"
@@ -26,7 +26,9 @@ class ScrollState:
     """A window of ``height`` rows onto a view, with a cursor that is always within it."""
 
     def __init__(self, view: View, height: int = 1, *, follows: bool = True) -> None:
-        """``follows``: begin at the end and follow; else at the first row, scrolled."""
+        """Set up the position. ``follows``: begin at the end and follow; else at the first row,
+        scrolled.
+        """
         self.view = view
         self.height = max(1, height)
         self.state = FollowState.FOLLOWING
@@ -171,7 +173,7 @@ class ScrollState:
         self._to_end()
 
     def pause(self) -> None:
-        """Stand still. Where it does already: go on as before."""
+        """Stop following; where it already has stopped, follow as before."""
         if self.state is FollowState.PAUSED:
             if self._followed:
                 self.follow()
@@ -216,7 +218,7 @@ class ScrollState:
         self._anchor = self._here = self._last()
 
     def _place(self, position: int) -> None:
-        """Put the cursor somewhere because the user wants it."""
+        """Move the cursor because the user wants it."""
         self._asked_for_end = False
         self._cursor = position
         self._settle()

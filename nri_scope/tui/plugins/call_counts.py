@@ -32,7 +32,7 @@ _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 @dataclass(slots=True)
 class SessionCounts:
-    """What one session had."""
+    """The counts of one session."""
 
     calls: int = 0
     problems: int = 0
@@ -43,7 +43,7 @@ class SessionCounts:
     over_half: int = 0
     """Answers that took more than half of their deadline."""
     changes: Counter[str] = field(default_factory=Counter)
-    """Events that tell of a change, by its owners (``NN-name``)."""
+    """Events that show a change, by its owners (``NN-name``)."""
     times: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, call: Call) -> None:
@@ -67,7 +67,7 @@ class CallCounts:
     """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event.
 
     ``where``, ``about``: only the events that pass a filter, or are about a pod or container, are
-    counted. A filter may leave parts of rounds: with one, no time is told but that of connections.
+    counted. A filter may leave parts of rounds: with one, only times of connections are shown.
     """
 
     def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class ChainPlaceKind(StrEnum):
-    """What a line of the chain is."""
+    """The kind of a line of the chain."""
 
     PLUGIN = "plugin"
     """A plugin whose traffic was seen."""
     OURS = "we"
-    """A passive connection of ours: the time is what we took."""
+    """One of our passive connections: the time is what we took."""
     BETWEEN = "between"
     """What passed between two connections that were seen: plugins there, and the runtime."""
     NAMED = "named"
@@ -198,7 +198,7 @@ def place_words(place: ChainPlace) -> str:
         case ChainPlaceKind.BETWEEN:
             return f"{place.name}: {place.between}, the runtime included"
         case ChainPlaceKind.NAMED:
-            return f"{place.name}: known from its changes alone; nobody saw how long it takes"
+            return f"{place.name}: known from its changes alone; how long it takes was not observed"
     return f"{place.name}: seen itself; the time is from request to reply"
 
 
@@ -243,7 +243,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         return place_line(entry, self.grid)
 
     def key_of(self, entry: ChainPlace) -> Hashable:
-        """Return what tells a place from others."""
+        """Return what identifies a place."""
         return entry.what, entry.name, entry.between
 
     async def work(self) -> None:

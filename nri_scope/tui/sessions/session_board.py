@@ -42,7 +42,9 @@ class Connection:
 
     @property
     def away_ns(self) -> int | None:
-        """How long the plugin was not connected before; None where it was not, or is not known."""
+        """How long the plugin was not connected before; None where it was connected, or that is
+        unknown.
+        """
         if self.before is None or self.before.ended_ns is None:
             return None
         return max(0, self.session.started_ns - self.before.ended_ns)
@@ -135,7 +137,7 @@ def end_words(entry: Connection, *, growing: bool) -> Span:
         again = f"reconnected after {duration(entry.away_ns)}"
     session = entry.session
     if session.ended_ns is not None:
-        text, style = session.end_reason or "ended, nobody said why", Style.PLAIN
+        text, style = session.end_reason or "ended, for an unknown reason", Style.PLAIN
     elif growing:
         text, style = "connected", Style.GOOD
     else:
@@ -148,7 +150,7 @@ def gap_words(gap: Gap) -> str:
     if gap.is_left_out:
         return f"{gap.reason}: {gap.lost or 0:,}"
     if gap.lost is None:
-        lost = "nobody knows how many events were lost"
+        lost = "an unknown number of events was lost"
     else:
         lost = f"{many(gap.lost, 'event')} lost"
     return f"{gap.reason}; {lost}"
@@ -180,7 +182,7 @@ class SessionBoard(TableBoard[Entry]):
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
     def key_of(self, entry: Entry) -> Hashable:
-        """Return what tells an entry from others."""
+        """Return what identifies an entry."""
         match entry:
             case Runtime():
                 return entry
@@ -233,7 +235,7 @@ class SessionBoard(TableBoard[Entry]):
         return note, ()
 
     def open_line(self) -> None:
-        """Go there in the list of events."""
+        """Open the line's events in the list of events."""
         entry = self.entry
         if isinstance(entry, Gap):
             self.begin("after", partial(self._open_after, entry.from_ns))

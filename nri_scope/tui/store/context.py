@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every view is narrowed to, and the way back."""
+"""The filters of every view, and the way back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Context:
         where: Filter | None = None,
         marked: Callable[[Filter | None], Filter] | None = None,
     ) -> None:
-        """``where``: the filter to begin with. ``marked``: makes one that asks for a mark, too."""
+        """Set up the context. ``where``: the filter to begin with. ``marked``: makes one that asks
+        for a mark, too.
+        """
         self._place = _Narrowing(where.text if where is not None else "", where, None)
         # What it begins with can be left like anything else.
         self._before = [_Narrowing("", None, None)] if where is not None else []
@@ -48,7 +50,7 @@ class Context:
 
     @property
     def about(self) -> Pod | Container | None:
-        """What everything is narrowed to, for `Store.view`."""
+        """The narrowing of all views, for `Store.view`."""
         return self._place.about
 
     def narrow(self, about: Pod | Container) -> None:
@@ -66,7 +68,7 @@ class Context:
         self._go(_Narrowing("", None, None))
 
     def back(self) -> bool:
-        """Go back to what it was before; False where there is nothing before."""
+        """Go back to the previous narrowing; return False where there is none."""
         if not self._before:
             return False
         self._place = self._before.pop()
@@ -84,7 +86,7 @@ class Context:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether something is not shown."""
+        """Whether some events are hidden."""
         return self.about is not None or self.shown() is not None
 
     def filter(self) -> Filter | None:

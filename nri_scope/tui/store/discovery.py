@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a recording as a whole, found out in a thread: events, and facts for a title.
+"""Facts of a recording as a whole, found out in a thread: events, and facts for a title.
 
 In the first look only the oldest and the newest event are known. The walk looks through all of
 them; what comes afterwards is found behind its end.
@@ -37,7 +37,7 @@ _RUNTIME_WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the title says of a recording."""
+    """The facts of a recording for the title."""
 
     path: Path
     kind: str
@@ -47,7 +47,7 @@ class Facts:
     one; safe to show; "" without any."""
     sessions: int
     connected: int
-    """Sessions that have not ended, as far as the recording tells."""
+    """Sessions that have not ended, as far as the recording shows."""
     events: int
     """Exact once the view of everything is complete."""
     first_ns: int
@@ -67,7 +67,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a `Store.refresh` found; false where nothing is new."""
+    """The result of a `Store.refresh`; false where nothing is new."""
 
     events: int = 0
     """New ones."""
@@ -87,7 +87,7 @@ def facts_of(path: Path, look: RecordingLook, *, events: int, damage: str, live:
     sessions = look.sessions
     # What a part of a recording leaves out was not lost; it has rows that say so.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
-    # The CRI tells nothing of NRI; the plugin connections beside it do.
+    # The CRI says nothing about NRI; the plugin connections beside it do.
     newest = max(sessions, key=lambda one: (one.role != Role.CRI, one.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
     return Facts(
@@ -119,12 +119,12 @@ _STRETCHES = 3
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """All events that there were have been looked through."""
+    """A look through all events has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingNews:
-    """What there is to tell."""
+    """The news of a recording."""
 
     look: RecordingLook
     between: tuple[RowMarker, ...]
@@ -146,7 +146,7 @@ class EventDiscovery:
         self._walked = False
         self._damaged = False
         self._last = 0
-        """The last event that was told; there may be more behind it if ``more``."""
+        """The last event that was reported; there may be more behind it if ``more``."""
         self._more = False
 
     def first(self, recording: Recording) -> RecordingNews:
@@ -156,7 +156,7 @@ class EventDiscovery:
         return self._look(recording)
 
     def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | Walked]:
-        """Look through all events."""
+        """Walk through all events."""
         for step in walk(recording, self._last):
             if isinstance(step, Damage):
                 self._damaged = True

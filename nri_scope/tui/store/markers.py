@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies between events and has a row of its own: gaps, sessions that begin or end, damage."""
+"""Rows between events: gaps, sessions that begin or end, damage."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ RowMarker = GapMarker | SessionBegan | SessionEnded | DamageMarker
 
 
 class MarkerPlaces:
-    """Finds where gaps and sessions belong, and remembers it: a place is for good.
+    """Finds where gaps and sessions belong, and remembers it: a place does not change.
 
     A gap goes before the first event that is not earlier, as in `log`. A session begins where its
     events do, and ends behind them.

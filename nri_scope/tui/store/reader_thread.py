@@ -86,7 +86,9 @@ class ReaderThread:
             raise
 
     async def urgent(self, work: Callable[[Recording], T]) -> T | None:
-        """Do it before all other work, newest first; None where it is outdated (`MAX_URGENT`)."""
+        """Run it before all other work, newest first; return None where it is outdated
+        (`MAX_URGENT`).
+        """
         future: Future[T | None] = Future()
         with self._lock:
             self._urgent = deque(one for one in self._urgent if not (one.running() or one.done()))
@@ -96,13 +98,13 @@ class ReaderThread:
         return await self._result(future, _URGENT, -next(self._turns), work)
 
     async def soon(self, work: Callable[[Recording], T]) -> T:
-        """Do it in the order in which it was asked for."""
+        """Run it in the order in which it was asked for."""
         return await self._result(Future[T](), _SOON, next(self._turns), work)
 
     async def steps(
         self, work: Callable[[Recording], Iterator[T]], told: Callable[[T], None]
     ) -> None:
-        """Do long work, giving way to other work after each step; ``told`` has what it yields."""
+        """Run long work, giving way to other work after each step; ``told`` gets what it yields."""
         steps: Iterator[T] | None = None
 
         def step(recording: Recording) -> list[T]:
@@ -185,7 +187,7 @@ class ReaderThread:
         future.set_exception(CancelledError() if strange else error)
 
     def _end(self, error: BaseException | None) -> None:
-        """Have nothing wait for what is not done any more."""
+        """Cancel or fail all work that is not done yet."""
         with self._lock, suppress(Empty):
             self._recording = None
             while True:

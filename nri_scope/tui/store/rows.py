@@ -17,7 +17,7 @@ from .markers import DamageMarker, GapMarker, Key, RowMarker, SessionBegan, Sess
 
 
 class RowKind(StrEnum):
-    """What a row stands for."""
+    """The kind of a row."""
 
     EVENT = "event"
     GAP = "gap"
@@ -32,7 +32,7 @@ class RowKind(StrEnum):
 
 
 class RowStyle(StrEnum):
-    """How a row is to look; a theme says what that means."""
+    """The look of a row; a theme says what that means."""
 
     PLAIN = "plain"
     CHANGED = "changed"
@@ -187,7 +187,7 @@ def gone_row(event_id: int) -> Row:
 
 
 def changed_in_short(event: Event) -> str:
-    """Return ``env FOO, 3 more by 30-x``; "" where the event tells of no change."""
+    """Return ``env FOO, 3 more by 30-x``; "" where the event shows no change."""
     if not event.changed:
         return ""
     first, *others = event.changed

@@ -122,7 +122,7 @@ class Store:
 
     @property
     def sessions(self) -> Sequence[Session]:
-        """As known since the last `refresh`, oldest first."""
+        """The sessions as of the last `refresh`, oldest first."""
         return self._look.sessions
 
     # -- what is read -----------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Store:
         return view.before(min(hits) if forwards else max(hits))
 
     async def run(self, work: Callable[[Recording], T]) -> T:
-        """Do anything else that reads: details, blame, a tree. In a thread of its own, in order.
+        """Run anything else that reads: details, blame, a tree. In a thread of its own, in order.
 
         Raises RecordingError once this is closed.
         """
@@ -244,12 +244,12 @@ class Store:
     # -- what grows -------------------------------------------------------------------------
 
     async def refresh(self) -> Growth:
-        """Look what was written meanwhile; all views have it afterwards. Costs little when nothing
+        """Read what was written meanwhile; all views have it afterwards. Costs little when nothing
         was. Raises RecordingError also where the file was deleted, moved or replaced.
         """
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
-        # What the thread has told must not get lost.
+        # The thread's news must not get lost.
         return await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> Growth:
@@ -276,7 +276,7 @@ class Store:
             moved=moved or (not removed and self.all.revision != revision),
         )
 
-    # -- what is known, told by the thread --------------------------------------------------
+    # -- what is known, from the thread --------------------------------------------------
 
     @property
     def _newest(self) -> int:
@@ -311,7 +311,7 @@ class Store:
         return moved
 
     def _trim(self, news: RecordingNews) -> bool:
-        """Forget what the recording does not have any more."""
+        """Drop rows that the recording does not have any more."""
         oldest = news.look.oldest
         if oldest <= self._look.oldest:
             return False

@@ -44,7 +44,7 @@ class NumberList:
         return bisect_left(self.array, number)
 
     def trim(self, oldest: int) -> bool:
-        """Forget what is smaller; return whether there was anything."""
+        """Drop smaller numbers; return whether there were any."""
         gone = self.rank(oldest)
         del self.array[:gone]
         return gone > 0
@@ -62,7 +62,7 @@ class NumberRanges:
     """
 
     def __init__(self, oldest: int = 1) -> None:
-        """``oldest``: no number is smaller."""
+        """Set up the position. ``oldest``: no number is smaller."""
         self._firsts = array("q")
         self._starts = array("q")
         """Positions of these, counted from the first number that there ever was."""
@@ -103,7 +103,7 @@ class NumberRanges:
         return max(0, place - self._trimmed)
 
     def trim(self, oldest: int) -> bool:
-        """Forget what is smaller; return whether there was anything."""
+        """Drop smaller numbers; return whether there were any."""
         gone = self.rank(oldest)
         if oldest > self.last:
             newest = self.last + self._assumed
@@ -163,7 +163,7 @@ class View:
         about: Pod | Container | None = None,
         looked_at: int = 0,
     ) -> None:
-        """``looked_at``: ``numbers`` has what there is up to this event."""
+        """Set up the view. ``looked_at``: ``numbers`` has everything up to this event."""
         self.where = where
         self.about = about
         self.length = 0
@@ -194,7 +194,7 @@ class View:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether the view shows everything."""
         return self.where is None and self.about is None
 
     # -- asked while drawing ----------------------------------------------------------------

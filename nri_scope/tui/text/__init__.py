@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Styled lines, their layout and the texts of filters, without any widget."""
+"""Lay out styled lines and the texts of filters.
+
+In: values and widths. Out: lines with named styles. It never imports Textual, and never knows
+widgets.
+"""

@@ -28,7 +28,7 @@ Values = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class FilterCheck:
-    """What there is to say about the text of a filter."""
+    """The result of checking the text of a filter."""
 
     filter: Filter | None
     """None where it is wrong."""
@@ -39,7 +39,7 @@ class FilterCheck:
 
 
 def check(text: str) -> FilterCheck:
-    """Look at ``text`` as it is typed. Never raises."""
+    """Check ``text`` as it is typed. Never raises."""
     try:
         return FilterCheck(parse(text))
     except FilterError as error:
@@ -49,7 +49,7 @@ def check(text: str) -> FilterCheck:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What could stand in the place of ``text[start:end]``."""
+    """A completion in the place of ``text[start:end]``."""
 
     start: int
     end: int
@@ -109,7 +109,7 @@ def narrowed(text: str, added: str, *, out: bool = False) -> str:
 
 
 class TypedHistory:
-    """What was typed before; the newest last."""
+    """The texts that were typed before; the newest last."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []

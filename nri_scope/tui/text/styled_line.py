@@ -13,7 +13,7 @@ from nri_scope.text.escape import columns, safe
 
 
 class Style(StrEnum):
-    """What a piece of text is, for a theme to colour. Nothing is told by colour alone."""
+    """The meaning of a piece of text, for a theme to colour. Colour alone never carries meaning."""
 
     PLAIN = ""
     STRONG = "strong"
@@ -60,7 +60,7 @@ def text_of(parts: Iterable[Span]) -> str:
     return "".join(part.text for part in parts)
 
 
-# Renderers escape what strangers wrote, so every escape sequence in their lines is their own.
+# Renderers escape untrusted text, so every escape sequence in their lines is their own.
 _PAINT = re.compile(r"\x1b\[([0-9;]*)m")
 _STYLES = {
     "1": Style.STRONG,
@@ -114,7 +114,7 @@ class TableField:
 
 @dataclass(frozen=True, slots=True)
 class TableGrid:
-    """Where fields stand in a line of some width."""
+    """The places of fields in a line of some width."""
 
     fields: tuple[TableField, ...]
     widths: tuple[int, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of a line, how wide it is, where its rows begin, and where a text is in it."""
+"""The shown part of a line: its width, its rows, and the places of a text in it."""
 
 from __future__ import annotations
 

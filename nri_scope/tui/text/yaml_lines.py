@@ -87,7 +87,7 @@ def _texts(value: dict[str, Plain], stop: Stop, levels: int) -> Iterator[str]:
 def _dumped(document: dict[str, Plain]) -> list[str]:
     """Format one entry as lines that others may follow."""
     lines = to_yaml(document).splitlines()
-    # After a text that ends with empty lines this tells where a document ends; ours goes on.
+    # After a text that ends with empty lines this marks where a document ends; ours goes on.
     return lines[:-1] if lines[-1:] == ["..."] else lines
 
 

@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of lives to scale."""
+"""Show lives of pods and containers to scale.
+
+In: lives and events from the store. Out: lanes of characters, and messages about what was chosen.
+It never reads the recording outside the store's threads.
+"""

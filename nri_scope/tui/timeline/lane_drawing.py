@@ -33,7 +33,7 @@ _MARGIN = 50
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """What is drawn: from a moment up to, and without, another one."""
+    """The drawn interval: from a moment up to, and without, another one."""
 
     from_ns: int
     to_ns: int
@@ -46,7 +46,7 @@ class TimeWindow:
 
     @property
     def span(self) -> int:
-        """How long it is, in ns."""
+        """Its length, in ns."""
         return self.to_ns - self.from_ns
 
     def column(self, at_ns: int, width: int) -> int:
@@ -150,7 +150,7 @@ def axis(window: TimeWindow, width: int) -> str:
 
 
 class PointKind(IntEnum):
-    """What a point stands for. Where several share a cell, the largest one is drawn."""
+    """The kind of a point. Where several share a cell, the largest one is drawn."""
 
     OTHER = 0
     CHANGED = 1

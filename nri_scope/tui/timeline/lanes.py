@@ -104,7 +104,7 @@ RULER = ("╎", Style.DIM)
 
 @dataclass(slots=True)
 class Lanes:
-    """All pods and containers that are to be seen, in order, and when they began and ended."""
+    """The visible pods and containers, in order, with the times of their beginnings and ends."""
 
     pods: array[int] = field(default_factory=lambda: array("q"))
     containers: array[int] = field(default_factory=lambda: array("q"))

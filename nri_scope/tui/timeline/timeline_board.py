@@ -59,7 +59,7 @@ class TimelineLines(BoardLines, inherit_bindings=False):
     on_column: Callable[[int], None] = lambda _: None
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there, in time too."""
+        """Move the cursor there, in time too."""
         super().on_click(event)
         self.on_column(event.x - GUTTER)
 
@@ -103,7 +103,7 @@ class TimelineBoard(CensusBoard):
         self._is_whole = True
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """Put the lanes together."""
+        """Build the lanes."""
         census, chosen = self.census, self.chosen
         gaps = await self.store.run(lambda recording: recording.gaps())
         self._blind = unobserved(self.store.sessions, gaps)
@@ -283,7 +283,7 @@ class TimelineBoard(CensusBoard):
             self.post_message(OpenEvent(number))
 
     def _go_to_column(self, column: int) -> None:
-        """Put the cursor into a column that is on the screen, counted from where names begin."""
+        """Move the cursor to a column on the screen, counted from where names begin."""
         if 0 <= column - self.margin < self.width:
             self._go(self.window.middle(column - self.margin, self.width))
 
@@ -294,7 +294,7 @@ class TimelineBoard(CensusBoard):
             self._go(at_ns)
 
     def _go(self, at_ns: int, event: int = 0) -> None:
-        """Put the cursor to a moment, with the window around it where it is not in it."""
+        """Move the cursor to a moment, and the window where the moment is outside it."""
         window = self.window
         if not window.shows(at_ns):
             # Some columns stay, so that one sees where one came from.

@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The widgets that views share: they draw what they are given, and tell what is asked for."""
+"""Provide the widgets that views share.
+
+In: what to draw. Out: the drawing, and messages about what the user asks for. They never know the
+recording or the app.
+"""

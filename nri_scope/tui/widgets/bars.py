@@ -79,7 +79,9 @@ def title(facts: Facts, width: int, badge: str = "") -> str:
 
 
 def _cut(runtime: str, room: int) -> str:
-    """``containerd 2.1.9+unkn…, NRI 0.8.0``: what is known of NRI stays as long as anything can."""
+    """Shorten ``containerd 2.1.9+unkn…, NRI 0.8.0``: the NRI version is kept for as long as
+    possible.
+    """
     if columns(runtime) <= room:
         return runtime
     name, comma, nri = runtime.removesuffix(_INFERRED).rpartition(_NRI)
@@ -99,7 +101,7 @@ class TitleBar(Widget):
     """
 
     def __init__(self, badge: str = "") -> None:
-        """``badge``: a word that is there all the time."""
+        """Make the title bar. ``badge``: a word that is there all the time."""
         super().__init__()
         self._badge = badge
         self._facts: Facts | None = None
@@ -131,7 +133,8 @@ class TabLine(Widget):
     def __init__(
         self, tabs: Mapping[str, str], *, padded: bool = False, lead: str = " ", style: str = ""
     ) -> None:
-        """``tabs``: how each name is shown; ``padded``: in columns that stay where they are.
+        """Make the tab bar. ``tabs``: how each name is shown; ``padded``: in columns that stay
+        where they are.
 
         ``lead`` and ``style``: of the words.
         """

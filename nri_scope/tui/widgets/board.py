@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all views beside the list of events are: a heading, lines, and a word about the cursor's."""
+"""The common part of all views beside the list of events: a heading, lines, and a remark on the
+line under the cursor.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class _LinesOf:
 
 
 class BoardLines(Lines, inherit_bindings=False):
-    """Lines that are never wider than the screen, and tell when others are seen."""
+    """Lines that are never wider than the screen, and report when others are seen."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
@@ -71,18 +73,18 @@ class BoardLines(Lines, inherit_bindings=False):
         return range(first, min(first + self.size.height + 1, len(self.source)))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Tell that other lines are on the screen."""
+        """Report that other lines are on the screen."""
         super().watch_scroll_y(old_value, new_value)
         self._tell()
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Do as for all lines, and tell."""
+        """Update as for all lines, and report the change."""
         super().watch_cursor(before, now)
         if self.on_cursor is not None:
             self.on_cursor()
 
     def changed(self) -> None:
-        """Do as for all lines, and tell."""
+        """Update as for all lines, and report the change."""
         super().changed()
         self._tell()
 
@@ -131,7 +133,7 @@ class Board(Widget, can_focus=False):
 
     @property
     def line_count(self) -> int:
-        """How many lines there are now."""
+        """The current number of lines."""
         raise NotImplementedError
 
     def line_at(self, index: int) -> StyledLine | None:
@@ -215,7 +217,7 @@ class Board(Widget, can_focus=False):
         self.body.show(_LinesOf(self))
 
     def focus(self, scroll_visible: bool = True) -> Self:
-        """Give the keys to the lines."""
+        """Focus the lines."""
         self.body.focus(scroll_visible)
         return self
 
@@ -248,7 +250,9 @@ class Board(Widget, can_focus=False):
         begin_reading(self, work, f"{what}-{id(self)}")
 
     def sight(self) -> None:
-        """Look at other lines on the screen. One look at a time; the next is at what is there."""
+        """Read other lines on the screen, one reading at a time; the next one starts from the
+        newest.
+        """
         if not self.needs_look():
             self._say_there()
         elif not self._is_looking:
@@ -281,7 +285,7 @@ class Board(Widget, can_focus=False):
         return self.line_at(min(self.body.cursor, self.line_count - 1)) is None
 
     def on_key(self, event: events.Key) -> None:
-        """Say of some keys that they are of the list of events alone."""
+        """Explain of some keys that they belong to the list of events alone."""
         for name in ("follow", "pause"):
             if {event.key, event.character} & set(self.keymap[name].keys):
                 event.stop()
@@ -311,7 +315,7 @@ class Board(Widget, can_focus=False):
             self._say_there()
 
     def say_reading(self, words: str) -> None:
-        """Say what is still being read; "" for nothing."""
+        """Show what is still being read; "" for nothing."""
         if words != self._reading:
             self._reading = words
             self.refresh_words()
@@ -322,7 +326,7 @@ class Board(Widget, can_focus=False):
         return f"reading: {min(99, 100 * newest // all_of_it)} %"
 
     def refresh_words(self) -> None:
-        """Say again what there is to say about the cursor's line."""
+        """Show the words about the cursor's line again."""
         told = list(self.words()) or [()]
         if self._reading:
             told = [line(self._reading, Style.WARN), *told]
@@ -331,7 +335,7 @@ class Board(Widget, can_focus=False):
         self.foot.show(shown, keep_position=True)
 
     def on_descendant_focus(self) -> None:
-        """Have the details follow again."""
+        """Let the details follow the cursor again."""
         self._told_event = -1
         self.tell_row()
 
@@ -356,12 +360,12 @@ class Board(Widget, can_focus=False):
         self.open_line()
 
     def cursor_moved(self) -> None:
-        """Say what is there, and have the details follow."""
+        """Show the line under the cursor, and let the details follow."""
         self.refresh_words()
         self.tell_row()
 
     def tell_row(self) -> None:
-        """Have the detail pane follow, while this view has the focus."""
+        """Show the row in the detail pane, while this view has the focus."""
         number = self.selected_event_id
         if self.body.has_focus and number != self._told_event:
             self._told_event = number

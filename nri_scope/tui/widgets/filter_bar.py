@@ -43,7 +43,9 @@ class TextLine(ShownInput):
     """Its value may be from a recording, by way of a filter, or pasted from anywhere."""
 
     def __init__(self, submit: Callable[[], None], **options: Any) -> None:
-        """``submit``: what Enter does, before the next key is looked at. The rest is Textual's."""
+        """Make the bar. ``submit``: what Enter does, before the next key is looked at. The rest is
+        Textual's.
+        """
         super().__init__(**options)
         self._submit = submit
 
@@ -69,7 +71,7 @@ _PATIENCE = 1.0
 
 
 class Purpose(Enum):
-    """What the line is for; the text stands before it."""
+    """The purpose of the line; the text stands before it."""
 
     FILTER = "filter"
     SEARCH = "search"

@@ -130,7 +130,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def source(self) -> Source:
-        """What is shown."""
+        """The shown lines."""
         return self._source
 
     def show(self, source: Source, *, keep_position: bool = False) -> None:
@@ -219,7 +219,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._scroll(x=self.scroll_offset.x + _SIDEWAYS)
 
     def action_wrap(self) -> None:
-        """Let long lines go on in the next row, or not."""
+        """Wrap long lines to the next row, or not."""
         self.wrap = not self.wrap
         if self.wrap and not self.is_wrapped and len(self._source) > MAX_WRAPPED:
             self.wrap = False
@@ -255,7 +255,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self._scroll(y=last - height + 1)
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; a second click opens."""
+        """Move the cursor there; a second click opens the line."""
         index = self._at(self.scroll_offset.y + event.y)[0]
         if self.has_cursor and index < len(self._source):
             self.cursor = index
@@ -263,7 +263,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
                 self.action_open()
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Draw both lines again, and tell."""
+        """Draw both lines again, and report the change."""
         for index in (before, now):
             first, last = self._rows_of(index)
             self.refresh_lines(first, last - first + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What widgets tell the app. All of these bubble; the app decides what follows."""
+"""Messages of widgets to the app. All of these bubble; the app decides what follows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SetFilter(Message):
 
 @dataclass
 class AddToFilter(Message):
-    """Of what is shown, only what this term finds shall be shown, or be left out (``out``)."""
+    """A request to show only the events that this term finds, or to hide them (``out``)."""
 
     term: str
     out: bool

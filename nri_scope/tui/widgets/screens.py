@@ -38,11 +38,11 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._words = Static(words, id="small", markup=False)
 
     async def on_mount(self) -> None:
-        """Have the line ready."""
+        """Mount the line of words."""
         await self.mount(self._words)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say that there is no room, or show everything again, with the focus where it was."""
+        """Show that there is no room, or show everything again, with the focus where it was."""
         small = event.size.width < MIN_COLUMNS or event.size.height < MIN_LINES
         if small == self.app.has_class(_SMALL):
             return
@@ -102,7 +102,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(self, title: str, lines: Sequence[StyledLine], *, wrap: bool = False) -> None:
-        """``wrap``: lines may be longer than there is room."""
+        """Make the screen. ``wrap``: lines may be longer than there is room."""
         super().__init__()
         self._title = title
         self._lines = lines

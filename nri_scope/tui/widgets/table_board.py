@@ -42,7 +42,7 @@ class TableBoard(Board, Generic[E]):
 
     @property
     def entry(self) -> E | None:
-        """What the cursor is on."""
+        """The entry under the cursor."""
         return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
 
     def show_entries(self, found: tuple[E, ...], empty: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from nri_scope.differ.attribution import applied_spec
 from nri_scope.differ.attribution.applied_spec import judge, judge_all, of_runtime
-from nri_scope.differ.attribution.model import Applied, Evidence, Step
+from nri_scope.differ.attribution.model import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.oci import Change, Json, Spec, apply, changes, sort_mounts
 from tests.oci.specs import SPECS, put
@@ -20,11 +20,11 @@ DATA = Path(__file__).parents[2] / "data" / "specs"
 YES, NO, DIFFERENTLY = Applied.YES, Applied.NO, Applied.DIFFERENTLY
 
 
-def step(change: Change) -> Step:
-    return Step("c", change, plugin("10-p"), (Evidence.TAP,), event=1, at_ns=1)
+def step(change: Change) -> ChangeStep:
+    return ChangeStep("c", change, plugin("10-p"), (Evidence.TAP,), event=1, at_ns=1)
 
 
-def steps(before: Spec, after: Spec) -> list[Step]:
+def steps(before: Spec, after: Spec) -> list[ChangeStep]:
     return [step(change) for change in changes(before, after)]
 
 
@@ -166,7 +166,7 @@ def test_a_move_is_applied_where_the_order_holds(real: str, expected: Applied) -
 
 
 def test_a_note_stays() -> None:
-    noted = Step(
+    noted = ChangeStep(
         "c",
         Change(SHARES, None, 1, "added"),
         plugin("10-p"),

@@ -315,7 +315,7 @@ class TestLaterEvents:
                 made.send(plugin, method, request)
         *_, one = made.end()
         assert owners([one]) == [("/process/env/FOO", "one of 00–99, or the runtime")]
-        assert "nobody was seen" in one.steps[0].note
+        assert "no request for it was seen" in one.steps[0].note
 
     def test_say_nothing_by_an_id_alone(self) -> None:
         made = traffic(p00_a=Role.PROBE)

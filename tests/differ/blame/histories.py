@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.applied_spec import judge_all
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Claim, Evidence, Step
+from nri_scope.differ.attribution.model import ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
-from nri_scope.oci import Json, Kind, Spec, apply, changes
+from nri_scope.oci import ChangeKind, Json, Spec, apply, changes
 from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, step
 from tests.oci.specs import SPECS
 
@@ -30,7 +30,7 @@ OWNERS = (
 )
 
 
-def history(base: Spec, *steps: Step, base_owner: Owner = RUNTIME) -> History:
+def history(base: Spec, *steps: ChangeStep, base_owner: Owner = RUNTIME) -> History:
     """What `steps` made of `base`."""
     spec = apply(base, [one.change for one in steps])
     return History(
@@ -46,7 +46,7 @@ def history(base: Spec, *steps: Step, base_owner: Owner = RUNTIME) -> History:
 
 def turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
     """One owner after the other made a new spec of it."""
-    steps: list[Step] = []
+    steps: list[ChangeStep] = []
     before = base
     for event, (owner, after) in enumerate(turns, 14):
         steps += (
@@ -90,4 +90,4 @@ FEW = settings(max_examples=40)
 HISTORIES: st.SearchStrategy[History] = _any()
 """Of any container, with all kinds of owners, some with the CRI's word."""
 
-__all__ = ["FEW", "HISTORIES", "OWNERS", "Json", "Kind", "history", "step", "told", "turns"]
+__all__ = ["FEW", "HISTORIES", "OWNERS", "ChangeKind", "Json", "history", "step", "told", "turns"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Applied, Claim, Evidence, Step
+from nri_scope.differ.attribution.model import Applied, ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
 from nri_scope.differ.blame.owned_lines import Line, document, lines
 from nri_scope.oci import ABSENT, Json, Spec, same, value_at, walk
@@ -205,7 +205,7 @@ def test_what_was_not_removed_says_who_wanted_it_gone() -> None:
 
 def test_what_came_after_the_cri_told_is_part_of_the_spec() -> None:
     found = told(_wanted(), {**LIMITS, "annotations": {"a": "1"}}, event=20)
-    later: Step = step("/linux/resources/cpu/shares", 10, 99, owner=REQUEST, event=30)
+    later: ChangeStep = step("/linux/resources/cpu/shares", 10, 99, owner=REQUEST, event=30)
     found.add([later], {**found.spec})
     found.spec = document(found)
     line = at(found, "/linux/resources/cpu/shares")

@@ -9,7 +9,7 @@ from typing import Self
 
 from nri_scope.differ import RoundDiff, excerpt, recorded
 from nri_scope.differ.live.growing_recording import Follower, Seen
-from nri_scope.differ.live.read_position import Place
+from nri_scope.differ.live.read_position import ReadPosition
 from nri_scope.events import Captured, Event, Role, Session, SessionStart
 from nri_scope.recorder.inbox import Begin, End, Entry
 from nri_scope.recorder.ring import Ring
@@ -33,7 +33,7 @@ class Playing:
         self._writing = Writing(RecordingFile.open(path), Ring(None, None))
         self._recording = Recording.open(path)
         self._follower = Follower(
-            self._recording, Place(0, 0), monotonic_ns=lambda: self._now_ns - self._offset
+            self._recording, ReadPosition(0, 0), monotonic_ns=lambda: self._now_ns - self._offset
         )
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.differ.attribution.model import Evidence, RoundDiff, Step
+from nri_scope.differ.attribution.model import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.differ.live.cri_queue import Starting, is_gone, worth_asking
 from nri_scope.oci import changes
@@ -13,7 +13,8 @@ from tests.recording.made import an_event
 def _round(name: str, *changed: str) -> RoundDiff:
     (change,) = changes({}, {"hostname": "x"})
     steps = tuple(
-        Step(container, change, plugin("20-a"), (Evidence.TAP,), 1, 1) for container in changed
+        ChangeStep(container, change, plugin("20-a"), (Evidence.TAP,), 1, 1)
+        for container in changed
     )
     return RoundDiff(
         event=1,

@@ -12,12 +12,12 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.differ.live.growing_recording import Follower, Seen
-from nri_scope.differ.live.read_position import Place
+from nri_scope.differ.live.read_position import ReadPosition
 from nri_scope.recording.reader import Recording
 
 from .probing import Probing, a_container, change, create, wait_for
 
-NOTHING = Place(0, 0)
+NOTHING = ReadPosition(0, 0)
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def test_what_was_in_the_file_before_is_not_told_again(tmp_path: Path) -> None:
     before.recorder.close()
     probing = Probing(path)
     with Recording.open(path) as recording:
-        after = Place.end_of(recording)
-        assert after == Place(2, 2)
+        after = ReadPosition.end_of(recording)
+        assert after == ReadPosition(2, 2)
         probing.sessions |= {index: probing.join(index) for index in ("00", "99")}
         probing.created(_00=a_container("new"), _99=a_container("new", k="v"))
         probing.recorder.close()

@@ -8,14 +8,14 @@ from dataclasses import replace
 from nri_scope.differ.attribution.model import (
     Applied,
     Asked,
+    ChangeStep,
     Claim,
     Evidence,
     RoundDiff,
     Span,
-    Step,
 )
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
-from nri_scope.oci import Change, Json, Kind
+from nri_scope.oci import Change, ChangeKind, Json
 
 AT_NS = 1_700_000_000 * 10**9
 APP, SIDECAR, POD = "a" * 64, "b" * 64, "c" * 64
@@ -34,15 +34,15 @@ def step(
     path: str,
     before: Json,
     after: Json,
-    kind: Kind = "changed",
+    kind: ChangeKind = "changed",
     owner: Owner = ENV,
     *evidence: Evidence,
     at: int | None = None,
     container: str = APP,
     event: int = 14,
-) -> Step:
+) -> ChangeStep:
     change = Change(path, before, after, kind, at)
-    return Step(container, change, owner, evidence or (Evidence.TAP,), event, AT_NS)
+    return ChangeStep(container, change, owner, evidence or (Evidence.TAP,), event, AT_NS)
 
 
 DEVICE: Json = {"path": "/dev/x", "type": "c", "major": 1, "minor": 3, "fileMode": 0o666}
@@ -103,5 +103,5 @@ JUDGED = replace(
 )
 
 
-def with_step(one: Step) -> RoundDiff:
+def with_step(one: ChangeStep) -> RoundDiff:
     return replace(CALM, event=14, events=(14,), name="CreateContainer", steps=(one,))

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recording.bundle.manifest import (
+    BundlePart,
     Counts,
     File,
     Manifest,
     ManifestError,
     NewerBundle,
-    Part,
     Redaction,
     Replaced,
     Runtime,
@@ -48,7 +48,7 @@ _manifests = st.builds(
     ),
     note=_text,
     damage=_text,
-    part=st.none() | st.builds(Part, _count, _count),
+    part=st.none() | st.builds(BundlePart, _count, _count),
     files=st.dictionaries(
         _text, st.builds(File, _count, st.just("0123456789abcdef" * 4)), max_size=3
     ),

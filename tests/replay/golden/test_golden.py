@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.replay.golden import Golden, Key, Kind, Origin, fingerprint
+from nri_scope.replay.golden import Golden, Key, MismatchKind, Origin, fingerprint
 from nri_scope.replay.golden import golden as golden_module
 from nri_scope.replay.golden.golden import HEAD
 from nri_scope.replay.golden.matchers import Ignored, Tolerance
@@ -59,7 +59,7 @@ plugins:
 KEY = Key("10-mine", APP, "CreateContainer")
 
 
-def found(golden: Golden, *given: Reply) -> list[tuple[Kind, str, str]]:
+def found(golden: Golden, *given: Reply) -> list[tuple[MismatchKind, str, str]]:
     return [(m.kind, m.key.subject, m.key.event) for m in golden.compare(given, name_of)]
 
 
@@ -104,23 +104,23 @@ def test_a_missing_an_unused_and_a_differing_entry_are_found() -> None:
         a_reply("StopContainer", api.StopContainerResponse()),
     ]
     assert found(golden, *others) == [
-        (Kind.UNUSED, "shop/web", "RunPodSandbox"),
-        (Kind.DIFFERS, APP, "CreateContainer"),
-        (Kind.MISSING, APP, "StopContainer"),
+        (MismatchKind.UNUSED, "shop/web", "RunPodSandbox"),
+        (MismatchKind.DIFFERS, APP, "CreateContainer"),
+        (MismatchKind.MISSING, APP, "StopContainer"),
     ]
 
 
 def test_an_empty_reply_is_another_than_a_full_one() -> None:
     quiet, full = a_reply(message=api.CreateContainerResponse()), a_reply(message=setting())
-    assert found(golden_of(quiet), full) == [(Kind.DIFFERS, APP, "CreateContainer")]
-    assert found(golden_of(full), quiet) == [(Kind.DIFFERS, APP, "CreateContainer")]
+    assert found(golden_of(quiet), full) == [(MismatchKind.DIFFERS, APP, "CreateContainer")]
+    assert found(golden_of(full), quiet) == [(MismatchKind.DIFFERS, APP, "CreateContainer")]
 
 
 def test_another_plugin_or_index_is_another_entry() -> None:
     golden = golden_of(a_reply(message=setting()))
     assert found(golden, a_reply(message=setting(), plugin="20-mine")) == [
-        (Kind.UNUSED, APP, "CreateContainer"),
-        (Kind.MISSING, APP, "CreateContainer"),
+        (MismatchKind.UNUSED, APP, "CreateContainer"),
+        (MismatchKind.MISSING, APP, "CreateContainer"),
     ]
 
 
@@ -164,7 +164,7 @@ def test_matchers_decide_and_stay_over_updates() -> None:
     again = golden.updated(SMALL, ORIGIN, name_of)
     assert "shares: !tolerance 500 ±10%\n" in again.text
     changed = [a_reply("CreateContainer", setting(700, FOO="no"))]
-    assert (Kind.DIFFERS, APP, "CreateContainer") in found(golden, *changed)
+    assert (MismatchKind.DIFFERS, APP, "CreateContainer") in found(golden, *changed)
     assert "shares: 700\n" in golden.updated(changed, ORIGIN, name_of).text
 
 
@@ -179,7 +179,7 @@ def test_a_whole_reply_may_be_ignored_or_just_present() -> None:
     assert kept[Key("10-mine", APP, "UpdateContainer#2")] == Ignored()
     golden = edited("UpdateContainer#2:\n        late: true", "UpdateContainer#2: !present")
     assert golden.compare(SMALL, name_of) == []
-    assert found(golden, *without) == [(Kind.UNUSED, APP, "UpdateContainer#2")]
+    assert found(golden, *without) == [(MismatchKind.UNUSED, APP, "UpdateContainer#2")]
 
 
 def test_the_comment_in_front_stays_over_updates() -> None:

@@ -8,7 +8,7 @@ import json
 from hypothesis import given, settings
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.replay.golden import Golden, Key, Kind, as_data, lines
+from nri_scope.replay.golden import Golden, Key, MismatchKind, as_data, lines
 from nri_scope.replay.golden.mismatch import MAX_SEARCHES, Mismatch
 from nri_scope.replay.golden.render import MAX_LINES, MAX_SHOWN, MAX_WIDTH
 from nri_scope.replay.replies import Reply
@@ -67,11 +67,11 @@ def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
     ]
     missing, unused = golden.compare(replied, name_of)
     assert (missing.kind, missing.nearest) == (
-        Kind.MISSING,
+        MismatchKind.MISSING,
         Key("10-mine", "shop/web/app-5d9f", "CreateContainer"),
     )
     assert [one.path for one in missing.differences] == ["/adjust/env/FOO"]
-    assert (unused.kind, unused.key.subject) == (Kind.UNUSED, "shop/web/app-5d9f")
+    assert (unused.kind, unused.key.subject) == (MismatchKind.UNUSED, "shop/web/app-5d9f")
     text = shown(golden, *replied)
     assert "shop/web/app CreateContainer: got a reply that has no entry in golden g.yaml" in text
     assert "nearest expected (golden g.yaml): 10-mine shop/web/app-5d9f CreateContainer" in text
@@ -154,6 +154,6 @@ def test_data_has_both_sides_and_matchers_by_name() -> None:
         "CreateContainer",
     )
     assert data["nearest"] is None
-    unused = Mismatch(Kind.UNUSED, mismatch.key, mismatch.expected, None)
+    unused = Mismatch(MismatchKind.UNUSED, mismatch.key, mismatch.expected, None)
     assert as_data(unused)["got"] is None
     assert as_data(unused)["differences"] == []

@@ -9,7 +9,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recording.bundle.manifest import Counts, Manifest, Part, Redaction, Replaced, Runtime
+from nri_scope.recording.bundle.manifest import (
+    BundlePart,
+    Counts,
+    Manifest,
+    Redaction,
+    Replaced,
+    Runtime,
+)
 from nri_scope.share.bundle.readme import render
 from tests.share.bundle.bundles import a_manifest
 
@@ -27,7 +34,7 @@ def test_says_what_is_in_it() -> None:
             chain=("00-a", "10-b"),
             selection={"--where": "ns:shop"},
             note="It fails here",
-            part=Part(2, 3),
+            part=BundlePart(2, 3),
             redaction=Redaction("default", (Replaced("env-values", "container.env.X", 7),)),
         )
     )

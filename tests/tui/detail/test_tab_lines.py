@@ -177,7 +177,7 @@ class TestWhatIsNoEvent:
         assert "events lost 1,234" in lines
         assert any(one.endswith("(2.50s)") for one in lines)
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
-        assert "events lost nobody can know how many" in lines
+        assert "events lost an unknown number" in lines
 
     def test_a_session_says_who_and_why_it_ended(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
