@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 MODULE = "github.com/zricethezav/gitleaks/v8"
-TARGET = Path(__file__).parents[1] / "nri_scope" / "recorder" / "redaction" / "gitleaks"
+TARGET = Path(__file__).parents[1] / "nri_scope" / "share" / "redaction" / "gitleaks"
 
 LEFT_OUT = {
     "generic-api-key": "any value of a key that sounds secret; our own rules for keys do that",

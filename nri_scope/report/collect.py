@@ -120,7 +120,7 @@ class _Collector:
         self._pods: set[str] = set()
 
     def collect(self, on_progress: Callable[[float], None] | None) -> Facts:
-        first, last = lookup.eventtime_range(self._recording)
+        first, last = lookup.event_range(self._recording)
         allowance = self._recording.allowance()
         for event, request, reply in self._recording.exchanges(allowance=allowance):
             allowance.spend(self._differ.looked_at)

@@ -30,7 +30,7 @@ from tests.tui.terminal import needs_tmux, terminal
 
 PLAY = """
 from pathlib import Path
-from nri_scope.cli import demo, performance
+from nri_scope.cli import demo, demo_runtime
 from nri_scope.cli.main import main
 demo.bundled_path = lambda: Path({path!r})
 main()

@@ -9,7 +9,7 @@ it was written.
 from nri_scope.recording.bundle.manifest import Manifest
 from nri_scope.recording.bundle.unpack import read_manifest, unpack
 
-from .export import MAX_BYTES, Bundle, Exported, export
+from .bundle_export import MAX_BYTES, Bundle, Exported, export
 from .redactor_choice import redactor_for, redactor_together
 
 __all__ = [

@@ -64,7 +64,7 @@ FORMATS = {
             ".expanded.db",
             "plain SQLite with JSON columns, for Datasette",
             False,
-            "expanded",
+            "expanded_sqlite",
         ),
     )
 }

@@ -16,7 +16,7 @@ from nri_scope.differ.attribution.owner import plugin
 from nri_scope.oci import Change, Json, Spec, apply, changes, sort_mounts
 from tests.oci.specs import SPECS, put
 
-DATA = Path(__file__).parents[1] / "data" / "specs"
+DATA = Path(__file__).parents[2] / "data" / "specs"
 YES, NO, DIFFERENTLY = Applied.YES, Applied.NO, Applied.DIFFERENTLY
 
 

@@ -341,12 +341,12 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
     killed = """
         import os, sys
         from pathlib import Path
-        from nri_scope.recording.marks import inside
+        from nri_scope.recording.marks import table
         from nri_scope.recording.marks.recorder_lock import RecorderWatch
         from nri_scope.events import Mark
         from tests.recording.marks.recordings import events_of
         path, when = Path(sys.argv[1]), sys.argv[2]
-        set_up = inside._set_up
+        set_up = table._set_up
         def die_when(statement):
             if statement.strip().startswith(when):
                 os.kill(os.getpid(), 9)
@@ -355,9 +355,9 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
             # So that pages are written to the file long before the end.
             connection.execute("PRAGMA cache_size = 1")
             connection.set_trace_callback(die_when)
-        inside._set_up = with_an_end
+        table._set_up = with_an_end
         marks = [Mark(event.id, event.at_ns, "x" * 2000, 1) for event in events_of()]
-        inside.put(path, marks, RecorderWatch(path))
+        table.put(path, marks, RecorderWatch(path))
     """
     before, events = path.read_bytes(), events_of()
     command = [sys.executable, "-c", textwrap.dedent(killed), str(path), when]

@@ -227,7 +227,7 @@ class TestNothingIsLeft:
     def test_where_it_would_be_too_many(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nri_scope.share.bundle.export._MOST_PARTS", 1)
+        monkeypatch.setattr("nri_scope.share.bundle.bundle_export._MOST_PARTS", 1)
         self._refused(
             tmp_path,
             tmp_path / "x.zip",
@@ -543,4 +543,4 @@ def _after_rebuild(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], Non
         change(output)
         return rebuilt
 
-    monkeypatch.setattr("nri_scope.share.bundle.export.extract", extract_and_change)
+    monkeypatch.setattr("nri_scope.share.bundle.bundle_export.extract", extract_and_change)
