@@ -101,7 +101,7 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
         if output_format == "json":
             output.line(to_json(findings_list.document(facts)))
         else:
-            for line in findings_list.text(facts, width=output.width, colour=output.colour):
+            for line in findings_list.text(facts, width=output.width):
                 output.line(line)
         return int(bool(facts.findings))
     return 0
