@@ -10,6 +10,7 @@ from nri_scope.recording.display import clock, day
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import broken
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
+from nri_scope.text.yaml_flow import fill
 
 from ..attribution.history import History
 from ..attribution.model import Step
@@ -19,7 +20,6 @@ from .gutter import Gutter
 from .owned_lines import MARKS
 from .path_history import Past
 from .text import LEAST, STYLES
-from .yaml_value import fill
 
 _NOTHING = "(nothing seen to change it)"
 

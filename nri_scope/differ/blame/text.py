@@ -9,6 +9,8 @@ from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import Layout, broken
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
+from nri_scope.text.yaml_flow import fill
+from nri_scope.text.yaml_text import key
 
 from ..attribution.history import History
 from ..attribution.model import Applied, Asked, Evidence
@@ -17,7 +19,6 @@ from ..render import wording
 from .folding import Fold, Row
 from .gutter import Gutter, short
 from .owned_lines import UNMET, Line
-from .yaml_value import fill, key
 
 LEAST = 24
 """Columns for YAML even where there is less room."""

@@ -34,7 +34,7 @@ def test_it_can_be_pasted_into_an_issue() -> None:
         "",
         "```text",
         "                   │annotations:",
-        '30-env-injector T ~│  a: "y"  # was x',
+        "30-env-injector T ~│  a: 'y'  # was x",
         "```",
         "",
         "- T: the plugin's own answer (tap)",

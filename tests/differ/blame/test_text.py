@@ -134,7 +134,7 @@ def test_a_name_that_does_not_fit_is_cut_and_told_below() -> None:
 def test_a_remark_that_does_not_fit_stands_below() -> None:
     found = turns({"annotations": {"a": "x " * 40}}, (ENV, {"annotations": {"a": "y"}}))
     written, _ = body(lines(found), 60)
-    assert written[1].endswith('│  a: "y"')
+    assert written[1].endswith("│  a: 'y'")
     assert all(line.partition("│")[2].lstrip().startswith("# ") for line in written[2:])
     assert len(written) > 3
 
@@ -225,7 +225,7 @@ def test_what_the_cri_confirms_is_marked_and_what_it_denies_is_counted() -> None
     assert said[2] == "2 lines; changed: 30-env-injector 1; asked for and not applied: 1"
     assert said[-5:-2] == [
         "30-env-injector TC +│  a: x",
-        '30-env-injector T  !│  b: "1"  # not applied',
+        "30-env-injector T  !│  b: '1'  # not applied",
         "",
     ]
 
