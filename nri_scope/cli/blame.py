@@ -16,7 +16,7 @@ from .params import ANY_PATH, redact_option
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.history import History
     from nri_scope.differ.attribution.model import Asked, ChangeStep
-    from nri_scope.differ.blame import Line, Paper, Past, View
+    from nri_scope.differ.blame import Line, Past, View
     from nri_scope.events import Container
     from nri_scope.recording.reader import Recording
     from nri_scope.share.redaction import Rules
@@ -113,11 +113,9 @@ def _perform(
         if form == "json":
             output.line(to_json(blame.document(history, lines, pasts, resolved)))
         else:
-            paper = blame.Paper()
-            if form == "text":
-                paper = blame.Paper(output.width, output.colour)
+            width = output.width if form == "text" else None
             part = None if pasts is None else (pasts, blame.asked_for(history, resolved))
-            for line in _text(history, lines, part, kind, paper, markdown=form == "markdown"):
+            for line in _text(history, lines, part, kind, width, markdown=form == "markdown"):
                 output.line(line)
     return _by_plugins(steps)
 
@@ -127,7 +125,7 @@ def _text(
     lines: Sequence[Line],
     part: tuple[Sequence[Past], Sequence[Asked]] | None,
     kind: View,
-    paper: Paper,
+    width: int | None,
     *,
     markdown: bool,
 ) -> Iterator[str]:
@@ -136,19 +134,19 @@ def _text(
 
     if part is None:
         about = None
-        body, explained = blame.body(blame.view(lines, kind), paper)
+        body, explained = blame.body(blame.view(lines, kind), width)
     else:
         pasts, about = part
-        body, explained = blame.past_body(history, pasts, paper)
+        body, explained = blame.past_body(history, pasts, width)
     of_all = lines if part is None else None
     if markdown:
         yield from blame.markdown(history, of_all, body, explained, about)
         return
-    yield from blame.head(history, of_all, paper, about)
+    yield from blame.head(history, of_all, width, about)
     if body:
         yield ""
     yield from body
-    yield from blame.legend(explained, paper)
+    yield from blame.legend(explained, width)
 
 
 def _by_plugins(steps: Sequence[ChangeStep]) -> bool:

@@ -70,7 +70,6 @@ def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
         render = renderer(
             wishes.output_format,
             width=output.width,
-            colour=output.colour,
             quiet_unchanged=wishes.quiet_unchanged,
         )
         chosen = _chosen(seen.original, wishes)
@@ -101,9 +100,7 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
     # As they were named, which tells files of one name in two folders apart.
     names = (str(one), str(other)) if redact is None else (a.name, b.name)
     with Output() as output:
-        for line in comparison(
-            *names, found, output_format, width=output.width, colour=output.colour
-        ):
+        for line in comparison(*names, found, output_format, width=output.width):
             output.line(line)
     return found.differs
 
@@ -113,9 +110,7 @@ def two_specs(before: str, after: str, output_format: Format) -> bool:
     one, other = (oci.read_spec(_read(name), name) for name in (before, after))
     found = oci.changes(one, other)
     with Output() as output:
-        for line in spec_diff(
-            before, after, found, output_format, width=output.width, colour=output.colour
-        ):
+        for line in spec_diff(before, after, found, output_format, width=output.width):
             output.line(line)
     return bool(found)
 

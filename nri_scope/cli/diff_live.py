@@ -128,7 +128,6 @@ class _Viewing:
         shown = renderer(
             options.output_format,
             width=output.width,
-            colour=output.colour,
             live=True,
             quiet_unchanged=options.quiet_unchanged,
         )

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,9 @@ from pathlib import Path
 import click
 
 from .params import ANY_PATH
+
+_WIDEST = 100
+"""Columns that are used of a terminal."""
 
 
 @click.command()
@@ -51,34 +52,20 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
     from nri_scope.doctor.render import as_json, as_text
     from nri_scope.text.escape import safe
 
+    from .output import Output
+
     path = None if socket is None else str(socket.absolute())
     checks = examine(Host(root.resolve()), path)
-    if output_format == "json":
-        click.echo(as_json(checks))
-    else:
-        # File names and what a runtime says of itself are not ours.
-        shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
-        plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-        click.echo(
-            as_text(shown, width=_width(), plain=plain, style=_colour), color=_wants_colour()
-        )
+    with Output() as output:
+        if output_format == "json":
+            output.line(as_json(checks))
+        else:
+            # File names and what a runtime says of itself are not ours.
+            shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
+            width = output.width
+            if width is not None and output.is_terminal:
+                width = min(width, _WIDEST)
+            plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+            for line in as_text(shown, width=width, plain=plain):
+                output.line(line)
     return exit_status(checks)
-
-
-def _width() -> int | None:
-    if sys.stdout.isatty():
-        return min(shutil.get_terminal_size().columns, 100)
-    # A pipe leads to grep and to files, where a broken line is a nuisance, unless somebody sets
-    # the width for it as watch(1) does.
-    columns = os.environ.get("COLUMNS", "")
-    return int(columns) or None if columns.isascii() and columns.isdigit() else None
-
-
-def _colour(text: str, status: str) -> str:
-    colours = {"ok": "green", "warn": "yellow", "fail": "red", "unknown": "cyan"}
-    return click.style(text, fg=colours[status], bold=status == "fail")
-
-
-def _wants_colour() -> bool | None:
-    """None leaves it to click: colours on a terminal only."""
-    return False if os.environ.get("NO_COLOR") else None

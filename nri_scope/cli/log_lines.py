@@ -9,6 +9,7 @@ from nri_scope.recording.display import clock, day, duration, mark_words, runtim
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.text.escape import safe
+from nri_scope.text.styled_text import Style, paint
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 """All events but ValidateContainerAdjustment fit; that one pushes its line to the right."""
@@ -16,7 +17,6 @@ _MAX_PRINTED = 4_000
 """Columns of a line that a plugin printed, likewise."""
 _MAX_DETAIL = 300
 """Columns for an error's words where the terminal sets no width."""
-_DIM, _BOLD, _RED, _YELLOW, _END = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 
 
 class Lines:
@@ -58,7 +58,7 @@ class Lines:
         return [self._rule(f"── {today[:10]}, times at UTC{today[11:]}")]
 
     def _rule(self, text: str) -> str:
-        return self._paint(_BOLD, safe(text, self._width))
+        return self._paint(Style.STRONG, safe(text, self._width))
 
     def _event(self, event: Event) -> str:
         session = f" s{event.session}" if self._with_session else ""
@@ -75,9 +75,9 @@ class Lines:
             if len(rest) > left or not rest.isascii():
                 rest = safe(rest, max(left, 0))
         if mark == "!":
-            return self._paint(_RED, f"{first}{at} {took}{rest}".rstrip())
+            return self._paint(Style.BAD, f"{first}{at} {took}{rest}".rstrip())
         if self._colour:
-            return f"{_DIM}{first}{at}{_END} {took}{rest}".rstrip()
+            return f"{paint(Style.DIM, first + at)} {took}{rest}".rstrip()
         return f"{first}{at} {took}{rest}".rstrip()
 
     def _gap(self, gap: Gap) -> str:
@@ -91,21 +91,22 @@ class Lines:
             f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{whose}"
             f" ({safe(gap.reason, _MAX_DETAIL)})"
         )
-        return self._paint(_YELLOW, safe(text, self._width))
+        return self._paint(Style.WARN, safe(text, self._width))
 
     def _note(self, note: Note) -> str:
         whose = f"session {note.session}: " if note.session is not None else ""
         return self._paint(
-            _YELLOW, safe(f"  note {clock(note.at_ns)} {whose}{note.text}", self._width)
+            Style.WARN, safe(f"  note {clock(note.at_ns)} {whose}{note.text}", self._width)
         )
 
     def _printed(self, line: Printed) -> str:
         session = f" s{line.session}" if self._with_session else ""
         text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {line.text}"
-        return self._paint(_DIM, safe(text, self._width or _MAX_PRINTED))
+        return self._paint(Style.DIM, safe(text, self._width or _MAX_PRINTED))
 
-    def _paint(self, colour: str, text: str) -> str:
-        return f"{colour}{text}{_END}" if self._colour and text else text
+    def _paint(self, style: Style, text: str) -> str:
+        # Not by `StyledText`: this is to be quick for a pipe.
+        return paint(style, text) if self._colour else text
 
 
 def _detail(event: Event) -> str:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from nri_scope.errors import UsageError
+from nri_scope.text.styled_text import painted
 
 _BATCH = 256
 """Lines that are written together; a call per line would take longer than making the line."""
@@ -70,8 +71,8 @@ class Output:
         raise UsageError(f"cannot write to standard output: {words.lower()}") from error
 
     def line(self, text: str) -> None:
-        """Print one line, at the latest with the next ``flush``."""
-        self._lines.append(text)
+        """Print one line, at the latest with the next ``flush``. Styles show where colours do."""
+        self._lines.append(painted(text) if self.colour else text)
         if len(self._lines) >= _BATCH:
             self._write()
 
@@ -130,6 +131,6 @@ def _wants_colour() -> bool:
 def _width(is_terminal: bool) -> int | None:
     if is_terminal:
         return max(1, shutil.get_terminal_size().columns)
-    # Somebody who sets COLUMNS for a pipe, as watch(1) does, means it.
+    # COLUMNS that is set for a pipe, as watch(1) does, is meant.
     columns = os.environ.get("COLUMNS", "")
-    return max(1, int(columns)) if columns.isascii() and columns.isdigit() else None
+    return (int(columns) or None) if columns.isascii() and columns.isdigit() else None

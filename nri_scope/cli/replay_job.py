@@ -67,7 +67,7 @@ def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishe
     plugins = [plugin.id for plugin in job.casting.plugins]
     # Of those that come by themselves we do not know the names yet.
     names = [*plugins, *["??-external"] * job.casting.expect]
-    text = Report(chain=len(names) > 1, plugins=names, colour=output.colour, width=output.width)
+    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
     audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
     replayed = play(job, audience)
     mismatches = _compare(replayed, golden, wishes)

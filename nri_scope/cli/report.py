@@ -30,11 +30,6 @@ What --diagnose looks for:
   missed-around-synchronize  containers that a plugin was never told of
   order                      an order of events, or of plugins, that may surprise
 """
-_SAYING = (
-    *("nri_scope.report", "nri_scope.report.diagnosis", "nri_scope.differ", "nri_scope.oci"),
-    *("nri_scope.differ.render", "nri_scope.recorder", "nri_scope.nri"),
-)
-"""The packages whose words are in a report."""
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
@@ -106,7 +101,7 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
         if output_format == "json":
             output.line(to_json(findings_list.document(facts)))
         else:
-            for line in findings_list.text(facts, width=output.width, colour=output.colour):
+            for line in findings_list.text(facts, width=output.width):
                 output.line(line)
         return int(bool(facts.findings))
     return 0
@@ -154,10 +149,10 @@ def _look(redactor: Redactor, draft: Path, output: Path) -> None:
     """Whether anything that was replaced is in what was written. Raises RedactionLeak."""
     from html import unescape
 
+    from nri_scope.report.own_words import own_words
     from nri_scope.share.bundle.leak_scan import Scan
-    from nri_scope.share.bundle.own_words import words_of
 
-    scan = Scan(redactor.originals(), output, words=lambda: words_of(*_SAYING))
+    scan = Scan(redactor.originals(), output, words=own_words)
     scan.file(draft, "the report")
     scan.text(unescape(draft.read_text("utf-8")).encode(), "the report")
     scan.name(output.name)

@@ -18,13 +18,13 @@ from nri_scope.recording.records import deadline_ms, event_record
 from nri_scope.replay.golden.one_line import NOTHING, names_told, reply_words, request_words
 from nri_scope.replay.golden.reply_values import plain_reply
 from nri_scope.text.escape import safe
+from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.wire import Code
 
 NAMES_MAX = 20_000
 """Containers whose names are remembered: of a large node a few times over."""
 DETAIL_MAX = 1000
 """Columns of what was said where the terminal sets no width."""
-_DIM, _BOLD, _RED, _END = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
 
 class Exchange(NamedTuple):
@@ -45,12 +45,10 @@ class TraceLines:
     def __init__(
         self,
         *,
-        colour: bool = False,
         width: int | None = None,
         with_plugin: bool = False,
         with_tap: bool = False,
     ) -> None:
-        self._colour = colour
         self._width = width
         self._took_width = len("1.23ms+999µs") if with_tap else len("1.23ms")
         self._with_plugin = with_plugin
@@ -81,16 +79,16 @@ class TraceLines:
         rest = f"{took:>{self._took_width}} {'!' if bad else ' '} {plugin}{self._call(exchange)}"
         rest = safe(rest, DETAIL_MAX if self._width is None else max(0, self._width - len(start)))
         if bad:
-            line = self._paint(_RED, f"{start}{rest}")
+            line = styled(Style.BAD, f"{start}{rest}")
         else:
-            line = f"{self._paint(_DIM, start)}{rest}"
+            line = StyledText(Span(start, Style.DIM), rest)
         return [*self._new_day(event.at_ns), line]
 
     def said(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
         """The lines for one that a plugin printed."""
         whose = f"{plugin} " if self._with_plugin else ""
         line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {whose}{text}"
-        return [*self._new_day(at_ns), self._paint(_DIM, safe(line, self._width or DETAIL_MAX))]
+        return [*self._new_day(at_ns), styled(Style.DIM, safe(line, self._width or DETAIL_MAX))]
 
     def record(self, exchange: Exchange) -> dict[str, Plain]:
         """An exchange for programs: the keys of `log`, and what was said."""
@@ -158,10 +156,7 @@ class TraceLines:
             return []
         self._day = today
         text = f"── {today[:10]}, times at UTC{today[11:]}"
-        return [self._paint(_BOLD, safe(text, self._width))]
-
-    def _paint(self, colour: str, text: str) -> str:
-        return f"{colour}{text}{_END}" if self._colour and text else text
+        return [styled(Style.STRONG, safe(text, self._width))]
 
     def _name(self, container_id: str, name: str) -> None:
         self._names[container_id] = name

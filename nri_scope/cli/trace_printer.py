@@ -68,7 +68,6 @@ class Trace:
         self._redact = redact
         self._several = several
         self._lines = TraceLines(
-            colour=self._output.colour,
             width=self._output.width,
             with_plugin=several,
             with_tap=True,

@@ -7,7 +7,9 @@ import json
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from nri_scope.text.styled_text import Span, Style, StyledText
 
 from .check import Check, Status
 
@@ -15,6 +17,12 @@ SCHEMA_VERSION = 1
 
 _SYMBOLS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗", Status.UNKNOWN: "?"}
 _ASCII = {Status.OK: "+", Status.WARN: "!", Status.FAIL: "x", Status.UNKNOWN: "?"}
+_STYLES = {
+    Status.OK: Style.GOOD,
+    Status.WARN: Style.WARN,
+    Status.FAIL: Style.BAD,
+    Status.UNKNOWN: Style.NOTE,
+}
 _INDENT = " " * 10
 
 
@@ -31,25 +39,22 @@ def as_text(
     *,
     width: int | None = 80,
     plain: bool = False,
-    style: Callable[[str, Status], str] = lambda text, status: text,
-) -> str:
-    """Return one or more lines for each check, and a summary.
+) -> Iterator[str]:
+    """Yield one or more lines for each check, and a summary.
 
     ``width`` is in columns; None wraps nothing, so that a check has one line, and one for its fix.
-    ``plain`` keeps to ASCII symbols; ``style`` may colour a status without changing its width.
+    ``plain`` keeps to ASCII symbols.
     """
     symbols = _ASCII if plain else _SYMBOLS
-    lines: list[str] = []
     for check in checks:
-        head = style(f"{symbols[check.status]} {check.status.value:<7}", check.status)
+        head = Span(f"{symbols[check.status]} {check.status.value:<7}", _STYLES[check.status])
         body = _wrap(f"{check.name}: {check.detail}", width)
-        lines.append(f"{head} {body[0]}")
-        lines += [_INDENT + line for line in body[1:]]
+        yield StyledText(head, f" {body[0]}")
         if check.fix:
-            fix = _wrap(f"fix: {check.fix}", width, hanging="     ")
-            lines += [_INDENT + line for line in fix]
-    lines += ["", _summary(checks)]
-    return "\n".join(lines)
+            body += _wrap(f"fix: {check.fix}", width, hanging="     ")
+        yield from (_INDENT + line for line in body[1:])
+    yield ""
+    yield _summary(checks)
 
 
 def _wrap(text: str, width: int | None, hanging: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from nri_scope._gen.nri.api_pb2 import PodSandbox
 from nri_scope.events import Container, Event, Pod, Tapped
 from nri_scope.nri.plain import MALFORMED, Plain, plain_bytes
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
-from nri_scope.text.yaml_text import Line
+from nri_scope.text.yaml_text import FlowMapping
 
 from . import lookup
 from .cri_answers import is_container_status, reply_as_plain, request_as_plain
@@ -41,7 +41,7 @@ def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
                     "id": thing.id,
                     "uid": thing.uid,
                     "containers": [
-                        Line(name=container.name, id=container.id)
+                        FlowMapping(name=container.name, id=container.id)
                         for container in lookup.containers_of(recording, thing)
                     ],
                 },
@@ -111,7 +111,8 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     lines, count = printed_by(recording, event, PRINTED_MAX)
     if lines:
         told["printed"] = [
-            Line(at=rfc3339(line.at_ns), stream=line.stream, text=line.text) for line in lines
+            FlowMapping(at=rfc3339(line.at_ns), stream=line.stream, text=line.text)
+            for line in lines
         ]
     if count > len(lines):
         told["printed_left_out"] = count - len(lines)
@@ -120,7 +121,7 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
 
 def tap_record(known: Tapped) -> dict[str, Plain]:
     """Return what only a tap records of an event: the time that it took itself, and metadata."""
-    metadata: list[Plain] = [Line({key: value}) for key, value in known.metadata]
+    metadata: list[Plain] = [FlowMapping({key: value}) for key, value in known.metadata]
     return {"held_us": known.held_ns // 1000, "metadata": metadata}
 
 
@@ -136,8 +137,10 @@ def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
     return {"told_by_event": told.event, "message": plain_bytes(kind, told.content)}
 
 
-def _step(event: Event, *, with_container: bool) -> Line:
-    step = Line(id=event.id, at=rfc3339(event.at_ns), session=event.session, plugin=event.plugin)
+def _step(event: Event, *, with_container: bool) -> FlowMapping[Plain]:
+    step: FlowMapping[Plain] = FlowMapping(
+        id=event.id, at=rfc3339(event.at_ns), session=event.session, plugin=event.plugin
+    )
     step["event"] = event.event
     if with_container:
         step["container"] = event.container

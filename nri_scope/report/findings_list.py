@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.differ.render.layout import BOLD, CYAN, DIM, RED, YELLOW, Layout, Part
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.display import many
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
+from nri_scope.text.layout import Layout, LayoutPart
+from nri_scope.text.styled_text import Style
 
 from . import wording
 from .finding import Finding, Level
 from .model import Facts
 
-_COLOURS = {Level.PROBLEM: RED, Level.WARNING: YELLOW, Level.NOTE: CYAN}
+_STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Style.NOTE}
 
 
-def text(facts: Facts, *, width: int | None, colour: bool) -> Iterator[str]:
+def text(facts: Facts, *, width: int | None) -> Iterator[str]:
     """Yield lines for people, one block for each finding."""
-    layout = Layout(width=width, colour=colour)
+    layout = Layout(width)
     for finding in facts.findings:
         yield from _finding(finding, layout)
         yield ""
@@ -27,7 +28,7 @@ def text(facts: Facts, *, width: int | None, colour: bool) -> Iterator[str]:
 
 
 def _finding(one: Finding, layout: Layout) -> Iterator[str]:
-    parts = [Part(one.level, _COLOURS[one.level]), Part(one.title, BOLD)]
+    parts = [LayoutPart(one.level, _STYLES[one.level]), LayoutPart(one.title, Style.STRONG)]
     yield from layout.parts(parts, 0, 2)
     yield from layout.sentence(one.detail, 2)
     where = wording.named(one.events, one.event_count)
@@ -35,7 +36,7 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
         yield from layout.sentence(f"see {where}", 2)
     if one.containers:
         yield from layout.sentence(f"about {wording.listed(one.containers)}", 2)
-    yield from layout.sentence(f"→ {one.advice}", 2, DIM)
+    yield from layout.sentence(f"→ {one.advice}", 2, Style.DIM)
 
 
 def _sum(facts: Facts) -> str:

@@ -80,23 +80,40 @@ class Outputs:
         targets = [self.wanted] if len(drafts) == 1 else _numbered(self.wanted, len(drafts))
         for target in targets:
             self._check(target)
-        placed: list[Path] = []
+        previous: list[tuple[Path, Path | None]] = []
         try:
             for draft, target in zip(drafts, targets, strict=True):
+                if target is not targets[-1]:
+                    previous.append((target, self._set_aside(target)))
                 self._place(draft, target)
-                placed.append(target)
         except BaseException:
-            for target in placed:
-                with suppress(OSError):
-                    target.unlink()
+            _restore(previous)
             raise
+        for _, kept in previous:
+            if kept is not None:
+                kept.unlink(missing_ok=True)
         return targets
+
+    def _set_aside(self, target: Path) -> Path | None:
+        """Keep what is at ``target`` under a second name until all drafts are placed.
+
+        It stays where it is meanwhile, unless the file system has no links. Return the second
+        name, beside the target (None: nothing is there).
+        """
+        if not os.path.lexists(target):
+            return None
+        kept = _hidden_name(target, ".old")
+        try:
+            os.link(target, kept, follow_symlinks=False)
+        except OSError:
+            target.rename(kept)
+        return kept
 
     def _place(self, draft: Path, target: Path) -> None:
         if self._moves:
             self._move(draft, target)
             return
-        part = target.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
+        part = _hidden_name(target, ".part")
         try:
             with draft.open("rb") as file, open(part, "xb", opener=_private) as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
@@ -140,6 +157,22 @@ class Outputs:
     def _unwritable(self, error: OSError) -> UsageError:
         words = in_words(error)
         return UsageError(f"{self.wanted}: cannot be written: {words}", way_to_write(words))
+
+
+def _restore(previous: Sequence[tuple[Path, Path | None]]) -> None:
+    """Put the files that were set aside back; remove those in whose place nothing was."""
+    for target, kept in reversed(previous):
+        with suppress(OSError):
+            if kept is None:
+                target.unlink()
+            else:
+                kept.replace(target)
+                # Where it still was in its place, both names are left.
+                kept.unlink(missing_ok=True)
+
+
+def _hidden_name(target: Path, suffix: str) -> Path:
+    return target.with_name(f".nri-scope-{secrets.token_hex(8)}{suffix}")
 
 
 def _private(path: str, flags: int) -> int:

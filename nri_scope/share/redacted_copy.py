@@ -7,7 +7,6 @@ import os
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +14,6 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 
 from .bundle.leak_scan import Scan
-from .bundle.own_words import FORMATS, words_of
 from .extract import Extracted, Selection, extract
 from .extract.first_pass import learn
 from .extract.row_pages import newest_event
@@ -106,7 +104,7 @@ def convert(
     extract(source, redacted, selection, change=redactor, on_progress=on_progress)
     with Recording.open(redacted) as recording, _new(draft) as stream:
         count = form.write(recording, numbers, stream)
-    scan = Scan(redactor.originals(), target, words=partial(words_of, *FORMATS))
+    scan = Scan(redactor.originals(), target, words=form.own_words)
     scan.recording(redacted)
     scan.file(draft, "the written file")
     scan.name(target.name)

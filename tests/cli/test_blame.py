@@ -76,9 +76,9 @@ def test_each_line_names_the_plugin_that_put_it_there(
     ):
         assert line in lines
     # On CRI-O it came with a creation that failed, and a later event shows that it was applied.
-    cpus = next(line for line in lines if 'cpus: "1"' in line)
+    cpus = next(line for line in lines if "cpus: '1'" in line)
     assert cpus.startswith("60-cpu-policy T")
-    assert '~│ cpus: "1"' in cpus
+    assert "~│ cpus: '1'" in cpus
     device = next(line for line in lines if "path: /dev/nri-null" in line)
     owner = "20-device-injector" if name in WITH_OWNERS else "one of 01–29"
     assert device.startswith(owner)

@@ -34,7 +34,7 @@ def show(path: Path, what: str, *more: str) -> bytes:
 def test_yaml_reads_well(path: Path) -> None:
     text = show(path, "4").decode()
     assert "\n    env:\n      - PATH=/bin\n" in text
-    assert "note: café ☕" in text
+    assert "note: 'café ☕'" in text
     assert yaml.safe_load(text)["event"]["event"] == "CreateContainer"
 
 

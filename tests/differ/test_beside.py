@@ -211,6 +211,6 @@ def test_a_container_that_failed_to_start_is_not_simply_applied() -> None:
         assert "1 of 1 earlier changes are in the spec, which was never run" in text
         assert "\x1b" not in text and "such file\nor" not in text
     (history,) = differ.histories.values()
-    head = "\n".join(blame.head(history, blame.lines(history), blame.Paper(None)))
+    head = "\n".join(blame.head(history, blame.lines(history)))
     assert "note: this spec was made and never run: the container failed to start" in head
     assert "\x1b" not in head

@@ -5,6 +5,7 @@ import json
 
 from nri_scope.doctor.check import Check, Status, exit_status, fail, ok, softened, unknown, warn
 from nri_scope.doctor.render import as_json, as_text
+from nri_scope.text.styled_text import spans_of
 
 CHECKS = [
     ok("socket", "/run/nri/nri.sock is a socket"),
@@ -29,34 +30,34 @@ def test_json_has_a_version_and_every_field_and_no_null() -> None:
 
 def test_text_fits_the_width_but_for_words_that_do_not() -> None:
     for width in (80, 100):
-        lines = as_text(CHECKS, width=width).splitlines()
+        lines = list(as_text(CHECKS, width=width))
         assert max(map(len, lines)) > width  # the long path stays whole
         assert all(len(line) <= width for line in lines if "longlong" not in line)
 
 
 def test_without_a_width_each_check_is_one_line_and_one_for_its_fix() -> None:
-    lines = as_text(CHECKS, width=None).splitlines()
+    lines = list(as_text(CHECKS, width=None))
     assert len(lines) == len(CHECKS) + 1 + len(["", "summary"])
     assert lines[1].endswith("x end")
 
 
 def test_text_says_the_status_in_a_word_and_indents_the_fix() -> None:
     text = as_text([fail("socket", "it is not there", "make one")])
-    assert text.splitlines() == [
+    assert list(text) == [
         "✗ fail    socket: it is not there",
         "          fix: make one",
         "",
         "0 ok, 1 failed",
     ]
-    assert as_text([ok("a", "b")], plain=True).isascii()
+    assert all(line.isascii() for line in as_text([ok("a", "b")], plain=True))
 
 
-def test_colours_do_not_move_the_columns() -> None:
-    def style(text: str, status: Status) -> str:
-        return f"\x1b[1m{text}\x1b[0m"
-
-    coloured = as_text(CHECKS, style=style)
-    assert coloured.replace("\x1b[1m", "").replace("\x1b[0m", "") == as_text(CHECKS)
+def test_the_status_alone_has_a_style() -> None:
+    for line, check in zip(as_text(CHECKS, width=None), CHECKS, strict=False):
+        first, *rest = spans_of(line)
+        assert first.text.split()[1] == check.status.value
+        assert first.style and not any(span.style for span in rest)
+        break
 
 
 def test_the_exit_status_tells_a_failure_and_only_that() -> None:

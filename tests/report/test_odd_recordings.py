@@ -32,7 +32,7 @@ def every_view(path: Path, what: str | None = None) -> None:
         facts = collect(recording, None if what is None else lookup.find(recording, what))
     assert "".join(html(facts)).endswith("</html>\n")
     assert markdown(facts)
-    assert list(findings_list.text(facts, width=80, colour=True))
+    assert list(findings_list.text(facts, width=80))
     assert findings_list.document(facts)
 
 

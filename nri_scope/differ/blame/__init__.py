@@ -11,11 +11,10 @@ from .markdown import markdown
 from .owned_lines import Line, lines
 from .path_history import Past, asked_for, past, resolve
 from .path_history_text import past_body
-from .text import Paper, body, head, legend
+from .text import body, head, legend
 
 __all__ = [
     "Line",
-    "Paper",
     "Past",
     "View",
     "asked_for",

@@ -8,22 +8,25 @@ from collections.abc import Iterator, Sequence
 from nri_scope.oci import Json
 from nri_scope.recording.display import clock, day
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.layout import broken
+from nri_scope.text.styled_text import Span, Style, StyledText, styled
+from nri_scope.text.yaml_flow import fill
 
 from ..attribution.history import History
 from ..attribution.model import ChangeStep
 from ..render import wording
-from ..render.layout import BOLD, DIM, broken
 from ..render.values import place
 from .gutter import Gutter
 from .owned_lines import MARKS
 from .path_history import Past
-from .text import COLOURS, LEAST, Paper
-from .yaml_value import fill
+from .text import LEAST, STYLES
 
 _NOTHING = "(nothing seen to change it)"
 
 
-def past_body(history: History, pasts: Sequence[Past], paper: Paper) -> tuple[list[str], list[str]]:
+def past_body(
+    history: History, pasts: Sequence[Past], width: int | None = None
+) -> tuple[list[str], list[str]]:
     """Values in order, each with time, event and owner; and the legend."""
     steps = [step for past in pasts for step in past.steps]
     gutter = Gutter(
@@ -31,7 +34,7 @@ def past_body(history: History, pasts: Sequence[Past], paper: Paper) -> tuple[li
             (history.base_owner, ()),
             *((step.owner, step.evidence) for step in steps),
         ],
-        paper.width,
+        width,
     )
     number = max((len(str(step.event)) for step in steps), default=1)
     lines: list[str] = []
@@ -41,8 +44,8 @@ def past_body(history: History, pasts: Sequence[Past], paper: Paper) -> tuple[li
     for past in pasts:
         if past is not pasts[0]:
             lines.append("")
-        lines.append(paper.layout.paint(BOLD, safe(past.path)))
-        lines += _past(history, past, _Columns(number, gutter, paper), days)
+        lines.append(styled(Style.STRONG, safe(past.path)))
+        lines += _past(history, past, _Columns(number, gutter, width), days)
     return lines, gutter.legend()
 
 
@@ -63,16 +66,15 @@ class Days:
 class _Columns:
     """Time, event and gutter at the left of a value."""
 
-    def __init__(self, number: int, gutter: Gutter, paper: Paper) -> None:
+    def __init__(self, number: int, gutter: Gutter, width: int | None) -> None:
         self._number = number
         self._gutter = gutter
-        self._paper = paper
+        self._width = width
         self._left = len("00:00:00.000") + 2 + number + 2
 
     def write(
         self, step: ChangeStep | None, history: History, value: Json, remark: str, word: str = ""
     ) -> Iterator[str]:
-        paint = self._paper.layout.paint
         if step is None:
             left = " " * self._left
             cell = self._gutter.cell(history.base_owner, (), " ")
@@ -81,7 +83,7 @@ class _Columns:
             mark = MARKS[step.change.kind]
             left = f"{clock(step.at_ns)}  {step.event:>{self._number}}  "
             cell = self._gutter.cell(step.owner, step.evidence, mark)
-        width = self._paper.width
+        width = self._width
         room = None if width is None else max(LEAST, width - self._left - self._gutter.width)
         said = [word] if word else fill("", value, room, 2)
         margin = " " * self._left + self._gutter.cell(None, (), " ")
@@ -90,10 +92,10 @@ class _Columns:
             said[-1] += f"  # {remark}"
             remark = ""
         for at, text in enumerate(said):
-            yield f"{margin if at else left + cell}{paint(COLOURS[mark], text)}"
+            yield StyledText(margin if at else left + cell, Span(text, STYLES[mark]))
         if remark and room is not None:
             for text in broken(remark, room - 4, room - 4):
-                yield f"{margin}{paint(DIM, f'  # {text}')}"
+                yield StyledText(margin, Span(f"  # {text}", Style.DIM))
 
 
 def _past(history: History, past: Past, write: _Columns, days: Days) -> Iterator[str]:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from nri_scope.oci import Json
+from nri_scope.text.yaml_text import inline
 
 from ..attribution.model import Applied, ChangeStep
 from ..render import wording
 from ..render.values import place
 from .spec_lines import Node
 from .steps_by_path import Newest
-from .yaml_value import inline
 
 _VALUE_MAX = 1_000
 """Characters of a value within a remark; `--history` and JSON have all of it."""

@@ -4,43 +4,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.layout import Layout, broken
+from nri_scope.text.styled_text import Span, Style, StyledText, styled
+from nri_scope.text.yaml_flow import fill
+from nri_scope.text.yaml_text import key
 
 from ..attribution.history import History
 from ..attribution.model import Applied, Asked, Evidence
 from ..attribution.owner import Owner, Who
 from ..render import wording
-from ..render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
 from .folding import Fold, Row
 from .gutter import Gutter, short
 from .owned_lines import UNMET, Line
-from .yaml_value import fill, key
 
 LEAST = 24
 """Columns for YAML even where there is less room."""
-COLOURS = {"+": GREEN, "-": RED, "~": YELLOW, ">": CYAN, "!": RED, " ": ""}
-
-
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """What there is to write on. ``width`` None: lines as long as they get."""
-
-    width: int | None = None
-    colour: bool = False
-
-    @property
-    def layout(self) -> Layout:
-        """For sentences."""
-        return Layout(width=self.width, colour=self.colour)
+STYLES = {
+    "+": Style.GOOD,
+    "-": Style.BAD,
+    "~": Style.WARN,
+    ">": Style.NOTE,
+    "!": Style.BAD,
+    " ": Style.PLAIN,
+}
 
 
 def head(
     history: History,
     lines: Sequence[Line] | None,
-    paper: Paper,
+    width: int | None = None,
     about: Sequence[Asked] | None = None,
 ) -> Iterator[str]:
     """Which container it is, how much of it was changed, and what limits the evidence.
@@ -48,23 +43,23 @@ def head(
     Without `lines` nothing is said of how much. Of all requests that were not simply carried out,
     only `about` is told where it is given.
     """
-    layout = paper.layout
+    layout = Layout(width)
     began = f", {history.beginning}" if history.beginning else ""
     named = history.name != history.id[:SHORT_ID]
     number = f" {history.id[:SHORT_ID]}" if named else ""
-    yield from layout.sentence(f"{history.name}{number}{began}", 0, BOLD)
+    yield from layout.sentence(f"{history.name}{number}{began}", 0, Style.STRONG)
     if history.failure:
-        yield from layout.sentence(f"! its creation failed: {history.failure}", 0, RED)
+        yield from layout.sentence(f"! its creation failed: {history.failure}", 0, Style.BAD)
     if history.real is not None:
         told = f"the spec that the runtime really used, told by event {history.real_event}"
         yield from layout.sentence(told, 0)
     if lines is not None:
         yield from layout.sentence(summary(lines), 0)
     for remark in (*filter(None, [history.doubt]), *history.remarks):
-        yield from layout.sentence(f"note: {remark}", 0, YELLOW)
+        yield from layout.sentence(f"note: {remark}", 0, Style.WARN)
     for one in wording.unnoted(history.asked if about is None else about, history.steps):
         fate = wording.FATES[one.fate]
-        yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, RED)
+        yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, Style.BAD)
 
 
 def summary(lines: Sequence[Line]) -> str:
@@ -101,7 +96,7 @@ def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
     return mark, owner, evidence
 
 
-def body(rows: Sequence[Row], paper: Paper) -> tuple[list[str], list[str]]:
+def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list[str]]:
     """The lines with their gutter, and the legend."""
     found: list[tuple[Owner, Sequence[Evidence]]] = []
     for row in rows:
@@ -111,23 +106,23 @@ def body(rows: Sequence[Row], paper: Paper) -> tuple[list[str], list[str]]:
             _, owner, evidence = doing(row)
             if owner is not None:
                 found.append((owner, evidence))
-    gutter = Gutter(found, paper.width)
-    width = None if paper.width is None else max(LEAST, paper.width - gutter.width)
+    gutter = Gutter(found, width)
+    room = None if width is None else max(LEAST, width - gutter.width)
     written: list[str] = []
     for row in rows:
         if isinstance(row, Fold):
-            written += _fold(row, gutter, paper)
+            written.append(_fold(row, gutter))
         else:
-            written += _line(row, gutter, width, paper)
+            written += _line(row, gutter, room)
     return written, gutter.legend()
 
 
-def legend(lines: Sequence[str], paper: Paper) -> Iterator[str]:
+def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
     """What the gutter's words mean, below it."""
     if lines:
         yield ""
     for line in lines:
-        yield from paper.layout.parts([Part(line, DIM)], 0, 0)
+        yield from Layout(width).sentence(line, 0, Style.DIM)
 
 
 def yaml_lines(line: Line, width: int | None) -> list[str]:
@@ -144,34 +139,33 @@ def yaml_lines(line: Line, width: int | None) -> list[str]:
     return fill(head, line.written, width, line.indent + 4)
 
 
-def _line(line: Line, gutter: Gutter, width: int | None, paper: Paper) -> Iterator[str]:
-    paint = paper.layout.paint
+def _line(line: Line, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = doing(line)
     own = owner is not None and owner.who is Who.RUNTIME and not line.changed
-    colour = DIM if own else COLOURS[mark]
+    style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
     remark = safe("; ".join(line.remarks))
     beside = f"  # {remark}" if remark else ""
     if beside and (width is None or columns(yaml[-1]) + columns(beside) <= width):
-        last = paint(colour, yaml[-1]) + paint(DIM, beside)
-        painted = [*(paint(colour, text) for text in yaml[:-1]), last]
+        last = Span(beside, Style.DIM)
         beside = ""
     else:
-        painted = [paint(colour, text) for text in yaml]
+        last = Span("")
     cell = gutter.cell(owner, evidence, mark)
     blank = gutter.cell(None, (), " ")
-    for at, text in enumerate(painted):
-        yield f"{blank if at else paint(colour, cell)}{text}"
+    for at, text in enumerate(yaml):
+        left = Span(blank) if at else Span(cell, style)
+        yield StyledText(left, Span(text, style), *([last] if at == len(yaml) - 1 else []))
     if beside and width is not None:
         margin = " " * (line.indent + 4)
         room = width - len(margin) - 2
         for each in line.remarks:
             for text in broken(safe(each), room, room):
-                yield f"{blank}{paint(DIM, f'{margin}# {text}')}"
+                yield StyledText(blank, Span(f"{margin}# {text}", Style.DIM))
 
 
-def _fold(fold: Fold, gutter: Gutter, paper: Paper) -> Iterator[str]:
+def _fold(fold: Fold, gutter: Gutter) -> str:
     plural = "" if fold.hidden == 1 else "s"
     by = " by the runtime" if fold.owner.who is Who.RUNTIME else ""
     text = f"{' ' * fold.indent}# … {fold.hidden:,} line{plural}{by}"
-    yield paper.layout.paint(DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")
+    return styled(Style.DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")

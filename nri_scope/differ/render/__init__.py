@@ -20,18 +20,17 @@ def renderer(
     output_format: Format,
     *,
     width: int | None = None,
-    colour: bool = False,
     live: bool = False,
     quiet_unchanged: bool = False,
 ) -> Renderer:
     """One for `output_format`.
 
-    ``width`` (None: no limit) and ``colour`` are for text. ``live``: what is shown goes on for
-    ever, so nothing waits for its end; JSON is then one object a line.
+    ``width`` (None: no limit) is for text. ``live``: what is shown goes on for ever, so nothing
+    waits for its end; JSON is then one object a line.
     """
     match output_format:
         case "json":
             return JsonRenderer(live=live, quiet_unchanged=quiet_unchanged)
         case "markdown":
             return MarkdownRenderer(live=live, quiet_unchanged=quiet_unchanged)
-    return TextRenderer(width=width, colour=colour, live=live, quiet_unchanged=quiet_unchanged)
+    return TextRenderer(width=width, live=live, quiet_unchanged=quiet_unchanged)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
+from nri_scope.text.layout import Layout
+from nri_scope.text.styled_text import Style
 
 from ..comparison import Comparison, Difference, Named, Pair, Side
 from ..records import change_record, owner_record
 from . import wording
 from .change_lines import change_lines
-from .layout import BOLD, DIM, GREEN, RED, Layout
 from .legend import Legend
 from .markdown import HEADINGS, change_cells
 from .markdown_escape import code, folded, prose, squeezed, table
@@ -30,7 +31,6 @@ def comparison(
     output_format: Format,
     *,
     width: int | None = None,
-    colour: bool = False,
 ) -> Iterator[str]:
     """Lines about the recordings called `a` and `b`."""
     match output_format:
@@ -39,37 +39,37 @@ def comparison(
         case "markdown":
             yield from squeezed(_markdown(a, b, found))
         case "text":
-            yield from _text(a, b, found, Layout(width=width, colour=colour))
+            yield from _text(a, b, found, Layout(width))
 
 
 # -- text ---------------------------------------------------------------------------------------
 
 
 def _text(a: str, b: str, found: Comparison, layout: Layout) -> Iterator[str]:
-    yield from layout.sentence(f"A: {a}", 0, BOLD)
-    yield from layout.sentence(f"B: {b}", 0, BOLD)
+    yield from layout.sentence(f"A: {a}", 0, Style.STRONG)
+    yield from layout.sentence(f"B: {b}", 0, Style.STRONG)
     for glyph, where, names, paint in (
-        ("-", "A", found.only_a, RED),
-        ("+", "B", found.only_b, GREEN),
+        ("-", "A", found.only_a, Style.BAD),
+        ("+", "B", found.only_b, Style.GOOD),
     ):
         if names:
             yield ""
-            yield from layout.sentence(f"only in {where}:", 0, BOLD)
+            yield from layout.sentence(f"only in {where}:", 0, Style.STRONG)
             for one in names:
                 yield from layout.sentence(f"{glyph} {one.name}", 2, paint)
     for pair in found.differ:
         yield ""
-        yield from layout.sentence(pair.name, 0, BOLD)
+        yield from layout.sentence(pair.name, 0, Style.STRONG)
         if pair.real:
-            yield from layout.sentence(f"compared: {_REAL}", 2, DIM)
+            yield from layout.sentence(f"compared: {_REAL}", 2, Style.DIM)
         for line in _failures(pair):
-            yield from layout.sentence(f"! {line}", 2, RED)
+            yield from layout.sentence(f"! {line}", 2, Style.BAD)
         for difference in pair.differences:
             yield from change_lines(layout, difference.change, _by(difference))
     yield ""
-    yield from layout.sentence(_tally(found), 0, BOLD)
+    yield from layout.sentence(_tally(found), 0, Style.STRONG)
     for line in _legend(found):
-        yield from layout.sentence(line, 0, DIM)
+        yield from layout.sentence(line, 0, Style.DIM)
 
 
 def _legend(found: Comparison) -> list[str]:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.oci import Change
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
+from nri_scope.text.layout import Layout
+from nri_scope.text.styled_text import Style
 
 from ..records import change_record
 from .change_lines import change_lines
-from .layout import BOLD, Layout
 from .markdown import changes_table
 from .markdown_escape import code
 from .renderer import Format
@@ -23,7 +24,6 @@ def spec_diff(
     output_format: Format,
     *,
     width: int | None = None,
-    colour: bool = False,
 ) -> Iterator[str]:
     """Lines about the two specs called `before` and `after`. Nothing in text where none differs."""
     match output_format:
@@ -40,8 +40,8 @@ def spec_diff(
             yield f"{code(before)} → {code(after)}"
             yield from changes_table(changes) if changes else ("", "No difference.")
         case "text":
-            layout = Layout(width=width, colour=colour)
+            layout = Layout(width)
             if changes:
-                yield from layout.sentence(f"{before} → {after}", 0, BOLD)
+                yield from layout.sentence(f"{before} → {after}", 0, Style.STRONG)
             for change in changes:
                 yield from change_lines(layout, change)

@@ -6,28 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import clock, day
+from nri_scope.text.layout import Layout, LayoutPart
+from nri_scope.text.styled_text import Style
 
 from ..attribution.model import Applied, ChangeStep, NameOf, RoundDiff
 from . import wording
 from .change_lines import DEEPER, change_lines
-from .layout import BOLD, DIM, RED, YELLOW, Layout, Part
 from .legend import Legend
 
 _WEIGHTS = {
-    wording.Weight.TROUBLE: RED,
-    wording.Weight.DOUBT: YELLOW,
-    wording.Weight.REMARK: DIM,
+    wording.Weight.TROUBLE: Style.BAD,
+    wording.Weight.DOUBT: Style.WARN,
+    wording.Weight.REMARK: Style.DIM,
 }
 
 
 class TextRenderer:
     """See `Renderer`. ``live`` explains words as soon as they are used, not in the end."""
 
-    def __init__(
-        self, *, width: int | None, colour: bool, live: bool, quiet_unchanged: bool
-    ) -> None:
+    def __init__(self, *, width: int | None, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
-        self._layout = Layout(width=width, colour=colour)
+        self._layout = Layout(width)
         self._live = live
         self._quiet = quiet_unchanged
         self._legend = Legend()
@@ -39,9 +38,9 @@ class TextRenderer:
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
         """The title, and a line for each detail."""
-        yield from self._layout.sentence(title, 0, BOLD)
+        yield from self._layout.sentence(title, 0, Style.STRONG)
         for detail in details:
-            yield from self._note(detail, DIM)
+            yield from self._note(detail, Style.DIM)
         self._apart = True
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
@@ -69,7 +68,7 @@ class TextRenderer:
         """How much there was, and what the words mean."""
         if self._apart:
             yield ""
-        yield from self._layout.sentence(self._tally.words(), 0, BOLD)
+        yield from self._layout.sentence(self._tally.words(), 0, Style.STRONG)
         if not self._live:
             yield from self._explanations(indent=0)
 
@@ -79,55 +78,61 @@ class TextRenderer:
         today = day(diff.at_ns)
         if today != self._day:
             self._day = today
-            yield from self._layout.sentence(f"── {today[:10]}, times at UTC{today[11:]}", 0, BOLD)
+            yield from self._layout.sentence(
+                f"── {today[:10]}, times at UTC{today[11:]}", 0, Style.STRONG
+            )
 
-    def _opening(self, diff: RoundDiff, name_of: NameOf) -> list[Part]:
+    def _opening(self, diff: RoundDiff, name_of: NameOf) -> list[LayoutPart]:
         number = f"{diff.event:>6} {clock(diff.at_ns)}"
         return [
-            Part(f"{number} {wording.title(diff)}", BOLD),
-            Part(wording.subject(diff, name_of), BOLD),
+            LayoutPart(f"{number} {wording.title(diff)}", Style.STRONG),
+            LayoutPart(wording.subject(diff, name_of), Style.STRONG),
         ]
 
-    def _calm(self, diff: RoundDiff, name_of: NameOf) -> list[str]:
+    def _calm(self, diff: RoundDiff, name_of: NameOf) -> Sequence[str]:
         number = f"{diff.event:>6} {clock(diff.at_ns)} {wording.title(diff)}"
         told = wording.verdict(wording.judged(diff)) or "no change seen"
         if diff.missed_by:
             told += f"; not seen by {', '.join(diff.missed_by)}"
-        parts = [Part(number, DIM), Part(wording.subject(diff, name_of), DIM), Part(told, DIM)]
+        parts = [
+            LayoutPart(number, Style.DIM),
+            LayoutPart(wording.subject(diff, name_of), Style.DIM),
+            LayoutPart(told, Style.DIM),
+        ]
         return self._layout.parts(parts, 0, 2 * DEEPER)
 
     def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * DEEPER)
         for name, plugins in wording.chain(diff):
-            yield from self._note(f"{name}{', '.join(plugins)}", DIM)
+            yield from self._note(f"{name}{', '.join(plugins)}", Style.DIM)
         if diff.missed_by:
-            yield from self._note(f"! not seen by {', '.join(diff.missed_by)}", YELLOW)
+            yield from self._note(f"! not seen by {', '.join(diff.missed_by)}", Style.WARN)
         if diff.failure:
-            yield from self._note(f"! FAILED: {diff.failure}", RED)
+            yield from self._note(f"! FAILED: {diff.failure}", Style.BAD)
         for remark in (*filter(None, [diff.doubt]), *diff.remarks):
-            yield from self._note(f"! {remark}", YELLOW)
+            yield from self._note(f"! {remark}", Style.WARN)
         judged = wording.judged(diff)
         if judged:
-            yield from self._note(wording.verdict(judged, ran=not diff.failure), "")
+            yield from self._note(wording.verdict(judged, ran=not diff.failure))
         for step in (*wording.failed(judged), *wording.fresh(diff, diff.own)):
             yield from self._step(step)
         for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
             beside = "on another container, " if diff.container else "on "
-            yield from self._note(f"{beside}{name_of(container)}:", BOLD)
+            yield from self._note(f"{beside}{name_of(container)}:", Style.STRONG)
             for step in steps:
                 yield from self._step(step, indent=4)
         for one in wording.unnoted(diff.asked, diff.steps):
-            yield from self._note(f"! {wording.asked(one, diff, name_of)}", YELLOW)
+            yield from self._note(f"! {wording.asked(one, diff, name_of)}", Style.WARN)
         yield from self._spans(diff)
 
     def _spans(self, diff: RoundDiff) -> Iterator[str]:
         for one in filter(wording.slow, diff.spans):
-            yield from self._note(f"! SLOW: {wording.slow_span(one)}", RED)
+            yield from self._note(f"! SLOW: {wording.slow_span(one)}", Style.BAD)
         if times := wording.times(diff.spans):
-            yield from self._note(f"time: {times}", DIM)
+            yield from self._note(f"time: {times}", Style.DIM)
 
-    def _note(self, text: str, colour: str) -> list[str]:
-        return self._layout.parts([Part(text, colour)], 2, 4)
+    def _note(self, text: str, style: Style = Style.PLAIN) -> Sequence[str]:
+        return self._layout.parts([LayoutPart(text, style)], 2, 4)
 
     # -- a change -----------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class TextRenderer:
         for line in self._legend.lines():
             if line not in self._explained:
                 self._explained.add(line)
-                yield from self._layout.sentence(line, indent, DIM)
+                yield from self._layout.sentence(line, indent, Style.DIM)
 
 
 class _Tally:

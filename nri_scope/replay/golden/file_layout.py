@@ -27,10 +27,11 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nri_scope.text.yaml_text import FlowList
+
 from .entries import QUIET, Key, is_quiet
 from .matchers import Expected, Ignored, Matcher, Present
 from .yaml_reader import MalformedYaml, Node
-from .yaml_writer import OneLine
 
 VERSION = 1
 
@@ -58,11 +59,11 @@ class Origin:
 def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Expected]:
     """Return the document for `to_yaml`; ``entries`` in the order of a golden."""
     plugins: dict[str, dict[str, dict[str, Expected]]] = {}
-    silent: dict[tuple[str, str], OneLine] = {}
+    silent: dict[tuple[str, str], FlowList[Expected]] = {}
     for key, entry in entries.items():
         events = plugins.setdefault(key.plugin, {}).setdefault(key.subject, {})
         if is_quiet(entry):
-            silent.setdefault((key.plugin, key.subject), OneLine()).append(key.event)
+            silent.setdefault((key.plugin, key.subject), FlowList[Expected]()).append(key.event)
         else:
             events[key.event] = entry
     # Behind what was said.

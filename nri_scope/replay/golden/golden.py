@@ -15,6 +15,7 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.regular_files import read_regular
 from nri_scope.text.escape import safe
+from nri_scope.text.yaml_text import to_yaml
 
 from ..replies import Reply
 from .compare import kept, matchers_in
@@ -24,7 +25,6 @@ from .matchers import Expected, Ignored
 from .mismatch import Mismatch, compare_entries
 from .reply_values import NameOf
 from .yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
-from .yaml_writer import to_yaml
 
 _MEND = "correct it, or delete the file and write it anew with --update-golden"
 _UPDATE = "write it anew with --update-golden"
@@ -95,7 +95,7 @@ class Golden:
     @property
     def text(self) -> str:
         """The file. The same golden always gives the same bytes."""
-        return self.head + to_yaml(write_tree(self.origin, self.entries))
+        return self.head + to_yaml(write_tree(self.origin, self.entries), short_lists=True)
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all. Raises UsageError where that cannot be done.

@@ -8,11 +8,11 @@ from itertools import groupby
 
 from nri_scope.nri.plain import Plain
 from nri_scope.text.escape import safe
+from nri_scope.text.yaml_text import inline, yaml_lines
 
 from .compare import Difference
 from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
 from .mismatch import Mismatch, MismatchKind
-from .yaml_writer import in_a_line, yaml_lines
 
 MAX_LINES = 40
 """Of one reply; the differing paths below it are never cut."""
@@ -99,7 +99,7 @@ def _reply(reply: Expected | Plain) -> Iterator[str]:
     if reply == {}:
         yield "    (an empty reply)"
         return
-    shown = yaml_lines(_expected(reply))
+    shown = list(yaml_lines(_expected(reply), short_lists=True))
     for line in shown[:MAX_LINES]:
         yield _cut(f"    {line}")
     if len(shown) > MAX_LINES:
@@ -122,7 +122,7 @@ def _differing(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def _shown(value: Expected | Plain) -> str:
-    return _NOTHING if value is None else in_a_line(_expected(value))
+    return _NOTHING if value is None else inline(_expected(value))
 
 
 def _same(one: str, other: str) -> int:

@@ -11,6 +11,7 @@ from nri_scope.nri.no_change import says_nothing
 from nri_scope.oci import Change, Json, Spec, changes, sort_mounts
 from nri_scope.recording.display import duration
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.styled_text import Style, styled
 
 from ..replies import Reply, Verdict
 from ..result import ContainerResult, PlayedEvent, PrintedLine, Replayed
@@ -22,15 +23,7 @@ _NARROWEST = 20
 _VALUE_MAX = 60
 """Columns of one value; what is longer is in ``--format json``."""
 _PATHS_TOLD = 3
-_DIM, _BOLD, _RED, _YELLOW, _GREEN, _END = (
-    "\x1b[2m",
-    "\x1b[1m",
-    "\x1b[31m",
-    "\x1b[33m",
-    "\x1b[32m",
-    "\x1b[0m",
-)
-_SIGNS = {"added": ("+", _GREEN), "removed": ("-", _RED), "changed": ("~", _YELLOW)}
+_SIGNS = {"added": ("+", Style.GOOD), "removed": ("-", Style.BAD), "changed": ("~", Style.WARN)}
 
 
 class Report:
@@ -45,11 +38,9 @@ class Report:
         *,
         chain: bool = False,
         plugins: Iterable[str] = (),
-        colour: bool = False,
         width: int | None = None,
     ) -> None:
         self._name_width = max(map(len, plugins), default=0)
-        self._colour = colour
         self._width = width
         self._chain = chain
 
@@ -60,19 +51,19 @@ class Report:
         yield from self._event(event, _SUBJECT_WIDTH)
         yield from map(self.line, event.output)
         if event.output_left_out:
-            yield self._paint(_DIM, f"        … and {event.output_left_out} more lines")
+            yield styled(Style.DIM, f"        … and {event.output_left_out} more lines")
 
     def line(self, line: PrintedLine) -> str:
         """Format a line that a plugin printed."""
-        return self._paint(_DIM, safe(_printed(line, chain=self._chain), self._width))
+        return styled(Style.DIM, safe(_printed(line, chain=self._chain), self._width))
 
     def _event(self, event: PlayedEvent, wide: int) -> Iterator[str]:
         number = str(event.event_id) if event.event_id else "+"
         start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {event.subject:<{wide}}"
         if event.fault and (event.replies or not event.subject):
-            yield self._paint(_YELLOW, safe(f"        fault: {event.fault}", self._width))
+            yield styled(Style.WARN, safe(f"        fault: {event.fault}", self._width))
         if event.skipped:
-            yield from self._laid(start, f"not sent: {event.skipped}", _DIM)
+            yield from self._laid(start, f"not sent: {event.skipped}", Style.DIM)
         for reply in event.replies:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
@@ -82,25 +73,25 @@ class Report:
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
                 yield from self._laid(f"{start}  {name}{'':>6}", _asked(event, plugin))
         if event.failure:
-            yield from self._laid("", f"fails: {event.failure}", _RED)
+            yield from self._laid("", f"fails: {event.failure}", Style.BAD)
         if event.logged:
-            yield from self._laid("", f"logged: {event.logged}", _YELLOW)
+            yield from self._laid("", f"logged: {event.logged}", Style.WARN)
         for dropped in event.dropped:
             what = f"requested {dropped.path}: " if dropped.path else ""
-            yield from self._laid("", f"{dropped.plugin} {what}{dropped.reason}", _YELLOW)
+            yield from self._laid("", f"{dropped.plugin} {what}{dropped.reason}", Style.WARN)
 
-    def _laid(self, start: str, words: str, colour: str = "") -> Iterator[str]:
+    def _laid(self, start: str, words: str, style: Style = Style.PLAIN) -> Iterator[str]:
         """Put ``words`` behind ``start`` or, where they do not fit, in lines below it."""
         start, words = safe(start), safe(words)
         whole = f"{start}  {words}" if start else f"{_INDENT}{words}"
         if self._width is None or columns(whole) <= self._width:
-            yield self._paint(colour, whole)
+            yield styled(style, whole)
             return
         if start:
-            yield self._paint(colour, safe(start.rstrip(), self._width))
+            yield styled(style, safe(start.rstrip(), self._width))
         room = max(self._width - len(_INDENT), _NARROWEST)
         for line in textwrap.wrap(words, room, break_on_hyphens=False):
-            yield self._paint(colour, safe(f"{_INDENT}{line}", self._width))
+            yield styled(style, safe(f"{_INDENT}{line}", self._width))
 
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
         plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
@@ -113,8 +104,8 @@ class Report:
         good = reply.verdict is Verdict.OK
         words = _in_short(event, reply) if good else f"{reply.verdict}: {reply.problem}"
         slow = f"  more than half of {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
-        colour = "" if good and not slow else _YELLOW if good else _RED
-        yield from self._laid(f"{start}{plugin}  {took}", f"{words}{slow}", colour)
+        style = Style.PLAIN if good and not slow else Style.WARN if good else Style.BAD
+        yield from self._laid(f"{start}{plugin}  {took}", f"{words}{slow}", style)
 
     # -- containers ---------------------------------------------------------------------------
 
@@ -125,10 +116,10 @@ class Report:
             if not made and container.created:
                 continue
             yield ""
-            yield self._paint(_BOLD, safe(container.name, self._width))
+            yield styled(Style.STRONG, safe(container.name, self._width))
             if not container.created:
                 why = f": {container.failure}" if container.failure else ""
-                yield from self._laid("", f"was not created{why}", _RED)
+                yield from self._laid("", f"was not created{why}", Style.BAD)
                 continue
             for change in made:
                 yield self._change(container, change)
@@ -139,10 +130,8 @@ class Report:
 
     def change(self, change: Change, note: str = "") -> str:
         """Format one change as a line."""
-        sign, colour = _SIGNS.get(str(change.kind), (">", _YELLOW))
-        return self._paint(
-            colour, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width)
-        )
+        sign, style = _SIGNS.get(str(change.kind), (">", Style.WARN))
+        return styled(style, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width))
 
     def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
         """Yield how the other chain changes each container, as changes from ours to its."""
@@ -150,7 +139,7 @@ class Report:
         for name, lines in differing(ours, other):
             found = True
             yield ""
-            yield self._paint(_BOLD, safe(f"{name} with the other chain", self._width))
+            yield styled(Style.STRONG, safe(f"{name} with the other chain", self._width))
             for line in lines:
                 yield self.change(line) if isinstance(line, Change) else f"  {line}"
         if not found:
@@ -169,13 +158,13 @@ class Report:
             if plugin.gone:
                 after = f"after event {plugin.gone_after}" if plugin.gone_after else "at once"
                 text = f"{plugin.plugin} was gone {after}: {plugin.gone}"
-                yield self._paint(_RED, safe(text, self._width))
+                yield styled(Style.BAD, safe(text, self._width))
             if plugin.deserted and not (plugin.gone and plugin.deserted.endswith(plugin.gone)):
                 text = f"{plugin.plugin}: {plugin.deserted}"
-                yield self._paint(_RED, safe(text, self._width))
+                yield styled(Style.BAD, safe(text, self._width))
             for process in plugin.left_behind:
                 text = f"{plugin.plugin} left a process behind, ended now: {process}"
-                yield self._paint(_RED, safe(text, self._width))
+                yield styled(Style.BAD, safe(text, self._width))
         replies = sum(tally.verdicts.values())
         not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
         text = (
@@ -183,10 +172,7 @@ class Report:
             f"{': ' if counts else ''}{', '.join(counts)}"
             f" in {duration(replayed.playing_ns)}"
         )
-        yield self._paint(_GREEN if replayed.ok else _RED, safe(text, self._width))
-
-    def _paint(self, colour: str, text: str) -> str:
-        return f"{colour}{text}{_END}" if self._colour and colour and text else text
+        yield styled(Style.GOOD if replayed.ok else Style.BAD, safe(text, self._width))
 
 
 def _count(number: int, of: str) -> str:

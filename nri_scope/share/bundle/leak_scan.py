@@ -9,7 +9,7 @@ pages without content included.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from nri_scope.errors import RedactionLeak
@@ -32,13 +32,29 @@ _OBJECT = "object "
 # Not in any text: what is put together from two places is no value.
 _BETWEEN = b"\xff\xfe\xff\xfe"
 
+_NAMES = frozenset(
+    (
+        *METHODS,
+        *(method.service for method in METHODS.values()),
+        *(event.name for event in Event),
+    )
+)
+_REASONS = frozenset((LEFT_OUT, RING_REMOVED, DELETED, KILLED))
+_OWN: dict[str, Collection[str]] = {
+    "name.text": _NAMES,
+    "session.role": frozenset(Role),
+    "session.end_reason": _REASONS,
+    "gap.reason": _REASONS,
+}
+"""Columns with texts that a recorder writes by itself, and these. Elsewhere they are no such."""
+
 
 class Scan:
     """Looks for originals. Methods raise RedactionLeak for ``target``, RecordingError and OSError.
 
     ``ours`` is text of our own that is in the files whatever the recording holds: a value that is a
-    part of it (somebody's variable may be ``CREATE TABLE``) is looked for elsewhere only. So is one
-    that is a part of ``words``, which is asked for when such a value is met: it may be long.
+    part of it (a variable may be ``CREATE TABLE``) is looked for elsewhere only. So is one that is
+    a part of ``words``, which is asked for when such a value is met: what a format writes itself.
     """
 
     def __init__(
@@ -49,18 +65,15 @@ class Scan:
         words: Callable[[], bytes] = bytes,
     ) -> None:
         self._needles = Needles(originals)
-        own = [*statements(), *METHODS, *(event.name for event in Event), *Role]
-        own += {method.service for method in METHODS.values()}
-        own += [LEFT_OUT, RING_REMOVED, DELETED, KILLED, "SQLite format 3"]
+        own = [*statements(), "SQLite format 3", *_NAMES, *Role, *_REASONS]
         self._few = self._needles.without(ours + _BETWEEN + "\n".join(own).encode())
-        self._own_names = frozenset(own)
         self._target = target
         self._words = words
 
     def recording(self, path: Path) -> None:
         """Every table, every message and every byte of a recording."""
         with Recording.open(path) as recording, sound(recording):
-            self._pieces(self._needles, _texts(recording, self._own_names))
+            self._pieces(self._needles, _texts(recording))
             try:
                 self._pieces(self._needles, _contents(recording))
             except RedactionLeak as leak:
@@ -116,7 +129,7 @@ class Scan:
         raise RedactionLeak(self._target, found.original.rule, place)
 
 
-def _texts(recording: Recording, own: frozenset[str]) -> Iterator[tuple[str, bytes]]:
+def _texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every text of every table, with where it is."""
     for table in TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
@@ -125,8 +138,9 @@ def _texts(recording: Recording, own: frozenset[str]) -> Iterator[tuple[str, byt
         key = table.columns[0].name
         for row in _rows(recording, f"SELECT {key}, {', '.join(texts)} FROM {table.name}", key):
             for column, value in zip(texts, row[1:], strict=True):
-                if isinstance(value, str) and value not in own:
-                    yield f"{table.name}.{column}, row {row[0]}", _bytes(value)
+                place = f"{table.name}.{column}"
+                if isinstance(value, str) and value not in _OWN.get(place, ()):
+                    yield f"{place}, row {row[0]}", _bytes(value)
 
 
 def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:

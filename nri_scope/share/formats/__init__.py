@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -47,8 +48,14 @@ class Format:
 
     def write(self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
         """As `Write`. What a format needs is imported when it is written."""
-        write = cast(Write, importlib.import_module(f"{__name__}.{self.module}").write)
-        return write(recording, numbers, stream)
+        return cast(Write, self._module().write)(recording, numbers, stream)
+
+    def own_words(self) -> bytes:
+        """Return what the format itself writes, whatever the recording holds."""
+        return "\n".join(cast(Iterable[str], self._module().OWN_WORDS)).encode()
+
+    def _module(self) -> ModuleType:
+        return importlib.import_module(f"{__name__}.{self.module}")
 
 
 FORMATS = {

@@ -27,7 +27,7 @@ from nri_scope.recording.records import deadline_ms, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
 
 from .excerpt import Excerpt
-from .json_text import json_text
+from .json_text import MESSAGE_WORDS, json_text
 
 Cell = None | int | str
 
@@ -113,6 +113,17 @@ VIEWS = {
     "WHERE event = 'CreateContainer'",
 }
 """What they are is in docs/formats.md."""
+
+OWN_WORDS = (
+    *("SQLite format 3", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "idx_"),
+    *("INTEGER PRIMARY KEY", "TEXT PRIMARY KEY", "REFERENCES"),
+    *TABLES,
+    *(column for columns in TABLES.values() for column in columns),
+    *VIEWS,
+    *VIEWS.values(),
+    *MESSAGE_WORDS,
+)
+"""What is in a file of any recording, for the search for leaked values."""
 
 _INDEXED = (("events", "pod_id"), ("events", "container_id"), ("events", "session"))
 _BATCH = 1_000

@@ -11,11 +11,28 @@ from __future__ import annotations
 import json
 import math
 
-from nri_scope.nri.plain import Plain
+from nri_scope._gen.nri import api_pb2
+from nri_scope.nri.plain import LEFT_OUT, MALFORMED, UNKNOWN, Plain
 from nri_scope.recording.sqlite_text import storable
 
 MAX_DEPTH = 200
 """Lists and objects in each other. SQLite reads 1,000, other programs fewer; a spec has 15."""
+
+MESSAGE_WORDS = (
+    *(
+        field.name
+        for message in api_pb2.DESCRIPTOR.message_types_by_name.values()
+        for field in message.fields
+    ),
+    *(
+        name
+        for enum in api_pb2.DESCRIPTOR.enum_types_by_name.values()
+        for name in enum.values_by_name
+    ),
+    *(LEFT_OUT, MALFORMED, UNKNOWN),
+    *("container_id", "verbose"),
+)
+"""Words of messages as JSON: the API's fields and values, and keys for what is none of them."""
 
 _CUT = "…"
 _readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode

@@ -20,7 +20,18 @@ from nri_scope.recording.records import (
 from nri_scope.recording.timeline import Began, Timeline
 
 from .excerpt import Excerpt
-from .json_text import json_line
+from .json_text import MESSAGE_WORDS, json_line
+
+OWN_WORDS = (
+    "schema_version event request reply runtime session gap note output tap "
+    "id at plugin method namespace pod container container_id pod_id took_us deadline_ms size "
+    "status status_code status_message mark changed owners "
+    "from to reason lost stream text held_us metadata "
+    "role runtime_version nri_version nri_version_inferred registration_timeout_ms "
+    "request_timeout_ms started ended end_reason",
+    *MESSAGE_WORDS,
+)
+"""What is in a file of any recording, for the search for leaked values."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:

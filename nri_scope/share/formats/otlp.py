@@ -25,9 +25,30 @@ from nri_scope.wire.status import Code
 
 from .excerpt import Excerpt
 from .lifetimes import Life, Lives
-from .otlp_json import Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
+from .otlp_json import SCHEMA_URL, Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
 
 _CODES = frozenset(Code)
+
+OWN_WORDS = (
+    *("resourceSpans", "resource", "scopeSpans", "scope", "nri-scope", "version", "spans"),
+    *("schemaUrl", SCHEMA_URL, "attributes", "traceId", "spanId", "parentSpanId"),
+    *("startTimeUnixNano", "endTimeUnixNano", "status", "message"),
+    *("boolValue", "intValue", "stringValue", "arrayValue", "values"),
+    *("rpc.system.name", "rpc.method", "rpc.status_code", "error.type"),
+    *("k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.container.name", "container.id"),
+    *("nri.event.name", "nri.event.id", "nri.event.mark", "nri.request.size"),
+    *("nri.request.timeout_ms", "nri.changed", "nri.owners", "nri.pod.id"),
+    *("nri.plugin.name", "nri.plugin.index", "nri.gap.reason", "nri.gap.lost"),
+    *("nri.session.id", "nri.session.role", "nri.session.end_reason"),
+    *("nri.session.end_observed", "nri.life.start_observed", "nri.life.end_observed"),
+    *("service.name", "service.version", "unknown_service"),
+    *("container.runtime.name", "container.runtime.version"),
+    *("nri.version", "nri.version_inferred"),
+    *("gap: left out", "gap: not observed", "plugin connection ", "container "),
+    *(code.name for code in Code),
+    *(f"{method.service}/{name}" for name, method in METHODS.items()),
+)
+"""What is in a file of any recording, for the search for leaked values."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:

@@ -42,6 +42,18 @@ _STATES = {
 }
 """What a pod or container is from an event on; "": it is gone."""
 _UNOBSERVED = "state not observed"
+
+OWN_WORDS = (
+    *_STATES.values(),
+    *(_UNOBSERVED, "state", "gap", "gaps", "not observed", "left out", "note", "notes", "pod"),
+    *("containers without a pod", "events", "requests", "plugin connections", "session "),
+    *("connected", "connection", "runtime", "nri_version", "nri_version_inferred", "end_reason"),
+    *("event", "subject", "reason", "lost", "plugin", "role", "session", "status"),
+    *("status_message", "took_us", "size", "method", "mark", "changed", "owners"),
+    *("container_id", "pod_id", "deadline_ms"),
+)
+"""What is in a file of any recording, for the search for leaked values."""
+
 _CONNECTIONS, _GAPS, _NOTES, _NO_POD = 1, 2, 3, 1000
 """Numbers of processes: the viewer wants them, there is nothing behind them."""
 

@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from nri_scope.differ.generated_values import Generated
-from nri_scope.differ.render.layout import broken
 from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS, WHOLE
 from nri_scope.errors import NriScopeError
@@ -24,6 +23,7 @@ from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.layout import broken
 
 from ..actions import DEFAULT, Keymap, Scope, bindings
 from ..store.reader_thread import Stop

@@ -18,10 +18,11 @@ from nri_scope.recording.display import mark_words
 from nri_scope.recording.documents import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import Stop
 from ..store.rows import Row
-from ..text.styled_line import Style, StyledLine, line, lines_of
+from ..text.styled_line import Style, StyledLine, line
 from ..text.wrapping import folded
 from ..text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
 from . import summary
@@ -129,8 +130,8 @@ def _changes(
     if diff is None:
         yield from _note("Plugins can change nothing in this event.")
         return
-    renderer = render.renderer("text", width=wanted.width, colour=True, live=True)
-    yield from lines_of(renderer.round(diff, found.name_of))
+    renderer = render.renderer("text", width=wanted.width, live=True)
+    yield from map(spans_of, renderer.round(diff, found.name_of))
     if wording.calm(diff) and event.container_id:
         yield ()
         yield from _note("Blame shows what other events changed of this container.")
@@ -155,15 +156,14 @@ def _blame(
         return
     stop.check()
     lines = blame.lines(history)
-    paper = blame.Paper(wanted.width, colour=True)
-    yield from lines_of(blame.head(history, lines, paper))
+    yield from map(spans_of, blame.head(history, lines, wanted.width))
     yield ()
     stop.check()
     rows = blame.view(lines, "full" if wanted.full else "usual")
     short = [_short(row) if isinstance(row, blame.Line) else row for row in rows]
-    body, legend = blame.body(short, paper)
-    yield from lines_of(body)
-    yield from lines_of(blame.legend(legend, paper))
+    body, legend = blame.body(short, wanted.width)
+    yield from map(spans_of, body)
+    yield from map(spans_of, blame.legend(legend, wanted.width))
 
 
 def _raw(

@@ -3,40 +3,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol
 
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.styled_text import Span, Style, StyledLine, text_of
 
-
-class Style(StrEnum):
-    """The meaning of a piece of text, for a theme to colour. Colour alone never carries meaning."""
-
-    PLAIN = ""
-    STRONG = "strong"
-    DIM = "dim"
-    KEY = "key"
-    GOOD = "good"
-    """Added; in order."""
-    BAD = "bad"
-    """Removed; trouble."""
-    WARN = "warn"
-    """Changed; in doubt."""
-    NOTE = "note"
-    """Moved; worth a look."""
-
-
-class Span(NamedTuple):
-    """A piece of a line. It need not be escaped yet: widgets do that."""
-
-    text: str
-    style: Style = Style.PLAIN
-
-
-StyledLine: TypeAlias = tuple[Span, ...]
+__all__ = ["Span", "Style", "StyledLine", "text_of"]
 
 
 class Source(Protocol):
@@ -53,36 +27,6 @@ class Source(Protocol):
 def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
     """Return a line of one piece."""
     return (Span(text, style),) if text else ()
-
-
-def text_of(parts: Iterable[Span]) -> str:
-    """Return the text without the styles."""
-    return "".join(part.text for part in parts)
-
-
-# Renderers escape untrusted text, so every escape sequence in their lines is their own.
-_PAINT = re.compile(r"\x1b\[([0-9;]*)m")
-_STYLES = {
-    "1": Style.STRONG,
-    "2": Style.DIM,
-    "31": Style.BAD,
-    "32": Style.GOOD,
-    "33": Style.WARN,
-    "36": Style.NOTE,
-}
-
-
-def lines_of(painted: Iterable[str]) -> Iterator[StyledLine]:
-    """Return a line for each; colours that are not known are left out."""
-    for text in painted:
-        style = Style.PLAIN
-        parts: list[Span] = []
-        for at, piece in enumerate(_PAINT.split(text)):
-            if at % 2:
-                style = _STYLES.get(piece, Style.PLAIN)
-            elif piece:
-                parts.append(Span(piece, style))
-        yield tuple(parts)
 
 
 GAP = 1

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values as lines of YAML, however large they are: a part at a time, long values cut."""
+"""Plain values as styled lines of YAML, however large they are: long values are cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from nri_scope.nri.plain import Plain
-from nri_scope.text.yaml_text import to_yaml
+from nri_scope.text import yaml_text
 
 from ..store.reader_thread import Stop
 from .styled_line import Span, Style, StyledLine
@@ -19,16 +19,15 @@ MAX_MEMBERS = 1_000
 """Members of one list or mapping; a container with more is a hostile one."""
 MAX_LINES = 20_000
 """Of one document. A Synchronize with hundreds of containers is within that."""
-_APART = 3
-"""Levels that are written member by member."""
-_ODD_KEY = re.compile(r"\?|''")
+_KEY = re.compile(r"\?|''")
 """Keys that are long or empty stand on lines of their own where their values are not short."""
 _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)?\Z")
 
 
 def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
     """Return a document; keys keep their order. Raises CancelledError once it is not waited for."""
-    for count, text in enumerate(_texts(value, stop, _APART)):
+    for count, text in enumerate(yaml_text.yaml_lines(_clipped(value, stop.check))):
+        stop.check()
         if count == MAX_LINES:
             yield (Span(f"… more than {MAX_LINES:,} lines: the rest is left out", Style.WARN),)
             return
@@ -39,14 +38,19 @@ def clipped(value: Plain) -> Plain:
     """Return the same with long texts cut, saying how long they are, and long lists and mappings
     too.
     """
+    return _clipped(value, lambda: None)
+
+
+def _clipped(value: Plain, check: Callable[[], None]) -> Plain:
     if isinstance(value, str):
         return clipped_text(value)
     if isinstance(value, list):
-        found = [clipped(each) for each in value[:MAX_MEMBERS]]
+        found = [_clipped(each, check) for each in value[:MAX_MEMBERS]]
         return [*found, _left_out(value)] if len(value) > MAX_MEMBERS else found
     if isinstance(value, dict):
+        check()
         entries = islice(value.items(), MAX_MEMBERS)
-        named = {clipped_text(key): clipped(each) for key, each in entries}
+        named = {clipped_text(key): _clipped(each, check) for key, each in entries}
         return {**named, "…": _left_out(value)} if len(value) > MAX_MEMBERS else named
     return value
 
@@ -60,35 +64,6 @@ def clipped_text(text: str, most: int = MAX_TEXT) -> str:
 
 def _left_out(value: Sequence[Plain] | dict[str, Plain]) -> str:
     return f"… {len(value) - MAX_MEMBERS:,} more"
-
-
-def _texts(value: dict[str, Plain], stop: Stop, levels: int) -> Iterator[str]:
-    if not value:
-        yield "{}"
-    for key, each in value.items():
-        stop.check()
-        name = clipped_text(key)
-        apart = bool(each) and levels and isinstance(each, dict | list)
-        heading = to_yaml({name: None}).rstrip("\n").removesuffix(" null") if apart else ""
-        if not apart or _ODD_KEY.match(heading):
-            yield from _dumped({name: clipped(each)})
-        elif isinstance(each, dict):
-            yield heading
-            yield from (f"  {text}" for text in _texts(each, stop, levels - 1))
-        elif isinstance(each, list) and all(isinstance(member, dict) for member in each):
-            for at, member in enumerate(each):
-                stop.check()
-                text = _dumped({name: [clipped(member)]})
-                yield from text[1:] if at else text
-        else:
-            yield from _dumped({name: clipped(each)})
-
-
-def _dumped(document: dict[str, Plain]) -> list[str]:
-    """Format one entry as lines that others may follow."""
-    lines = to_yaml(document).splitlines()
-    # After a text that ends with empty lines this marks where a document ends; ours goes on.
-    return lines[:-1] if lines[-1:] == ["..."] else lines
 
 
 def _styled(text: str) -> StyledLine:

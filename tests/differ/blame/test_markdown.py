@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.blame import Paper, body, lines, markdown, view
+from nri_scope.differ.blame import body, lines, markdown, view
 from nri_scope.differ.blame.markdown import fenced
 from tests.differ.render.samples import ENV
 
@@ -19,7 +19,7 @@ from .histories import turns
 
 def _markdown(found: History) -> list[str]:
     told = lines(found)
-    return list(markdown(found, told, *body(view(told, "changed"), Paper())))
+    return list(markdown(found, told, *body(view(told, "changed"))))
 
 
 def test_it_can_be_pasted_into_an_issue() -> None:
@@ -34,7 +34,7 @@ def test_it_can_be_pasted_into_an_issue() -> None:
         "",
         "```text",
         "                   │annotations:",
-        '30-env-injector T ~│  a: "y"  # was x',
+        "30-env-injector T ~│  a: 'y'  # was x",
         "```",
         "",
         "- T: the plugin's own answer (tap)",

@@ -15,6 +15,7 @@ from nri_scope.differ.attribution.model import Applied, Asked, Evidence, RoundDi
 from nri_scope.differ.attribution.owner import Owner, Who, one_of
 from nri_scope.differ.render import renderer
 from nri_scope.text.escape import columns
+from nri_scope.text.styled_text import painted
 from tests.differ.render.samples import (
     APP,
     CALM,
@@ -39,11 +40,10 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
 def text(
     *rounds: RoundDiff,
     width: int | None = 80,
-    colour: bool = False,
     live: bool = False,
     quiet: bool = False,
 ) -> list[str]:
-    render = renderer("text", width=width, colour=colour, live=live, quiet_unchanged=quiet)
+    render = renderer("text", width=width, live=live, quiet_unchanged=quiet)
     lines = [*render.head("x.nriscope.db")]
     for one in rounds:
         lines += render.round(one, name_of)
@@ -106,7 +106,7 @@ def test_what_is_not_a_terminal_gets_a_line_a_change() -> None:
 
 def test_colour_is_never_alone() -> None:
     plain = text(CREATION, CALM, FAILED)
-    coloured = text(CREATION, CALM, FAILED, colour=True)
+    coloured = [painted(line) for line in plain]
     assert plain != coloured
     assert _without_colour(coloured) == plain
 

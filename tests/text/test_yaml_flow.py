@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.blame.yaml_value import MAX_DEPTH, fill, inline, key
 from nri_scope.oci import Json
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.yaml_flow import MAX_DEPTH, fill
+from nri_scope.text.yaml_text import inline, key
 
 TEXTS = (
     st.text(max_size=60)
@@ -61,13 +62,13 @@ def test_a_long_text_goes_on_in_the_next_line() -> None:
     ("value", "text"),
     [
         ("FOO=bar", "FOO=bar"),
-        ("", '""'),
-        ("1000", '"1000"'),
-        ("yes", '"yes"'),
+        ("", "''"),
+        ("1000", "'1000'"),
+        ("yes", "'yes'"),
         ("-c", "-c"),
-        ("- c", '"- c"'),
-        ("café ☕", "café ☕"),
-        ("a\x1b[2J\u202e", '"a\\u001b[2J\\u202e"'),
+        ("- c", "'- c'"),
+        ("café ☕", "'café ☕'"),
+        ("a\x1b[2J\u202e", '"a\\x1b[2J\\u202e"'),
         (None, "null"),
         (True, "true"),
         (1e30, "1.0e+30"),
@@ -87,7 +88,8 @@ def test_what_is_nested_too_deeply_is_cut() -> None:
     deep: Json = "x"
     for _ in range(100_000):
         deep = [deep]
-    assert inline(deep) == "[" * MAX_DEPTH + '"…"' + "]" * MAX_DEPTH
+    (line,) = fill("", deep, None, 2)
+    assert line == "[" * MAX_DEPTH + '"…"' + "]" * MAX_DEPTH
 
 
 @pytest.mark.parametrize("name", ["a", "a: b", "", "yes", "-", "a\nb", "{", "io.x/y"])

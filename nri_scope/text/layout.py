@@ -1,47 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lays text out in lines of a terminal's width. Everything here is escaped by `safe`."""
+"""Lay text out in lines of a terminal's width. Everything here is escaped by `safe`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nri_scope.text.escape import columns, safe
+from .escape import columns, safe
+from .styled_text import Span, Style, StyledText
 
-DIM, BOLD, RED, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (2, 1, 31, 32, 33, 36))
-_END = "\x1b[0m"
 _BREAKS = (" ", ",;:/=")
 """A line ends behind one of these: the first kind rather than the second."""
 _NARROWEST = 20
 """Columns that are used even where there are fewer: nobody can read less."""
 
 
-class Part(NamedTuple):
+class LayoutPart(NamedTuple):
     """A piece of a line that stays together where there is room."""
 
     text: str
-    colour: str = ""
+    style: Style = Style.PLAIN
 
 
 class Layout:
     """``width`` in columns; None: lines are as long as they get."""
 
-    def __init__(self, *, width: int | None, colour: bool) -> None:
+    def __init__(self, width: int | None) -> None:
         self.width = width
-        self._colour = colour
 
-    def paint(self, colour: str, text: str) -> str:
-        """`text` in a colour, where there are any."""
-        return f"{colour}{text}{_END}" if self._colour and colour and text else text
-
-    def parts(self, parts: Sequence[Part], indent: int, hanging: int) -> list[str]:
+    def parts(self, parts: Sequence[LayoutPart], indent: int, hanging: int) -> list[StyledText]:
         """Parts one behind the other, two blanks between.
 
         One that does not fit begins a line of its own, ``hanging`` columns in, and is broken where
         it is longer than that.
         """
-        lines: list[str] = []
-        line, used = " " * indent, indent
+        lines: list[StyledText] = []
+        line, used = [Span(" " * indent)], indent
         begun = False
         for part in parts:
             text = safe(part.text)
@@ -49,27 +43,27 @@ class Layout:
                 continue
             gap = 2 if begun else 0
             if self.width is None or used + gap + columns(text) <= self.width:
-                line += " " * gap + self.paint(part.colour, text)
+                line += Span(" " * gap), Span(text, part.style)
                 used += gap + columns(text)
                 begun = True
                 continue
             if begun:
-                lines.append(line)
-                line, used = " " * hanging, hanging
+                lines.append(StyledText(*line))
+                line, used = [Span(" " * hanging)], hanging
             pieces = broken(text, self.width - used, self.width - hanging - 2)
-            line += self.paint(part.colour, pieces[0])
+            line.append(Span(pieces[0], part.style))
             for piece in pieces[1:]:
-                lines.append(line)
-                line = " " * (hanging + 2) + self.paint(part.colour, piece)
+                lines.append(StyledText(*line))
+                line = [Span(" " * (hanging + 2)), Span(piece, part.style)]
             used = (hanging + 2 if pieces[1:] else used) + columns(pieces[-1])
             begun = True
         if begun:
-            lines.append(line)
+            lines.append(StyledText(*line))
         return lines
 
-    def sentence(self, text: str, indent: int, colour: str = "") -> list[str]:
-        """One text, broken where it must be."""
-        return self.parts([Part(text, colour)], indent, indent)
+    def sentence(self, text: str, indent: int, style: Style = Style.PLAIN) -> list[StyledText]:
+        """Return one text, broken where it must be."""
+        return self.parts([LayoutPart(text, style)], indent, indent)
 
 
 def broken(text: str, first: int, rest: int) -> list[str]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nri_scope.differ.render.layout import RED, Layout, Part, broken
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.layout import Layout, LayoutPart, broken
+from nri_scope.text.styled_text import Style, painted
 
 
 @given(st.lists(st.text(max_size=200), max_size=4), st.integers(40, 100))
@@ -15,19 +16,23 @@ from nri_scope.text.escape import columns, safe
 def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(
     texts: list[str], width: int
 ) -> None:
-    lines = Layout(width=width, colour=False).parts([Part(text) for text in texts], 2, 6)
+    lines = Layout(width).parts([LayoutPart(text) for text in texts], 2, 6)
     assert all(columns(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join("".join(map(safe, texts)).split())
 
 
 def test_parts_stay_together_where_there_is_room() -> None:
-    layout = Layout(width=40, colour=False)
-    parts = [Part("+ /process/env/FOO"), Part('"a long value"'), Part("by 30-x (tap)")]
+    layout = Layout(40)
+    parts = [
+        LayoutPart("+ /process/env/FOO"),
+        LayoutPart('"a long value"'),
+        LayoutPart("by 30-x (tap)"),
+    ]
     assert layout.parts(parts, 2, 6) == [
         '  + /process/env/FOO  "a long value"',
         "      by 30-x (tap)",
     ]
-    assert Layout(width=None, colour=False).parts(parts, 2, 6) == [
+    assert Layout(None).parts(parts, 2, 6) == [
         '  + /process/env/FOO  "a long value"  by 30-x (tap)'
     ]
 
@@ -39,5 +44,6 @@ def test_lines_are_broken_at_blanks_rather_than_within_words() -> None:
 
 
 def test_colours_surround_what_is_escaped() -> None:
-    layout = Layout(width=80, colour=True)
-    assert layout.sentence("a\x1b[2Jb", 0, RED) == ["\x1b[31ma\\x1b[2Jb\x1b[0m"]
+    (line,) = Layout(80).sentence("a\x1b[2Jb", 0, Style.BAD)
+    assert line == "a\\x1b[2Jb"
+    assert painted(line) == "\x1b[31ma\\x1b[2Jb\x1b[0m"

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text of which pieces have a style. One palette says what a style is in a terminal.
+
+Renderers name the meaning; the terminal interface shows the pieces in the colours of its theme, and
+`painted` writes the escape sequences of Rich's styles. Nothing is told by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple, TypeAlias
+
+
+class Style(StrEnum):
+    """What a piece of text is."""
+
+    PLAIN = ""
+    STRONG = "strong"
+    DIM = "dim"
+    KEY = "key"
+    GOOD = "good"
+    """Added; in order."""
+    BAD = "bad"
+    """Removed; trouble."""
+    WARN = "warn"
+    """Changed; in doubt."""
+    NOTE = "note"
+    """Moved; worth a look."""
+
+
+_PALETTE = {
+    Style.STRONG: "bold",
+    Style.DIM: "dim",
+    Style.KEY: "cyan",
+    Style.GOOD: "green",
+    Style.BAD: "red",
+    Style.WARN: "yellow",
+    Style.NOTE: "cyan",
+}
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+StyledLine: TypeAlias = tuple[Span, ...]
+
+
+class StyledText(str):
+    """A line of text that keeps the styles of its pieces. Operations of ``str`` drop them."""
+
+    __slots__ = ("spans",)
+    spans: StyledLine
+
+    def __new__(cls, *spans: Span | str) -> StyledText:
+        """Join pieces; those of another one keep their styles."""
+        kept: list[Span] = []
+        for span in spans:
+            kept += spans_of(span) if isinstance(span, str) else (span,) if span.text else ()
+        made = super().__new__(cls, text_of(kept))
+        made.spans = tuple(kept)
+        return made
+
+
+def styled(style: Style, text: str) -> StyledText:
+    """Return ``text`` in one style."""
+    return StyledText(Span(text, style))
+
+
+def spans_of(text: str) -> StyledLine:
+    """Return the pieces of a line, which may be an ordinary text."""
+    if isinstance(text, StyledText):
+        return text.spans
+    return (Span(text),) if text else ()
+
+
+def text_of(parts: Iterable[Span]) -> str:
+    """Return the text without the styles."""
+    return "".join(part.text for part in parts)
+
+
+def painted(text: str) -> str:
+    """Return a line for a terminal. Its text is safe already."""
+    if not isinstance(text, StyledText):
+        return text
+    return "".join(paint(span.style, span.text) for span in text.spans)
+
+
+def paint(style: Style, text: str) -> str:
+    """Return ``text`` for a terminal in a style."""
+    if not style or not text:
+        return text
+    begin, end = _sequences(style)
+    return f"{begin}{text}{end}"
+
+
+@cache
+def _sequences(style: Style) -> tuple[str, str]:
+    # Asked of Rich once for each style, and only where there is a terminal: a pipe does not wait
+    # for the import, and a line costs no call.
+    from rich.color import ColorSystem
+    from rich.style import Style as RichStyle
+
+    rendered = RichStyle.parse(_PALETTE[style]).render("|", color_system=ColorSystem.STANDARD)
+    begin, _, end = rendered.partition("|")
+    return begin, end
