@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from nri_scope.recording.cache import RecentlyUsed
 
-from .longest_prefix import Prefixes
+from .longest_prefix import Beginnings
 from .memory_limits import Memory
 from .tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
 from .value_encodings import as_words, texts
 from .value_owners import Owners
+from .visible_names import VisibleNames
 from .word_lists import words
 
 SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
@@ -101,9 +102,7 @@ class Known:
         self.is_full = False
         """Whether there was one that is not remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
-        self._visible: dict[str, None] = {}
-        # All of them, to look for parts in.
-        self._shown = "\n"
+        self._visible = VisibleNames(memory.shown)
         self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
         self._names: set[str] = set()
         self.owners = Owners(memory.values)
@@ -114,7 +113,7 @@ class Known:
         self._plain: dict[str, str] = {}
         self._order: list[str] = []
         # By how they begin; those that are long apart from the others.
-        self._by_gram: dict[str, Prefixes] = {}
+        self._short = Beginnings(_GRAM)
         self._long: dict[str, set[str]] = {}
         # By the first letters and digits in a row, then by what is before these and the length.
         self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
@@ -162,13 +161,7 @@ class Known:
             self._own.put(pod, f"{own}{name}\n", len(own) + len(name) + 1)
         if name in self._visible:
             return
-        self._visible[name] = None
-        self._shown += name + "\n"
-        if self._memory.shown is not None and len(self._shown) > self._memory.shown:
-            # Half of them at once: it is all put together anew.
-            for gone in list(self._visible)[: (len(self._visible) + 1) // 2]:
-                del self._visible[gone]
-            self._shown = "\n".join(("", *self._visible, ""))
+        self._visible.add(name)
         if len(name) > _SEARCHED:
             return
         changed = False
@@ -196,7 +189,7 @@ class Known:
 
     def _is_visible(self, value: str) -> bool:
         """The same of any pod."""
-        return value in self._visible or (len(value) > 2 and value in self._shown)
+        return value in self._visible or (len(value) > 2 and self._visible.have_part(value))
 
     def is_known(self, value: str, strength: Strength) -> bool:
         """Whether it was added before, of this pod, and as no weaker one."""
@@ -334,7 +327,7 @@ class Known:
         return spans
 
     def _starts(self, text: str) -> list[int]:
-        short, long = self._by_gram, self._long
+        short, long = self._short.of, self._long
         if not (short or long) or len(text) < _GRAM:
             return []
         grams = short.keys() | long.keys() if long else short
@@ -346,8 +339,7 @@ class Known:
             value = long.longest_at(start, limit, gram)
             if value:
                 return value
-        index = self._by_gram.get(gram)
-        return (index.longest_at(text, start, limit) if index is not None else None) or ""
+        return self._short.longest_at(text, start, limit)
 
     def _parts(self, name: str) -> set[str]:
         """All that is known and in ``name``."""
@@ -357,11 +349,8 @@ class Known:
             found.update(
                 value for value in self._long.get(gram, ()) if name.startswith(value, start)
             )
-            index, limit = self._by_gram.get(gram), len(name)
-            while index is not None:
-                value = index.longest_at(name, start, limit)
-                if value is None:
-                    break
+            limit = len(name)
+            while value := self._short.longest_at(name, start, limit):
                 found.add(value)
                 limit = start + len(value) - 1
         return found
@@ -419,7 +408,7 @@ class Known:
         elif len(value) > _LONG:
             self._long.setdefault(gram, set()).add(value)
         else:
-            self._by_gram.setdefault(gram, Prefixes()).add(value)
+            self._short.add(value)
 
     def _forget(self, value: str) -> None:
         reach = self._noted.pop(value)
@@ -438,7 +427,7 @@ class Known:
         elif len(value) > _LONG:
             self._long[gram].discard(value)
         else:
-            self._by_gram[gram].remove(value)
+            self._short.remove(value)
 
 
 _NOTHING: dict[tuple[int, int], set[str]] = {}
