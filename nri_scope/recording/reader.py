@@ -270,14 +270,17 @@ class Recording:
             return found, error
         return found, None
 
-    def allowance(self, times: float = 1) -> Allowance:
-        """What one command may take apart of the messages of a file of this size."""
+    def file_size(self) -> int:
+        """How many bytes the file has by now."""
         try:
-            size = self._real_path.stat().st_size
+            return self._real_path.stat().st_size
         except OSError:
             # Moved away meanwhile.
-            size = 0
-        return Allowance(size, times)
+            return 0
+
+    def allowance(self, times: float = 1) -> Allowance:
+        """What one command may take apart of the messages of a file of this size."""
+        return Allowance(self.file_size(), times)
 
     def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
         event, request, _ = one

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope.errors import UsageError
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.plain import Plain
@@ -281,10 +280,5 @@ class Redactor:
 
         Raises UsageError where that is more than was remembered: nobody could tell a leak then.
         """
-        if self._engine.known.is_full:
-            raise UsageError(
-                "so many different values were replaced that not all can be looked for in what was "
-                "written",
-                "choose fewer events, or have rules keep what is no secret",
-            )
+        self._engine.known.check_remembered()
         return self._engine.known.originals()

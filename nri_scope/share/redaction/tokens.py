@@ -106,7 +106,11 @@ class Tokens:
             return "/" + plain
         if "@" in original and _MAIL.fullmatch(original):
             return plain + MAIL
-        if "." in original and _HOST.fullmatch(original) and original.rpartition(".")[2].lower() in ENDINGS:
+        if (
+            "." in original
+            and _HOST.fullmatch(original)
+            and original.rpartition(".")[2].lower() in ENDINGS
+        ):
             return plain + HOST
         return plain
 

@@ -28,9 +28,7 @@ def test_the_longest_one_is_found(
         _check_steps(steps, texts, often, begin)
 
 
-def _check_steps(
-    steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int
-) -> None:
+def _check_steps(steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int) -> None:
     index = Beginnings(begin) if begin else Prefixes()
     there: set[str] = set()
 
