@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from .name_kinds import Kind
 from .rules import Rules
 from .tally import Tally
 from .tokens import is_token
+from .work_limit import AGAIN
 
 _FINDERS = (
     json_documents.document,
@@ -47,6 +49,7 @@ _FINDERS = (
 )
 _ROUNDS = 4
 _ALL = Memory()
+_LEARNED = 10_000
 _KEY_FINDERS = (credential_formats, free_text.mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
@@ -81,6 +84,8 @@ class Redactor:
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
         self._is_unlinked = unlinked
+        # By what it was, how much was known after a message was learned.
+        self._learned: dict[bytes, tuple[int, int, int]] = {}
         # Whose the message is that was given last.
         self._scope = self._engine.scopes.content("", b"")
         if self._engine.is_on("nodes"):
@@ -96,12 +101,31 @@ class Redactor:
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
         """See an event's messages before any of them is changed. Counts nothing."""
-        self._engine.is_counting = False
+        engine = self._engine
+        told = hashlib.sha256(
+            b"\0".join(
+                (
+                    method.encode("utf-8", "replace"),
+                    service.encode("utf-8", "replace"),
+                    reply,
+                    request,
+                )
+            )
+        )
+        seen = told.digest()
+        if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
+            # The same again tells nothing, as long as nothing else was learned meanwhile.
+            engine.work.spend(AGAIN)
+            return
+        engine.is_counting = False
         try:
             self.request(method, request, service=service)
             self.reply(method, reply, service=service)
         finally:
-            self._engine.is_counting = True
+            engine.is_counting = True
+        if len(self._learned) >= _LEARNED:
+            self._learned.clear()
+        self._learned[seen] = engine.known.progress
 
     def learn_text(self, text: str) -> None:
         """See a text from a table (status message, end reason, note), likewise."""

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from nri_scope.errors import UsageError
 
-PER_BYTE = 3.0
+PER_BYTE = 4.0
 """Units for each byte of a recording. A unit is about a microsecond."""
 LEAST_BYTES = 10_000_000
 """A smaller file is allowed as much as one of this size."""
 REMEDY = "export a part of it with --where, and redact that"
 
-MESSAGE, TEXT, VALUE = 100, 40, 300
-"""Units for a message, for a text that is looked into, for a value that is remembered; each of
-their characters is one more.
+MESSAGE, TEXT, VALUE = 100, 40, 450
+"""Units for a message, for a text that is looked into, for a value that is remembered; each
+character of the latter two is one more.
 """
+AGAIN = 50
+"""Units for a message that was learned before."""
 
 
 class WorkLimit:

@@ -32,7 +32,7 @@ def test_all_that_is_looked_through_is_bounded(method: str, is_one: bool) -> Non
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=100_000))
 
     def redact_all() -> None:
-        for number in range(1_000):
+        for number in range(3_000):
             content = a_message(0 if is_one else number)
             if method == "learn":
                 redactor.learn("CreateContainer", content, b"")
