@@ -136,7 +136,7 @@ def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
 
 
 def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
-    """The first event from ``first`` on that was not before a moment; ``newest + 1`` if none.
+    """Return the first event from ``first`` on that was not before a moment; else ``newest + 1``.
 
     Where the clock was set back between events, it is one of several that could be meant.
     """
@@ -239,7 +239,7 @@ class Matches:
 def matching(
     recording: Recording, question: Question, after: int, until: int
 ) -> Iterator[Matches | Damage]:
-    """The events that pass, behind ``after`` up to ``until``, in steps of some milliseconds."""
+    """Yield the events that pass, after ``after`` up to ``until``, in steps of some ms."""
     count = 2_000
     while after < until:
         begin = time.perf_counter()
@@ -318,7 +318,7 @@ def _found(
 
 
 def sql_of(where: Filter | None) -> tuple[str, Sequence[Value]]:
-    """A filter as a condition over the view of events, with its values."""
+    """Return a filter as a condition over the view of events, with its values."""
     return where.to_sql() if where is not None else ("1", ())
 
 
@@ -329,7 +329,7 @@ def _as_number(text: str) -> int:
 
 
 def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
-    """These numbers, above the one bound and up to the other one. Raises RowError."""
+    """Return the numbers above the one bound and up to the other one. Raises RowError."""
     after, until = bounds
     found = array("q")
     for number in numbers:
@@ -341,7 +341,7 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
 
 
 def among(numbers: Sequence[int]) -> str:
-    """A condition: one of these events."""
+    """Return the condition that an event is one of these."""
     return f"id IN ({', '.join(map(str, numbers))})"
 
 
@@ -349,7 +349,7 @@ def among(numbers: Sequence[int]) -> str:
 
 
 def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event | RecordingError]:
-    """These events, without those that are gone; what keeps one of them from being read."""
+    """Return these events but those that are gone, or the error that reading one of them met."""
     found: dict[int, Event | RecordingError] = {}
     for start in range(0, len(numbers), _AMONG):
         some = numbers[start : start + _AMONG]

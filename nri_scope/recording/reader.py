@@ -275,14 +275,17 @@ class Recording:
             return found, error
         return found, None
 
-    def allowance(self, times: float = 1) -> Allowance:
-        """Return the amount of messages that one command may decode from a file of this size."""
+    def file_size(self) -> int:
+        """Return how many bytes the file has by now."""
         try:
-            size = self._real_path.stat().st_size
+            return self._real_path.stat().st_size
         except OSError:
             # Moved away meanwhile.
-            size = 0
-        return Allowance(size, times)
+            return 0
+
+    def allowance(self, times: float = 1) -> Allowance:
+        """Return the amount of messages that one command may decode from a file of this size."""
+        return Allowance(self.file_size(), times)
 
     def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
         event, request, _ = one

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nri_scope.recording.reader import Recording
 
 from ..redaction import Redactor, Rules, derive, local_key
+from ..redaction.memory_limits import Memory
 from ..redaction.user_key import KEY_BYTES
+from ..redaction.work_limit import WorkLimit
 
 
 def redactor_for(
@@ -31,7 +33,7 @@ def redactor_for(
     key = secrets.token_bytes(KEY_BYTES)
     if stable:
         key = derive(local_key(key_folder), purpose(recording))
-    return Redactor(rules, key, unlinked=unlinked)
+    return Redactor(rules, key, memory=_memory([recording]), unlinked=unlinked)
 
 
 def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:
@@ -45,7 +47,12 @@ def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor
         for container in recording.containers():
             pod_name = "" if container.pod is None else linked.get(container.pod.id, "")
             linked[container.id] = "\0".join((pod_name, container.name))
-    return Redactor(rules, secrets.token_bytes(KEY_BYTES), linked=linked)
+    key = secrets.token_bytes(KEY_BYTES)
+    return Redactor(rules, key, memory=_memory(recordings), linked=linked)
+
+
+def _memory(recordings: Iterable[Recording]) -> Memory:
+    return Memory(work=WorkLimit.of_file(sum(recording.file_size() for recording in recordings)))
 
 
 def purpose(recording: Recording) -> bytes:

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
 
 from .harmless import HOSTS, REGISTRIES
 from .known_values import Known, Strength
-from .memory_limits import Answer, Answers, Memory
+from .memory_limits import UNBOUNDED, Answer, Answers, Memory
 from .re2_patterns import compiled, glob
 from .rules import Action, Rule, Rules
 from .scope import NAMES, Scope, Scopes
 from .tally import Tally
 from .tokens import Tokens, is_token
 from .value_owners import EVERYTHING
+from .work_limit import MESSAGE, TEXT, WorkLimit
 
 MAX_DEPTH = 4
 """Of texts in texts: JSON in base64 in JSON."""
@@ -26,8 +28,12 @@ LONGEST = 65_536
 _EACH, _HIT = 32, 128
 """Work that a text is beside its characters, and that a replacement is."""
 
+_ASKED = 5
+"""Units of `work_limit` for a text that was looked into before."""
+
 _Question = tuple[str, bool, tuple[Rule, ...], str | None]
 """Without a scope: the answer is the same in all, as nothing was replaced."""
+_Given = TypeVar("_Given")
 Finder = Callable[["Engine", str, str, int], str]
 """Gives a text with tokens in it: engine, text, place, depth."""
 
@@ -50,7 +56,8 @@ class Engine:
     ) -> None:
         self.rules = rules
         self._tokens = Tokens(key, memory.values)
-        self.known = Known(self._tokens, memory)
+        self.work = WorkLimit(memory.work)
+        self.known = Known(self._tokens, memory, self.work)
         self.scopes = Scopes(linked)
         self._event = 0
         self.scope = NAMES
@@ -66,7 +73,7 @@ class Engine:
         self._within = 0
         self._unpacked: list[str] = []
         self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
-        self._parts: Answers[tuple[bytes, str], bytes, tuple[str, str]] = Answers(memory.cached)
+        self._parts: Answers[tuple[bytes, str], object, tuple[str, str]] = Answers(memory.cached)
         self._memory = memory
         self._left = memory.message
         # Rules and places of what is found in such a part.
@@ -78,6 +85,7 @@ class Engine:
 
     def begin_message(self, *, is_part: bool = False) -> None:
         """From here on it is another message; ``is_part``: about one container alone."""
+        self.work.spend(MESSAGE)
         self._left = self._memory.part if is_part else self._memory.message
 
     def is_spent(self) -> bool:
@@ -216,6 +224,7 @@ class Engine:
                 return self._unseen(text, place)
         if depth:
             self._unpacked.append(text)
+        self.work.spend(_ASKED)
         known = self.known
         asked = self.asked(place, "")
         for scope in None, self._tokens.scope:
@@ -230,8 +239,9 @@ class Engine:
         try:
             given = self._redacted(text, place, depth, is_key=is_key)
             rules = tuple(self._found)
-            looked_at = "\n".join((text, given, *self._unpacked))
-            is_of_all = given == text and known.owners.skipped == skipped
+            is_same = given == text
+            looked_at = "\n".join((text, *(() if is_same else (given,)), *self._unpacked))
+            is_of_all = is_same and known.owners.skipped == skipped
             self._remembered.keep(
                 (text, is_key, asked, None if is_of_all else self._tokens.scope),
                 Answer(
@@ -250,7 +260,7 @@ class Engine:
             self.hit(rule, place)
         return given
 
-    def _is_valid(self, answer: Answer[str, str] | Answer[bytes, tuple[str, str]]) -> bool:
+    def _is_valid(self, answer: Answer[str, str] | Answer[object, tuple[str, str]]) -> bool:
         known = self.known
         if answer.epoch != known.epoch or answer.late not in {None, known.owners.late}:
             return False
@@ -259,11 +269,17 @@ class Engine:
         answer.known = known.count
         return True
 
-    def part(self, content: bytes, redacted: Callable[[], bytes]) -> bytes:
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether all of a message is looked at, so that its parts do not depend on each other."""
+        return self._memory.part == self._memory.message == UNBOUNDED
+
+    def part(self, content: bytes, redacted: Callable[[], _Given]) -> _Given:
         """What becomes of a part of a message, which most events repeat.
 
-        ``content`` is how it is serialised, ``redacted`` does the work where it has to be done.
+        ``content`` tells it from all others, ``redacted`` does the work where it has to be done.
         """
+        self.work.spend(_ASKED + len(content) // 64)
         question = content, self._tokens.scope
         answer = self._parts.get(question)
         if answer is None or not self._is_valid(answer):
@@ -284,14 +300,21 @@ class Engine:
                 )
             finally:
                 self._left = left - (begun - self._left)
+                if outer is not None:
+                    outer += self._log
                 self._log = outer
                 unpacked += self._unpacked
                 self._unpacked = unpacked
             self._parts.keep(question, answer)
-        elif self.is_counting:
-            for rule, place in answer.found:
-                self.tally.add(rule, place)
-        return answer.text
+        else:
+            if self.is_counting:
+                for rule, place in answer.found:
+                    self.tally.add(rule, place)
+            if self._log is not None:
+                # It is a part of one that is being answered.
+                self._log += answer.found
+                self._unpacked.append(answer.looked_at)
+        return cast("_Given", answer.text)
 
     def _redacted(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         try:
@@ -303,6 +326,7 @@ class Engine:
         # A token may complete what was not found before, and one secret make another one known.
         for _ in range(_ROUNDS):
             before = text, self.known.progress
+            self.work.spend(TEXT + len(text))
             if not is_key and (self.rules.rules or self._values):
                 given = self.by_user(text, place)
                 if given is not None:

@@ -8,6 +8,7 @@ import binascii
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -31,6 +32,7 @@ _HOME = Pattern(
 _WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
 _TRANSITIONS = 0.42
 """Changes between capitals, small letters and digits, by character: chance has 0.62, names 0.3."""
+_CAPITALS = str.maketrans("", "", ascii_uppercase)
 _PARTLY = re.compile(PLAIN)
 _ENDS_IN_TOKEN = re.compile(PLAIN + "$")
 
@@ -70,7 +72,7 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
 
 def is_random(run: str) -> bool:
     """Whether letters and digits change too often for a name, and too freely for a number."""
-    if len(run) < 20 or _PARTLY.search(run):
+    if len(run) < 20 or len(run) - len(run.translate(_CAPITALS)) < 2 or _PARTLY.search(run):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in run if c.isalnum()]
     if min(kinds.count("d"), kinds.count("u"), kinds.count("l")) < 2:

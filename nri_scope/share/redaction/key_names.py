@@ -187,6 +187,7 @@ def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
     return above
 
 
+@lru_cache(maxsize=64)
 def may_name_credential(text: str) -> bool:
     """Whether there may be a key in ``text`` that `certainty_of` something is said by."""
     lower = text.lower()

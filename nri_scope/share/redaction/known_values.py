@@ -9,16 +9,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from enum import IntEnum
 from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
+from nri_scope.errors import UsageError
 from nri_scope.recording.cache import RecentlyUsed
 
-from .longest_prefix import Prefixes
+from .longest_prefix import Beginnings
 from .memory_limits import Memory
 from .tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
 from .value_encodings import as_words, texts
 from .value_owners import Owners
+from .visible_names import VisibleNames
 from .word_lists import words
+from .work_limit import REMEDY, VALUE, WorkLimit
 
 SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
 """Characters from which on a credential, or any other value, does not stand somewhere by chance;
@@ -29,6 +33,8 @@ _LONG = 1024
 _WRITTEN = 16_384
 """Characters up to which a value is also looked for as it may be written elsewhere."""
 _FRESH = 100
+_NESTED = 8
+"""Values of which one begins with the other that are looked at one by one."""
 MOST_CHARACTERS = 64 << 20
 """Of all values that are remembered."""
 
@@ -94,27 +100,30 @@ class Known:
     of names, which are the same everywhere.
     """
 
-    def __init__(self, tokens: Tokens, memory: Memory) -> None:
+    def __init__(self, tokens: Tokens, memory: Memory, work: WorkLimit | None = None) -> None:
+        """``work`` is what adding may take; by default there is no limit."""
+        self._work = work or WorkLimit(None)
         self._tokens = tokens
         self._memory = memory
         self._characters = 0
         self.is_full = False
         """Whether there was one that is not remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
-        self._visible: dict[str, None] = {}
-        # All of them, to look for parts in.
-        self._shown = "\n"
+        self._visible = VisibleNames(memory.shown)
         self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
         self._names: set[str] = set()
         self.owners = Owners(memory.values)
         self.epoch = 0
         """Another one means that texts may stay that were replaced before."""
+        self.count = 0
+        """Values that are replaced elsewhere than in their places; only ever more in one epoch."""
         self._noted: dict[str, _Reach] = {}
         # What a value may be written as, and that value.
         self._plain: dict[str, str] = {}
-        self._order: list[str] = []
+        # All of both, by when they came.
+        self._numbers: dict[str, int] = {}
         # By how they begin; those that are long apart from the others.
-        self._by_gram: dict[str, Prefixes] = {}
+        self._short = Beginnings(_GRAM)
         self._long: dict[str, set[str]] = {}
         # By the first letters and digits in a row, then by what is before these and the length.
         self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
@@ -127,8 +136,9 @@ class Known:
         before = self._rules.get(value)
         if before is None:
             if len(self._rules) >= self._memory.values or self._characters >= MOST_CHARACTERS:
-                self.is_full = True
+                self._fill()
                 return self._tokens.of(value, scope)
+            self._work.spend(VALUE + len(value))
             self._characters += len(value)
         if (
             strength is not Strength.NAME
@@ -144,6 +154,21 @@ class Known:
             if reach is not self._noted.get(value, _Reach.PLACE):
                 self._note(value, reach)
         return self._tokens.of(value, scope)
+
+    def _fill(self) -> None:
+        self.is_full = True
+        if self._work.is_limited:
+            # Better now than after all of it.
+            self.check_remembered()
+
+    def check_remembered(self) -> None:
+        """Raise UsageError where not all values are remembered: nobody could tell a leak then."""
+        if self.is_full:
+            raise UsageError(
+                "so many different values are to be replaced that not all can be looked for in "
+                "what is written",
+                f"{REMEDY}, or have rules keep what is no secret",
+            )
 
     def show(self, name: str, pod: str = "") -> None:
         """``name`` stays visible: no other value that is a part of it gives it away.
@@ -162,13 +187,7 @@ class Known:
             self._own.put(pod, f"{own}{name}\n", len(own) + len(name) + 1)
         if name in self._visible:
             return
-        self._visible[name] = None
-        self._shown += name + "\n"
-        if self._memory.shown is not None and len(self._shown) > self._memory.shown:
-            # Half of them at once: it is all put together anew.
-            for gone in list(self._visible)[: (len(self._visible) + 1) // 2]:
-                del self._visible[gone]
-            self._shown = "\n".join(("", *self._visible, ""))
+        self._visible.add(name)
         if len(name) > _SEARCHED:
             return
         changed = False
@@ -179,7 +198,8 @@ class Known:
                 changed = True
         if changed:
             self.epoch += 1
-            self._order = [*self._noted, *self._plain]
+            self._numbers = {one: at for at, one in enumerate((*self._noted, *self._plain))}
+            self.count = len(self._numbers)
 
     def shows(self, name: str, pod: str) -> bool:
         """Whether `show` was told of exactly this name, for this pod."""
@@ -196,7 +216,7 @@ class Known:
 
     def _is_visible(self, value: str) -> bool:
         """The same of any pod."""
-        return value in self._visible or (len(value) > 2 and value in self._shown)
+        return value in self._visible or (len(value) > 2 and self._visible.have_part(value))
 
     def is_known(self, value: str, strength: Strength) -> bool:
         """Whether it was added before, of this pod, and as no weaker one."""
@@ -245,22 +265,37 @@ class Known:
         """Another one means that a text may have to be looked at again."""
         return self.count, self.owners.added, self.epoch
 
-    @property
-    def count(self) -> int:
-        """Values that are replaced elsewhere than in their places; only ever more in one epoch."""
-        return len(self._order)
-
     def has_new(self, text: str, since: int) -> bool:
-        """Whether one of those that came after the first ``since`` may be in ``text``."""
-        fresh = len(self._order) - since
-        if fresh > _FRESH:
-            return self._is_in(text)
-        return any(value in text for value in self._order[since:]) if fresh else False
+        """Whether one of those that came after the first ``since`` may be in ``text``; also where
+        that takes long to find out.
+        """
+        fresh = self.count - since
+        if not fresh:
+            return False
+        if fresh <= _FRESH:
+            return any(value in text for value in islice(reversed(self._numbers), fresh))
+        numbers = self._numbers
+        if any(numbers[value] >= since for _, value in self._as_words(text)):
+            return True
+        for start in self._starts(text):
+            if text[start : start + _GRAM] in self._long:
+                return True
+            limit = len(text)
+            for _ in range(_NESTED):
+                value = self._short.longest_at(text, start, limit)
+                if not value:
+                    break
+                if numbers[value] >= since:
+                    return True
+                limit = start + len(value) - 1
+            else:
+                return True
+        return False
 
     def replace(self, text: str) -> tuple[str, list[str]]:
         """``text`` with the tokens of what is known in it, and the rule of each."""
         rules: list[str] = []
-        if self._order and len(text) > 1:
+        if self._numbers and len(text) > 1:
             spans = self._spans(text)
             if spans:
                 pieces: list[str] = []
@@ -285,9 +320,6 @@ class Known:
 
     def _token(self, value: str) -> str:
         return self._tokens.of(value, NAMES if value in self._names else None)
-
-    def _is_in(self, text: str) -> bool:
-        return bool(self._spans(text, of_all=True))
 
     def _may_tell(self, value: str) -> bool:
         """Whether it may be seen here that ``value``, or what it is a form of, is known."""
@@ -334,7 +366,7 @@ class Known:
         return spans
 
     def _starts(self, text: str) -> list[int]:
-        short, long = self._by_gram, self._long
+        short, long = self._short.of, self._long
         if not (short or long) or len(text) < _GRAM:
             return []
         grams = short.keys() | long.keys() if long else short
@@ -346,8 +378,7 @@ class Known:
             value = long.longest_at(start, limit, gram)
             if value:
                 return value
-        index = self._by_gram.get(gram)
-        return (index.longest_at(text, start, limit) if index is not None else None) or ""
+        return self._short.longest_at(text, start, limit)
 
     def _parts(self, name: str) -> set[str]:
         """All that is known and in ``name``."""
@@ -357,11 +388,8 @@ class Known:
             found.update(
                 value for value in self._long.get(gram, ()) if name.startswith(value, start)
             )
-            index, limit = self._by_gram.get(gram), len(name)
-            while index is not None:
-                value = index.longest_at(name, start, limit)
-                if value is None:
-                    break
+            limit = len(name)
+            while value := self._short.longest_at(name, start, limit):
                 found.add(value)
                 limit = start + len(value) - 1
         return found
@@ -408,7 +436,9 @@ class Known:
         return texts(value) if len(value) <= _WRITTEN else set()
 
     def _index(self, value: str, reach: _Reach) -> None:
-        self._order.append(value)
+        self._numbers.pop(value, None)
+        self._numbers[value] = self.count
+        self.count += 1
         gram = value[:_GRAM]
         if reach is _Reach.WORD:
             run = _RUN.search(value)
@@ -419,7 +449,7 @@ class Known:
         elif len(value) > _LONG:
             self._long.setdefault(gram, set()).add(value)
         else:
-            self._by_gram.setdefault(gram, Prefixes()).add(value)
+            self._short.add(value)
 
     def _forget(self, value: str) -> None:
         reach = self._noted.pop(value)
@@ -438,7 +468,7 @@ class Known:
         elif len(value) > _LONG:
             self._long[gram].discard(value)
         else:
-            self._by_gram[gram].remove(value)
+            self._short.remove(value)
 
 
 _NOTHING: dict[tuple[int, int], set[str]] = {}

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+
+from .sorted_strings import Place, SortedStrings
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class Prefixes:
     """
 
     def __init__(self) -> None:
-        self._values: list[str] = []
+        self._values = SortedStrings()
         self._nodes: dict[str, _Node] = {}
         self._is_nested = False
         self._longest = 0
@@ -34,51 +35,99 @@ class Prefixes:
     def add(self, value: str) -> None:
         """Add a string that is not there yet."""
         values = self._values
-        at = bisect_left(values, value)
-        if at and value.startswith(values[at - 1]):
+        place = values.add(value)
+        before = values.before(place)
+        if before is not None and value.startswith(values.at(before)):
             self._is_nested = True
-        self._detach(at, value)
-        values.insert(at, value)
-        self._longest = max(self._longest, len(value))
+        self._detach((place[0], place[1] + 1), value)
+        if len(value) > self._longest:
+            self._longest = len(value)
 
     def remove(self, value: str) -> None:
         """Take a string away that is there."""
-        at = bisect_left(self._values, value)
-        del self._values[at]
+        place = self._values.remove(value)
         self._nodes.pop(value, None)
-        self._detach(at, value)
+        self._detach(place, value)
 
     def longest_at(self, text: str, start: int, end: int) -> str | None:
         """The longest string that is in ``text`` from ``start`` on and ends before ``end``."""
         content = text[start : min(end, start + self._longest)]
-        at = bisect_right(self._values, content) - 1
-        if at < 0:
+        place = self._values.last_to(content)
+        if place is None:
             return None
-        value = self._values[at]
+        value = self._values.at(place)
         if content.startswith(value):
             return value
         if not self._is_nested:
             return None
-        node = _begins(self._node(at), content)
+        node = _begins(self._node(place), content)
         return None if node is None else node.value
 
-    def _detach(self, at: int, value: str) -> None:
+    def _detach(self, place: Place, value: str) -> None:
         # Those that begin with `value`, which follow it, get it as an ancestor, or lose it.
-        while at < len(self._values) and self._values[at].startswith(value):
+        for one in self._values.since(place):
+            if not one.startswith(value):
+                break
             self._is_nested = True
-            self._nodes.pop(self._values[at], None)
-            at += 1
+            self._nodes.pop(one, None)
 
-    def _node(self, at: int) -> _Node:
-        first = at
-        while first and self._values[first] not in self._nodes:
-            first -= 1
-        last = self._nodes.get(self._values[first])
-        for value in self._values[first if last is None else first + 1 : at + 1]:
+    def _node(self, place: Place) -> _Node:
+        values = [self._values.at(place)]
+        before = self._values.before(place)
+        while values[-1] not in self._nodes and before is not None:
+            values.append(self._values.at(before))
+            before = self._values.before(before)
+        last = self._nodes.get(values[-1])
+        if last is not None:
+            values.pop()
+        for value in reversed(values):
             parent = None if last is None else _begins(last, value)
             last = self._nodes[value] = _below(parent, value)
         assert last is not None
         return last
+
+
+class Beginnings:
+    """Strings by their first characters, by which they are found in a text."""
+
+    def __init__(self, size: int) -> None:
+        """``size``: how many characters; no string has fewer."""
+        self._size = size
+        # Most begin like no other one.
+        self.of: dict[str, str | Prefixes] = {}
+
+    def add(self, value: str) -> None:
+        """Add a string that is not there yet."""
+        begin = value[: self._size]
+        some = self.of.get(begin)
+        if some is None:
+            self.of[begin] = value
+            return
+        if isinstance(some, str):
+            first, some = some, Prefixes()
+            some.add(first)
+            self.of[begin] = some
+        some.add(value)
+
+    def remove(self, value: str) -> None:
+        """Take a string away that is there."""
+        begin = value[: self._size]
+        some = self.of[begin]
+        if isinstance(some, str):
+            del self.of[begin]
+        else:
+            some.remove(value)
+
+    def longest_at(self, text: str, start: int, end: int) -> str:
+        """The longest string that is in ``text`` from ``start`` on and ends before ``end``; empty
+        where there is none.
+        """
+        some = self.of.get(text[start : start + self._size])
+        if some is None:
+            return ""
+        if isinstance(some, str):
+            return some if text.startswith(some, start, end) else ""
+        return some.longest_at(text, start, end) or ""
 
 
 def _below(parent: _Node | None, value: str) -> _Node:

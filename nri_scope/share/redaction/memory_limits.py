@@ -13,6 +13,9 @@ _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
 
 
+UNBOUNDED = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bounds of what is kept, and of what is done."""
@@ -23,11 +26,14 @@ class Memory:
     """Characters of visible names, of which the oldest are forgotten; None: all are kept."""
     cached: int = 64 << 20
     """Bytes of texts with what became of them, about; likewise of parts of messages."""
-    part: int = 1 << 62
+    part: int = UNBOUNDED
     """Work on one pod or container in a message: a character is one, see `engine` for more. What
     is left of it then is replaced without being looked at."""
-    message: int = 1 << 62
+    message: int = UNBOUNDED
     """The same on a whole message."""
+    work: int | None = None
+    """Work on all that is redacted, see `work_limit`; what takes more, or has more values, is
+    refused. None: there is no limit."""
 
 
 @dataclass(slots=True)

@@ -208,22 +208,52 @@ def _fields(engine: Engine, message: Message, place: str) -> None:
     if isinstance(message, api.CompoundFieldOwners):
         _owners(engine, message, place)
         return
+    is_kept = isinstance(message, api.PodSandbox | api.Container) and engine.is_unbounded
     for field, value in message.ListFields():
-        where = f"{place}.{field.name}" if place else field.name
-        full = f"{kind}.{field.name}"
-        if _is_map(field):
-            _map(engine, cast("_Map", value), field, full, where)
-        elif isinstance(value, Message):
-            _part(engine, value, where)
-        elif isinstance(value, str):
-            given = _TREATED.get(full, _text)(engine, value, where)
-            if given != value:
-                setattr(message, field.name, given)
-        elif field.message_type is not None:
-            for child in cast("Iterable[Message]", value):
-                _part(engine, child, where)
-        elif field.type == FieldDescriptor.TYPE_STRING:
-            _list(engine, cast("MutableSequence[str]", value), full, where)
+        if is_kept and not isinstance(value, str | int):
+            _kept_field(engine, message, field, place)
+        else:
+            _field(engine, message, field, value, place)
+
+
+def _field(
+    engine: Engine, message: Message, field: FieldDescriptor, value: object, place: str
+) -> None:
+    where = f"{place}.{field.name}" if place else field.name
+    full = f"{message.DESCRIPTOR.name}.{field.name}"
+    if isinstance(value, str):
+        given = _TREATED.get(full, _text)(engine, value, where)
+        if given != value:
+            setattr(message, field.name, given)
+    elif isinstance(value, Message):
+        _part(engine, value, where)
+    elif _is_map(field):
+        _map(engine, cast("_Map", value), field, full, where)
+    elif field.message_type is not None:
+        for child in cast("Iterable[Message]", value):
+            _part(engine, child, where)
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        _list(engine, cast("MutableSequence[str]", value), full, where)
+
+
+def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place: str) -> None:
+    """One field: what an event tells anew of a container is a state or a time, most often."""
+    alone = type(message)()
+    value, its_own = getattr(message, field.name), getattr(alone, field.name)
+    its_own.MergeFrom(value)
+    if isinstance(its_own, Message):
+        # There, even if it is empty.
+        its_own.SetInParent()
+
+    def redacted() -> bytes:
+        _field(engine, alone, field, its_own, place)
+        return alone.SerializeToString(deterministic=True)
+
+    content = alone.SerializeToString(deterministic=True)
+    given = engine.part(f"{place}.{field.name} ".encode() + content, redacted)
+    if given != content:
+        message.ClearField(field.name)
+        message.MergeFromString(given)
 
 
 def _part(engine: Engine, message: Message, place: str) -> None:
@@ -238,13 +268,13 @@ def _part(engine: Engine, message: Message, place: str) -> None:
         _kept_part(engine, message, place)
 
 
-def _kept_part(engine: Engine, message: api.PodSandbox | api.Container, place: str) -> None:
+def _kept_part(engine: Engine, message: Message, place: str) -> None:
     def redacted() -> bytes:
         _fields(engine, message, place)
         return message.SerializeToString(deterministic=True)
 
     content = message.SerializeToString(deterministic=True)
-    given = engine.part(type(message).__name__.encode() + content, redacted)
+    given = engine.part(f"{place} {type(message).__name__} ".encode() + content, redacted)
     if given != content:
         message.ParseFromString(given)
 

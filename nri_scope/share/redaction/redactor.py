@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope.errors import UsageError
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.plain import Plain
@@ -30,6 +30,7 @@ from .name_kinds import Kind
 from .rules import Rules
 from .tally import Tally
 from .tokens import is_token
+from .work_limit import AGAIN
 
 _FINDERS = (
     json_documents.document,
@@ -48,6 +49,7 @@ _FINDERS = (
 )
 _ROUNDS = 4
 _ALL = Memory()
+_LEARNED = 10_000
 _KEY_FINDERS = (credential_formats, free_text.mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
@@ -82,6 +84,8 @@ class Redactor:
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
         self._is_unlinked = unlinked
+        # By what it was, how much was known after a message was learned.
+        self._learned: dict[bytes, tuple[int, int, int]] = {}
         # Whose the message is that was given last.
         self._scope = self._engine.scopes.content("", b"")
         if self._engine.is_on("nodes"):
@@ -97,12 +101,31 @@ class Redactor:
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
         """See an event's messages before any of them is changed. Counts nothing."""
-        self._engine.is_counting = False
+        engine = self._engine
+        told = hashlib.sha256(
+            b"\0".join(
+                (
+                    method.encode("utf-8", "replace"),
+                    service.encode("utf-8", "replace"),
+                    reply,
+                    request,
+                )
+            )
+        )
+        seen = told.digest()
+        if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
+            # The same again tells nothing, as long as nothing else was learned meanwhile.
+            engine.work.spend(AGAIN)
+            return
+        engine.is_counting = False
         try:
             self.request(method, request, service=service)
             self.reply(method, reply, service=service)
         finally:
-            self._engine.is_counting = True
+            engine.is_counting = True
+        if len(self._learned) >= _LEARNED:
+            self._learned.clear()
+        self._learned[seen] = engine.known.progress
 
     def learn_text(self, text: str) -> None:
         """See a text from a table (status message, end reason, note), likewise."""
@@ -281,10 +304,5 @@ class Redactor:
 
         Raises UsageError where that is more than was remembered: nobody could tell a leak then.
         """
-        if self._engine.known.is_full:
-            raise UsageError(
-                "so many different values were replaced that not all can be looked for in what was "
-                "written",
-                "choose fewer events, or have rules keep what is no secret",
-            )
+        self._engine.known.check_remembered()
         return self._engine.known.originals()

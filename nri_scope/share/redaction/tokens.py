@@ -104,9 +104,13 @@ class Tokens:
         plain = _plain(self._digest(original, scope))
         if original.startswith("/"):
             return "/" + plain
-        if _MAIL.fullmatch(original):
+        if "@" in original and _MAIL.fullmatch(original):
             return plain + MAIL
-        if _HOST.fullmatch(original) and original.rpartition(".")[2].lower() in ENDINGS:
+        if (
+            "." in original
+            and _HOST.fullmatch(original)
+            and original.rpartition(".")[2].lower() in ENDINGS
+        ):
             return plain + HOST
         return plain
 
@@ -143,7 +147,7 @@ class Tokens:
 
 
 def _plain(digest: bytes) -> str:
-    return MARK + base64.b32encode(digest)[:12].decode().lower()
+    return MARK + base64.b32encode(digest[:10])[:12].decode().lower()
 
 
 def _in_network(network: ipaddress.IPv4Network | ipaddress.IPv6Network, digest: bytes) -> str:

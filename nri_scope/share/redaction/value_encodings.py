@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
@@ -14,6 +15,7 @@ _MIN_HEX = 6
 """Bytes that hexadecimal ids do not have by chance."""
 _SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
 """What writers of URLs leave as it is; the last two are those of JavaScript."""
+_SIMPLE = re.compile(r"[A-Za-z0-9_.-]*")
 _HTML = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
 """What Go writes in JSON so that HTML may have it inside."""
 
@@ -22,6 +24,24 @@ def forms(value: str) -> set[bytes]:
     """How ``value`` may be written in a file, itself included."""
     plain = value.encode("utf-8", "surrogatepass")
     found = {plain}
+    # Most values are the same in JSON, in a URL and in a path.
+    if _SIMPLE.fullmatch(value) is None:
+        found |= _escaped(value, plain)
+    if len(plain) >= _MIN_HEX:
+        found |= {plain.hex().encode(), plain.hex().upper().encode()}
+    for offset in range(3):
+        packed = within_base64(plain, offset)
+        if len(packed) >= _MIN_PACKED:
+            found |= {packed, _for_urls(packed)}
+    if len(plain) >= _MIN_HEX:
+        # With what pads it, where it is all of it: no bits of its end are left then.
+        whole = base64.b64encode(plain)
+        found |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
+    return found
+
+
+def _escaped(value: str, plain: bytes) -> set[bytes]:
+    found: set[bytes] = set()
     if not value.isascii():
         try:
             # Bytes that are no text are told as one character each.
@@ -37,16 +57,6 @@ def forms(value: str) -> set[bytes]:
         found.add(quote_plus(plain).encode())
         # A key in a JSON pointer (RFC 6901), as `event.changed` has them.
         found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
-    if len(plain) >= _MIN_HEX:
-        found |= {plain.hex().encode(), plain.hex().upper().encode()}
-    for offset in range(3):
-        packed = within_base64(plain, offset)
-        if len(packed) >= _MIN_PACKED:
-            found |= {packed, _for_urls(packed)}
-    if len(plain) >= _MIN_HEX:
-        # With what pads it, where it is all of it: no bits of its end are left then.
-        whole = base64.b64encode(plain)
-        found |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
     return found
 
 

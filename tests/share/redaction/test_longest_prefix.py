@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.share.redaction.longest_prefix import Prefixes
+from nri_scope.share.redaction import sorted_strings
+from nri_scope.share.redaction.longest_prefix import Beginnings, Prefixes
 
 _STRINGS = st.text("ab", min_size=1, max_size=9)
 
@@ -15,21 +18,30 @@ _STRINGS = st.text("ab", min_size=1, max_size=9)
     steps=st.lists(st.tuples(st.booleans(), _STRINGS), max_size=40),
     texts=st.lists(st.text("abc", max_size=14), min_size=1, max_size=5),
     often=st.booleans(),
+    begin=st.sampled_from([0, 1, 3]),
+    most=st.sampled_from([2, 3, 1_000]),
 )
 def test_the_longest_one_is_found(
-    steps: list[tuple[bool, str]], texts: list[str], often: bool
+    steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int, most: int
 ) -> None:
-    index = Prefixes()
+    with patch.object(sorted_strings, "MOST", most):
+        _check_steps(steps, texts, often, begin)
+
+
+def _check_steps(steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int) -> None:
+    index = Beginnings(begin) if begin else Prefixes()
     there: set[str] = set()
 
     def check() -> None:
         for text in texts:
             for start in range(len(text)):
                 for end in range(start, len(text) + 1):
-                    best = max((v for v in there if text[start:end].startswith(v)), default=None)
-                    assert index.longest_at(text, start, end) == best
+                    best = max((v for v in there if text[start:end].startswith(v)), default="")
+                    assert (index.longest_at(text, start, end) or "") == best
 
-    for is_added, value in steps:
+    for is_added, string in steps:
+        # None is shorter than what they are found by.
+        value = string.ljust(begin, "a")
         if is_added and value not in there:
             index.add(value)
             there.add(value)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that stay visible, and whether a value is a part of one."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+_GRAM, _EVERY = 4, 3
+"""Characters by which parts are found, and at every how many of a name they are noted."""
+_LEAST = _GRAM + _EVERY - 1
+"""A part that is this long has such characters in it, wherever in a name it begins."""
+
+
+class VisibleNames:
+    """Each once, oldest first."""
+
+    def __init__(self, most: int | None = None) -> None:
+        """``most``: characters, of which the older half is forgotten; None: all are kept."""
+        self._most = most
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._by_gram: dict[str, array[int]] = {}
+        self._size = 1
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def add(self, name: str) -> None:
+        """Add a name that is not there yet."""
+        self._put(name)
+        if self._most is not None and self._size > self._most:
+            # Half of them at once: it is all put together anew.
+            self._keep(self._names[(len(self._names) + 1) // 2 :])
+
+    def have_part(self, value: str) -> bool:
+        """Whether a value is in one of them."""
+        if len(value) < _LEAST:
+            return any(value in name for name in self._names)
+        last = len(value) - _GRAM
+        for first in range(_EVERY):
+            # Of all that have to be there if it begins at such a place, the one of the fewest.
+            fewest: array[int] | None = None
+            for at in range(first, last + 1, _EVERY):
+                numbers = self._by_gram.get(value[at : at + _GRAM])
+                if numbers is None:
+                    break
+                if fewest is None or len(numbers) < len(fewest):
+                    fewest = numbers
+            else:
+                names = self._names
+                if fewest is not None and any(value in names[number] for number in fewest):
+                    return True
+        return False
+
+    def _keep(self, names: Iterable[str]) -> None:
+        self._numbers, self._names, self._by_gram, self._size = {}, [], {}, 1
+        for name in names:
+            self._put(name)
+
+    def _put(self, name: str) -> None:
+        number = self._numbers[name] = len(self._names)
+        self._names.append(name)
+        self._size += len(name) + 1
+        by_gram = self._by_gram
+        for gram in {name[at : at + _GRAM] for at in range(0, len(name) - _GRAM + 1, _EVERY)}:
+            numbers = by_gram.get(gram)
+            if numbers is None:
+                by_gram[gram] = array("I", (number,))
+            else:
+                numbers.append(number)

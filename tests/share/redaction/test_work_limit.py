@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording that would take too long to redact is refused in one line, and nothing is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
+from nri_scope.errors import UsageError
+from nri_scope.share.redaction import Redactor, Rules, work_limit
+from nri_scope.share.redaction.memory_limits import Memory
+from nri_scope.share.redaction.work_limit import LEAST_BYTES, WorkLimit
+from tests.bombs.recordings import make, many_rows
+from tests.recording.traffic import lifecycles, record
+
+KEY = bytes(range(32))
+
+
+def a_message(number: int, variables: int = 20) -> bytes:
+    container = api.Container(
+        id=f"c{number}", env=[f"V{n}=value {number} {n}" for n in range(variables)]
+    )
+    return api.CreateContainerRequest(container=container).SerializeToString()
+
+
+@pytest.mark.parametrize("method", ["learn", "request"])
+@pytest.mark.parametrize("is_one", [True, False], ids=["one message again and again", "others"])
+def test_all_that_is_looked_through_is_bounded(method: str, is_one: bool) -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=100_000))
+
+    def redact_all() -> None:
+        for number in range(3_000):
+            content = a_message(0 if is_one else number)
+            if method == "learn":
+                redactor.learn("CreateContainer", content, b"")
+            else:
+                redactor.request("CreateContainer", content)
+
+    with pytest.raises(UsageError, match="for a file of its size"):
+        redact_all()
+
+
+def test_names_and_texts_of_tables_count_too() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=100_000))
+    notes = [f"note {number}" for number in range(10_000)]
+    with pytest.raises(UsageError, match="for a file of its size"):
+        list(map(redactor.learn_text, notes))
+
+
+def test_too_many_values_are_refused_when_they_are_met() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=100, work=1 << 40))
+    redactor.learn("CreateContainer", a_message(0, 90), b"")
+    with pytest.raises(UsageError, match="so many different values"):
+        redactor.learn("CreateContainer", a_message(1, 90), b"")
+
+
+def test_while_recording_nothing_is_refused() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=100))
+    for number in range(10):
+        given = redactor.request("CreateContainer", a_message(number))
+        assert b"value" not in given
+
+
+def test_a_larger_file_is_allowed_more() -> None:
+    assert WorkLimit.of_file(0) == WorkLimit.of_file(LEAST_BYTES)
+    assert WorkLimit.of_file(2 * LEAST_BYTES) == 2 * WorkLimit.of_file(LEAST_BYTES)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("redact", "FILE", "-o", "OUT/r.nriscope.db"),
+        ("redact", "FILE", "--preview"),
+        ("export", "FILE", "--redact", "-o", "OUT/r.nriscope.zip"),
+        ("export", "FILE", "--redact", "--format", "jsonl", "-o", "OUT/r.jsonl"),
+    ],
+    ids=["redact", "preview", "bundle", "format"],
+)
+def test_a_command_says_what_to_do_and_leaves_nothing(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(work_limit, "PER_BYTE", 0.05)
+    path, out = tmp_path / "r.nriscope.db", tmp_path / "out"
+    out.mkdir()
+    make(path, many_rows("event", 10_000 * 65))
+
+    words = [word.replace("OUT", str(out)) for word in command]
+    assert run([str(path) if word == "FILE" else word for word in words]) == 2
+
+    told = capsys.readouterr()
+    assert "looked through for secrets" in told.err and "--where" in told.err
+    assert "Traceback" not in told.err and not told.out
+    assert not list(out.iterdir())
+
+
+def test_an_ordinary_recording_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record(path, lifecycles(20))
+
+    assert run(["redact", str(path), "-o", str(tmp_path / "x.nriscope.db")]) == 0
