@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The writer of a recording in a process of its own, as the one sees it that answers the runtime.
+
+Python lets one thread run at a time. With the writer in a thread, a reply that is due waits for it
+now and then, and with it a runtime; with the writer in another process it does not. What came waits
+here for some milliseconds in which nothing else is to be done, and is handed over in small batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.events import Captured, SessionStart
+from nri_scope.process.channel import LoopChannel
+from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.inbox import Begin, End, Entry, Inbox, Missed, Remark, Resumed, Told
+
+from .writer_messages import Opening, Order, Progress, RecordingOptions, Report, packed
+from .writer_start import Helper, start_process, start_thread
+
+QUEUE_BYTES = 64 << 20
+"""What may wait to be handed over; more is lost, and counted."""
+WAIT_S = 0.02
+"""How long an event waits for others. To hand each over at once would take microseconds in which
+the runtime may be waiting for this very processor."""
+TURN_EVENTS = 8
+TURN_BYTES = 16 << 10
+"""What is handed over before sockets are looked at again: some microseconds."""
+AHEAD_BYTES = 512 << 10
+"""What may wait for the other process to read it; the rest waits where it is not lost with it."""
+READY_S = 20.0
+"""For the process to open the file."""
+CLOSE_S = 10.0
+"""To write what is there in the end."""
+GRACE_S = 7.0
+"""After that time is over, for the event in hand and for telling of what is lost."""
+EXIT_S = 5.0
+"""For a process that has nothing left to do but to close what it has opened."""
+FINISH_TIMES = 2
+"""How many processes may try to write what is there in the end."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
+"""Between the end of a process that writes and the start of the next one."""
+HEALTHY_S = 30.0
+"""One that worked for so long shows that the next one need not be put off."""
+NOT_OPEN = "the recording could not be opened in time"
+NOT_TAKEN = "the process that writes did not take them in time"
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session that is not known to be whole in the file."""
+
+    start: SessionStart
+    number: int = 0
+    """In the file; 0 until it is known."""
+    came: int = 0
+    """Events that were handed over, or are told to be lost."""
+    known: int = 0
+    """Of how many of them it is known that they are in the file, or not to be in it."""
+    last_ns: int = 0
+    end: End | None = None
+
+
+class WriterProcess:
+    """A `Sink` for an event loop: it never waits, and what it is given reaches the file.
+
+    Until `open` has opened it, and while a new process takes the place of one that has died, what
+    is given waits. All of it is for the thread of the loop.
+    """
+
+    def __init__(
+        self,
+        options: RecordingOptions,
+        say: Callable[[str], None],
+        module: str = "nri_scope.logger.writer_main",
+        *arguments: str,
+        shows: bool = False,
+    ) -> None:
+        """``say`` gets what a user wants to know, and never blocks.
+
+        ``module`` is what the process runs, with ``arguments``; ``shows``: it prints.
+        """
+        self._options = options
+        self._say = say
+        self._program = (module, arguments, shows)
+        self._inbox = Inbox(QUEUE_BYTES, NOT_OPEN)
+        self._sessions: dict[int, _Session] = {}
+        self._begun = 0
+        self._running: _Running | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._due = False
+        self._counters = RecorderCounters()
+        """Of processes that have ended."""
+        self._lost_before = 0
+        self._unwritten = 0
+        self._words = ""
+
+    # -- life -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Have the file opened. Raises NriScopeError where it cannot be had.
+
+        Where there can be no other process, a thread writes.
+        """
+        try:
+            running = self._start(start_process)
+            await running.ready()
+        except _Trouble as trouble:
+            self._say(f"warning: {trouble}; recording in one process, which answers more slowly")
+            running = self._start(start_thread)
+            try:
+                await running.ready()
+            except _Trouble as again:
+                raise UsageError(f"cannot record: {again}") from None
+        self._take(running)
+        self._keeping = asyncio.create_task(self._keep(running))
+
+    async def close(self) -> RecorderCounters:
+        """Have all that waits written, and the file closed; returns what was done in all."""
+        if self._keeping is None:
+            return self.counters
+        self._inbox.flush_gaps()
+        until = monotonic() + CLOSE_S
+        keeping, self._keeping = self._keeping, None
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+        for _ in range(FINISH_TIMES):
+            running = self._running or await self._replaced()
+            if running is None or await self._finish(running, until):
+                break
+            until = monotonic() + CLOSE_S
+        self._unwritten += self._inbox.events_waiting
+        self._inbox.shut()
+        return self.counters
+
+    @property
+    def counters(self) -> RecorderCounters:
+        """As of now."""
+        now = _sum(self._counters, self._running.counters if self._running else None)
+        lost = now.lost + self._inbox.lost + self._unwritten
+        return replace(now, lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
+
+    @property
+    def failure(self) -> str:
+        """What went wrong with the process and was not made good; "" for nothing."""
+        lost = self._lost_before
+        if self._running is not None:
+            lost += self._running.lost_before
+        if self._unwritten:
+            words = self._words or NOT_TAKEN
+            return f"{words}: {self._unwritten:,} events are not in the file, which does not say so"
+        return f"{self._words}: {lost:,} events were lost" if lost else ""
+
+    # -- the sink ---------------------------------------------------------------------------
+
+    def begin_session(self, start: SessionStart) -> int:
+        """See `Recorder.begin_session`. The number is not the one in the file."""
+        self._begun += 1
+        self._tell(Begin(self._begun, start))
+        return self._begun
+
+    def capture(self, session: int, item: Captured) -> None:
+        """See `Recorder.capture`."""
+        self._inbox.put(session, item)
+        if not self._due:
+            self._soon()
+
+    def end_session(self, session: int, reason: str, at_ns: int) -> None:
+        """See `Recorder.end_session`."""
+        self._tell(End(session, reason, at_ns))
+
+    def note_gap(
+        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
+    ) -> None:
+        """See `Recorder.note_gap`."""
+        self._tell(Missed(session, from_ns, to_ns, reason, lost))
+
+    def note(self, session: int | None, at_ns: int, text: str) -> None:
+        """See `Recorder.note`."""
+        self._tell(Remark(session, at_ns, text))
+
+    def _tell(self, entry: Told) -> None:
+        self._inbox.tell(entry)
+        if not self._due:
+            self._soon()
+
+    # -- handing over -----------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        if self._running is not None:
+            self._due = True
+            self._running.loop.call_later(WAIT_S, self._turn)
+
+    def _turn(self) -> None:
+        running = self._running
+        if running is None:
+            self._due = False
+            return
+        inbox = self._inbox
+        if running.channel.waiting_bytes > AHEAD_BYTES:
+            # It is behind, or stands still.
+            running.loop.call_later(WAIT_S, self._turn)
+            return
+        if not inbox:
+            inbox.flush_gaps()
+        entries = inbox.take(TURN_EVENTS, TURN_BYTES)
+        if not entries:
+            self._due = False
+            return
+        self._hand_over(running, entries)
+        running.loop.call_soon(self._turn)
+
+    def _hand_over(self, running: _Running, entries: list[Entry]) -> None:
+        sessions = self._sessions
+        for entry in entries:
+            if type(entry) is tuple:
+                session = sessions[entry[0]]
+                session.came += 1
+                session.last_ns = entry[1].wall_ns
+            elif type(entry) is Begin:
+                sessions[entry.session] = _Session(entry.start, last_ns=entry.start.started_ns)
+            elif type(entry) is End:
+                sessions[entry.session].end = entry
+            elif type(entry) is Missed and entry.ours and entry.session in sessions:
+                session = sessions[entry.session]
+                session.came += entry.ours
+                session.last_ns = entry.to_ns
+        running.channel.send(Order.ENTRIES, packed(entries))
+        self._inbox.done(entries)
+
+    # -- the process ------------------------------------------------------------------------
+
+    def _start(self, start: Callable[..., Helper]) -> _Running:
+        resumed: list[tuple[int, Resumed]] = []
+        for handle, one in self._sessions.items():
+            if one.number:
+                resumed.append(
+                    (
+                        handle,
+                        Resumed(
+                            one.number, one.start, one.came, one.known, one.last_ns, self._words
+                        ),
+                    )
+                )
+        module, arguments, shows = self._program
+        try:
+            helper = start(module, arguments, shows=shows)
+        except UsageError as error:
+            raise _Trouble(str(error)) from error
+        options = self._options
+        return _Running(helper, (options, resumed), self._say, self._told)
+
+    def _take(self, running: _Running) -> None:
+        """From now on this one writes."""
+        self._running = running
+        self._inbox.reason = NOT_TAKEN
+        for handle, one in list(self._sessions.items()):
+            if not one.number:
+                # Not even its beginning can be in the file.
+                came = Missed(handle, one.start.started_ns, one.last_ns, self._words, one.came)
+                self._lost_before += one.came
+                entries: list[Entry] = [Begin(handle, one.start)]
+                if one.came:
+                    entries.append(replace(came, ours=one.came))
+                running.channel.send(Order.ENTRIES, packed(entries))
+            if one.end is not None:
+                running.channel.send(Order.ENTRIES, packed([one.end]))
+        if not self._due:
+            self._soon()
+
+    def _told(self, kind: int, value: Any) -> None:
+        if kind == Report.NUMBERED:
+            handle, number = value
+            self._sessions[handle].number = number
+        else:
+            progress: Progress = value
+            for handle, came in progress.came.items():
+                if handle in self._sessions:
+                    self._sessions[handle].known = came
+            for handle in progress.ended:
+                self._sessions.pop(handle, None)
+
+    async def _keep(self, running: _Running) -> None:
+        """Put another process in the place of one that has died, until `close`."""
+        pause = FIRST_PAUSE_S
+        began = monotonic()
+        while True:
+            await running.over.wait()
+            self._words = self._inbox.reason = await self._ended(running, EXIT_S)
+            if monotonic() - began > HEALTHY_S:
+                pause = FIRST_PAUSE_S
+            self._say(f"warning: {self._words}; another one is started")
+            while True:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                began = monotonic()
+                another = await self._replaced()
+                if another is not None:
+                    running = another
+                    break
+
+    async def _replaced(self) -> _Running | None:
+        try:
+            running = self._start(start_process)
+            await running.ready()
+        except NriScopeError as error:
+            self._say(f"warning: nothing is written: {error}")
+            return None
+        self._take(running)
+        return running
+
+    async def _finish(self, running: _Running, until: float) -> bool:
+        """Have it come to its end; returns whether another one could do no better."""
+        running.helper.signal(signal.SIGCONT)
+        while self._inbox and monotonic() < until and not running.over.is_set():
+            if running.channel.waiting_bytes > AHEAD_BYTES:
+                await asyncio.sleep(WAIT_S)
+            else:
+                self._hand_over(running, self._inbox.take(TURN_EVENTS, TURN_BYTES))
+        seconds = max(0.5, until - monotonic())
+        running.channel.send(Order.FINISH, pickle.dumps(seconds))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds + GRACE_S):
+                await running.over.wait()
+        hangs = not running.over.is_set()
+        words = await self._ended(running, 0 if hangs else EXIT_S)
+        if running.closed:
+            self._unwritten = 0
+            return True
+        self._words = words
+        self._unwritten = sum(one.came - one.known for one in self._sessions.values())
+        return hangs
+
+    async def _ended(self, running: _Running, seconds: float) -> str:
+        self._running = None
+        words = await running.end(seconds)
+        self._counters = _sum(self._counters, running.counters)
+        self._lost_before += running.lost_before
+        return words
+
+
+class _Trouble(NriScopeError):
+    """The process could not be had, or was gone before it had opened the file."""
+
+
+class _Running:
+    """One process that writes, or thread."""
+
+    def __init__(
+        self,
+        helper: Helper,
+        opening: Opening,
+        say: Callable[[str], None],
+        on_told: Callable[[int, Any], None],
+    ) -> None:
+        self.helper = helper
+        self.loop = asyncio.get_running_loop()
+        self.over = asyncio.Event()
+        """It tells nothing more."""
+        self.counters = RecorderCounters()
+        self.lost_before = 0
+        self.closed = False
+        """All that it was given is in the file, or told there to be lost."""
+        self._say = say
+        self._on_told = on_told
+        self._opened: asyncio.Future[None] = self.loop.create_future()
+        self.channel = LoopChannel(helper.socket, self._told, self._end)
+        self.channel.send(Order.OPEN, pickle.dumps(opening))
+
+    async def ready(self) -> None:
+        """Wait until the file is open. Raises NriScopeError where it cannot be, and _Trouble."""
+        try:
+            async with asyncio.timeout(READY_S):
+                await asyncio.shield(self._opened)
+        except TimeoutError:
+            await self.end(0)
+            raise _Trouble(f"the process that writes was not there after {READY_S:.0f} s") from None
+        except _Trouble:
+            raise _Trouble(await self.end(EXIT_S)) from None
+        except BaseException:
+            await asyncio.shield(self.end(EXIT_S))
+            raise
+
+    async def end(self, seconds: float) -> str:
+        """Make sure that it is gone, which it may be by itself within so long; in words, how."""
+        self.channel.close()
+        # Not in this thread, which has to answer: it may be a while until a process is gone.
+        return await asyncio.to_thread(self.helper.end, seconds)
+
+    def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+        value = pickle.loads(payload)
+        if kind == Report.SAID:
+            self._say(value)
+        elif kind == Report.OPENED:
+            if not self._opened.done():
+                self._opened.set_result(None)
+        elif kind == Report.FAILED:
+            if not self._opened.done():
+                self._opened.set_exception(value)
+        elif kind == Report.CLOSED:
+            self.counters = value
+            self.closed = True
+        else:
+            if kind == Report.WRITTEN:
+                self.counters = value.counters
+                self.lost_before = value.lost_before
+            self._on_told(kind, value)
+
+    def _end(self) -> None:
+        if self.channel.receives:
+            # It takes no more, but what it has told is still to be heard.
+            return
+        self.over.set()
+        if not self._opened.done():
+            self._opened.set_exception(_Trouble())
+
+
+def _sum(first: RecorderCounters, second: RecorderCounters | None) -> RecorderCounters:
+    if second is None:
+        return first
+    return RecorderCounters(
+        recorded=first.recorded + second.recorded,
+        filtered=first.filtered + second.filtered,
+        lost=first.lost + second.lost,
+        gaps=first.gaps + second.gaps,
+        removed=first.removed + second.removed,
+    )
