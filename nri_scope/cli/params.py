@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from nri_scope.filter import Filter
     from nri_scope.nri.events import Event
-    from nri_scope.share.redaction.rule_file import read_rules
     from nri_scope.share.redaction.rules import Rules
 
 
@@ -139,6 +138,7 @@ class RulesFile(click.ParamType["Rules"]):
         self, value: str | Rules, param: click.Parameter | None, ctx: click.Context | None
     ) -> Rules:
         """The rules; `UsageError` says what is wrong with the file."""
+        from nri_scope.share.redaction.rule_file import read_rules
         from nri_scope.share.redaction.rules import Rules
 
         if not isinstance(value, str):
