@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``record`` when one of its two processes dies, stands still or cannot write.
+
+The runtime is answered all the same; what is lost is one counted gap; nothing is left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import resource
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.logger.writer_main import ORPHANED
+from nri_scope.recording.reader import Recording
+from nri_scope.runtime import Runtime
+from tests.cli.recording_process import Record, recording
+from tests.cli.test_record import setup, start
+
+PATIENCE = 60.0
+POLL = 0.01
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while is_there(pid):
+            await asyncio.sleep(POLL)
+
+
+async def writer_of(record: Record, *, other_than: int = 0) -> int:
+    """The process that writes for one that answers."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            for pid in children(record.process.pid):
+                if pid != other_than:
+                    return pid
+            await asyncio.sleep(POLL)
+
+
+def stored(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
+
+
+async def all_stored(path: Path, events: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while stored(path) < events:
+            await asyncio.sleep(POLL)
+
+
+def assert_whole(path: Path, sent: int) -> int:
+    """Everything that was sent is in the file or counted as lost, just there where it is missing.
+
+    Returns how many events are lost.
+    """
+    with Recording.open(path) as recorded:
+        (session,) = recorded.sessions()
+        seqs = [event.seq for event in recorded.events()]
+        gaps = recorded.gaps()
+        lost = sum(gap.lost or 0 for gap in gaps)
+        # Configure and Synchronize, too.
+        assert len(seqs) + lost == sent + 2
+        assert seqs == sorted(set(seqs))
+        assert session.ended_ns is not None
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert_free(path)
+    return lost
+
+
+def assert_free(path: Path) -> None:
+    """Nobody has its lock, and nothing is left beside it."""
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert [one.name for one in path.parent.iterdir() if one.name.startswith(path.name)] == [
+        path.name
+    ]
+
+
+@contextlib.asynccontextmanager
+async def recorded(folder: Path, *more: str) -> AsyncIterator[tuple[Runtime, Record, Path]]:
+    """A runtime, and what records it to a file."""
+    path = folder / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(folder / "s")
+        async with recording("--socket", folder / "s", "-o", path, *more) as record:
+            await record.said("recording")
+            await runtime.wait_plugins(1)
+            yield runtime, record, path
+
+
+# -- the process that writes ------------------------------------------------------------------
+
+
+async def test_one_that_is_killed_is_replaced_and_what_it_had_is_one_counted_gap(
+    tmp_path: Path,
+) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        await start(runtime, 20)
+        await all_stored(path, 22)
+        first = await writer_of(record)
+        # It is given these, and cannot write them.
+        os.kill(first, signal.SIGSTOP)
+        await start(runtime, 30)
+        await asyncio.sleep(0.3)
+        os.kill(first, signal.SIGKILL)
+        await start(runtime, 40)
+        await record.said("killed by SIGKILL; another one is started")
+        await writer_of(record, other_than=first)
+        await start(runtime, 5)
+        status, _, errors = await record.interrupt()
+    lost = assert_whole(path, 95)
+    assert lost >= 30
+    with Recording.open(path) as one:
+        (gap,) = one.gaps()
+        assert gap.reason == "the process that writes has ended, killed by SIGKILL"
+        assert gap.session == 1
+        events = list(one.events())
+        assert events[21].at_ns <= gap.from_ns <= gap.to_ns <= events[22].at_ns
+    assert status == 2
+    assert f"killed by SIGKILL: {lost} events were lost" in errors.splitlines()[-1]
+    assert f"({lost} events lost)" in errors.splitlines()[-2]
+    assert f"recorded {97 - lost} events in 1 session" in errors.splitlines()[-2]
+
+
+async def test_where_nothing_was_lost_with_it_a_note_says_so(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        await start(runtime, 20)
+        await all_stored(path, 22)
+        # It has told of it, too.
+        await asyncio.sleep(0.3)
+        os.kill(await writer_of(record), signal.SIGKILL)
+        await record.said("another one is started")
+        await start(runtime, 5)
+        status, _, errors = await record.interrupt()
+    assert status == 0
+    assert "recorded 27 events in 1 session" in errors
+    assert assert_whole(path, 25) == 0
+    with Recording.open(path) as one:
+        assert [note.text for note in one.notes()] == [
+            "the process that writes has ended, killed by SIGKILL; nothing was lost"
+        ]
+        assert not one.gaps()
+
+
+async def test_one_after_the_other_is_killed(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        before = 0
+        for _ in range(4):
+            before = await writer_of(record, other_than=before)
+            await start(runtime, 10)
+            os.kill(before, signal.SIGKILL)
+            await gone(before)
+        await writer_of(record, other_than=before)
+        await start(runtime, 10)
+        status, _, _ = await record.interrupt()
+    lost = assert_whole(path, 50)
+    assert status == (2 if lost else 0)
+
+
+async def test_killed_while_the_end_is_being_written(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        first = await writer_of(record)
+        os.kill(first, signal.SIGSTOP)
+        await start(runtime, 30)
+        record.process.send_signal(signal.SIGINT)
+        os.kill(first, signal.SIGKILL)
+        status, _, errors = await record.ended()
+    lost = assert_whole(path, 30)
+    assert status == (2 if lost else 0), errors
+
+
+async def test_one_that_stands_still_keeps_nobody_waiting(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        pid = await writer_of(record)
+        for _ in range(3):
+            os.kill(pid, signal.SIGSTOP)
+            await start(runtime, 200)
+            os.kill(pid, signal.SIGCONT)
+            await start(runtime, 10)
+        # The end wakes it.
+        os.kill(pid, signal.SIGSTOP)
+        await start(runtime, 10)
+        status, _, _ = await record.interrupt()
+    assert status == 0
+    assert assert_whole(path, 640) == 0
+
+
+async def test_full_disk(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        pid = await writer_of(record)
+        _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, most))
+        await start(runtime, 100)
+        await record.said("events wait in memory")
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+        await record.said("recording goes on")
+        status, _, _ = await record.interrupt()
+    assert status == 0
+    assert assert_whole(path, 100) == 0
+
+
+async def test_too_little_memory(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        pid = await writer_of(record)
+        resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
+        before = stored(path)
+        for number in range(20):
+            await start(runtime, 10, container="c" * 2000 + str(number))
+        async with asyncio.timeout(PATIENCE):
+            while is_there(pid) and stored(path) == before:
+                await asyncio.sleep(POLL)
+        status, _, errors = await record.interrupt()
+    lost = assert_whole(path, 200)
+    assert (status == 0) == (not lost), errors
+
+
+# -- the process that answers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_the_other_one_writes_what_it_has_when_it_is_killed(
+    is_stopped: bool, tmp_path: Path
+) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        pid = await writer_of(record)
+        await start(runtime, 50)
+        if is_stopped:
+            os.kill(pid, signal.SIGSTOP)
+            await start(runtime, 5)
+        record.process.kill()
+        await gone(pid)
+        await runtime.wait_for(lambda: not runtime.plugins)
+        # The file can be continued at once.
+        async with recording("--socket", tmp_path / "s", "-o", path) as another:
+            await another.said("recording")
+            assert (await another.interrupt())[0] == 0
+    with Recording.open(path) as one:
+        first, _ = one.sessions()
+        assert first.end_reason == ORPHANED
+        count = sum(event.session == first.id for event in one.events())
+    # What had not been handed over is lost with it.
+    assert 2 <= count <= 57
+    assert_free(path)
+
+
+async def test_the_next_one_waits_for_one_that_is_about_to_end(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        await start(runtime, 50)
+        record.process.kill()
+        async with recording("--socket", tmp_path / "s", "-o", path) as another:
+            await another.said("recording")
+            assert (await another.interrupt())[0] == 0
+    assert_free(path)
+
+
+# -- signals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("everyone", [False, True])
+async def test_stop_signals_in_the_middle_of_a_burst(
+    number: signal.Signals, everyone: bool, tmp_path: Path
+) -> None:
+    """Also sent to both, as a service manager does, and twice, as the impatient do."""
+    async with recorded(tmp_path) as (runtime, record, path):
+        pid = await writer_of(record)
+        await start(runtime, 300)
+        for _ in range(2):
+            if everyone:
+                os.kill(pid, number)
+            record.process.send_signal(number)
+        status, _, errors = await record.ended()
+        assert not is_there(pid)
+    assert (status, assert_whole(path, 300)) == (0, 0), errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("looks", [0, 1, 3, 10, 30])
+async def test_signals_while_it_starts_leave_nothing_behind(
+    number: signal.Signals, looks: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with recording("--socket", tmp_path / "s", "-o", path, "--wait") as record:
+        pid = await writer_of(record)
+        for _ in range(looks):
+            await asyncio.sleep(POLL)
+        record.process.send_signal(number)
+        await record.process.wait()
+        await gone(pid)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_stopped_by_the_terminal_it_goes_on_when_it_is_continued(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (runtime, record, path):
+        await start(runtime, 10)
+        record.process.send_signal(signal.SIGTSTP)
+        answering = asyncio.ensure_future(start(runtime, 10))
+        await asyncio.sleep(0.1)
+        record.process.send_signal(signal.SIGCONT)
+        await answering
+        record.process.send_signal(signal.SIGTSTP)
+        record.process.send_signal(signal.SIGTERM)
+        record.process.send_signal(signal.SIGCONT)
+        status, _, _ = await record.ended()
+    assert status == 0
+    assert assert_whole(path, 20) == 0
+
+
+async def test_the_terminal_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    master, slave = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(0, 0x540E, 0)
+
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "nri_scope", "record", "--socket", str(tmp_path / "s")),
+            *("-o", str(path), "--print", "text"),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+        try:
+            await runtime.wait_plugins(1)
+            (pid,) = children(process.pid)
+            await start(runtime, 50)
+            os.close(master)
+            async with asyncio.timeout(PATIENCE):
+                assert await process.wait() == 0
+            await gone(pid)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    assert assert_whole(path, 50) == 0
+
+
+# -- no second process ----------------------------------------------------------------------------
+
+
+async def test_where_no_process_can_be_started_a_thread_writes(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    nowhere = tmp_path / "no-python"
+    code = (
+        "import sys; from nri_scope.cli.main import main; "
+        f"sys.executable = {str(nowhere)!r}; main()"
+    )
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, "record", "--socket", str(tmp_path / "s")),
+            *("-o", str(path)),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        record = Record(process)
+        try:
+            words = await record.said("recording in one process")
+            assert str(nowhere) in words
+            await runtime.wait_plugins(1)
+            assert children(process.pid) == []
+            await start(runtime, 30)
+            status, _, errors = await record.interrupt()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    assert status == 0
+    assert "recorded 32 events" in errors
+    assert assert_whole(path, 30) == 0
