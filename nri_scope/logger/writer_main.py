@@ -7,6 +7,7 @@ are sent to both. When the other one is gone it writes what it has, and ends.
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import threading
@@ -27,6 +28,7 @@ from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
 from nri_scope.recorder.transactions import Written
+from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.writable_file import BUSY
 from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
@@ -74,7 +76,11 @@ def serve(
         return 0
     opening: Opening = pickle.loads(told[1])
     try:
-        _Work(channel, opening, on_event).run(finish)
+        work = _Work(channel, opening, on_event)
+        if threading.current_thread() is threading.main_thread():
+            # As the writer's thread does, which has begun by now.
+            os.nice(NICER)
+        work.run(finish)
     except NriScopeError as error:
         channel.send(Report.FAILED, pickle.dumps(error))
     except Exception as error:  # noqa: BLE001 - it has no other place to tell it
@@ -110,6 +116,8 @@ class _Work:
             else:
                 for entry in unpacked(payload):
                     self._take(entry)
+                if not self._recorder.is_writing:
+                    raise RuntimeError("the thread that writes is gone")
         if seconds is None:
             for number in list(self._handles):
                 self._recorder.end_session(number, ORPHANED, time_ns())

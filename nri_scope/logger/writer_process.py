@@ -44,8 +44,6 @@ GRACE_S = 7.0
 """After that time is over, for the event in hand and for telling of what is lost."""
 EXIT_S = 5.0
 """For a process that has nothing left to do but to close what it has opened."""
-FINISH_TIMES = 2
-"""How many processes may try to write what is there in the end."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 """Between the end of a process that writes and the start of the next one."""
 HEALTHY_S = 30.0
@@ -96,6 +94,8 @@ class WriterProcess:
         self._begun = 0
         self._running: _Running | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """There is no time left to put anything off."""
         self._due = False
         self._counters = RecorderCounters()
         """Of processes that have ended."""
@@ -130,14 +130,18 @@ class WriterProcess:
         self._inbox.flush_gaps()
         until = monotonic() + CLOSE_S
         keeping, self._keeping = self._keeping, None
+        self._hurry.set()
+        if self._running is None:
+            # One is gone, or being started: it is tried once more, at once.
+            await asyncio.wait({keeping}, timeout=READY_S + EXIT_S)
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await keeping
-        for _ in range(FINISH_TIMES):
-            running = self._running or await self._replaced()
-            if running is None or await self._finish(running, until):
-                break
-            until = monotonic() + CLOSE_S
+        if self._running is not None and not await self._finish(self._running, until):
+            self._say(f"warning: {self._words}; another one is started")
+            another = await self._replace()
+            if another is not None:
+                await self._finish(another, monotonic() + CLOSE_S)
         self._unwritten += self._inbox.events_waiting
         self._inbox.shut()
         return self.counters
@@ -300,15 +304,19 @@ class WriterProcess:
                 pause = FIRST_PAUSE_S
             self._say(f"warning: {self._words}; another one is started")
             while True:
-                await asyncio.sleep(pause)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._hurry.wait()
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 began = monotonic()
-                another = await self._replaced()
+                another = await self._replace()
                 if another is not None:
                     running = another
                     break
+                if self._hurry.is_set():
+                    return
 
-    async def _replaced(self) -> _Running | None:
+    async def _replace(self) -> _Running | None:
         try:
             running = self._start(start_process)
             await running.ready()

@@ -389,6 +389,11 @@ class Writing:
             (number, number),
         ).fetchone()
         stored, from_ns = row or (0, start.started_ns)
+        # What was told to be lost since then takes its places in the session, too.
+        (told,) = connection.execute(
+            "SELECT coalesce(sum(lost), 0) FROM gap WHERE session = ? AND from_ns >= ?",
+            (number, int64(from_ns)),
+        ).fetchone()
         reopened = connection.execute(
             "UPDATE session SET ended_ns = NULL, end_reason = '', last_event = NULL WHERE id = ?",
             (number,),
@@ -399,9 +404,9 @@ class Writing:
             self._starts[number] = start
         else:
             self._apply(connection, encoder, Begin(number, start), written)
-        known = max(stored, resumed.known)
         # That they are in the file the other one could not tell any more.
         written.recorded += max(0, stored - resumed.known)
+        known = max(stored + told, resumed.known)
         lost = max(0, resumed.came - known)
         to_ns = max(from_ns, resumed.to_ns)
         if lost:

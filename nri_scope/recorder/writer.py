@@ -98,6 +98,11 @@ class Recorder:
         return recorder
 
     @property
+    def is_writing(self) -> bool:
+        """Whether its thread is there, which nothing is known to end but `close`."""
+        return not self._worker.join(0)
+
+    @property
     def next_session(self) -> int:
         """What `begin_session` is going to return."""
         return self._next_session
