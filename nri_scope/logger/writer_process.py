@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Captured, SessionStart
 from nri_scope.process.channel import LoopChannel
 from nri_scope.recorder.counters import RecorderCounters
@@ -99,7 +99,8 @@ class WriterProcess:
         self._due = False
         self._counters = RecorderCounters()
         """Of processes that have ended."""
-        self._lost_before = 0
+        self._lost_before = self._lost_unbegun = 0
+        """Events that died with a process; the latter of sessions of which it had begun none."""
         self._unwritten = 0
         self._words = ""
 
@@ -112,14 +113,14 @@ class WriterProcess:
         """
         try:
             running = self._start(start_process)
+        except UsageError as error:
+            self._say(f"warning: {error}; recording in one process, which answers more slowly")
+            running = self._start(start_thread)
+        try:
             await running.ready()
         except _Trouble as trouble:
-            self._say(f"warning: {trouble}; recording in one process, which answers more slowly")
-            running = self._start(start_thread)
-            try:
-                await running.ready()
-            except _Trouble as again:
-                raise UsageError(f"cannot record: {again}") from None
+            # Not in this process either: what has killed that one would kill this one.
+            raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
         self._take(running)
         self._keeping = asyncio.create_task(self._keep(running))
 
@@ -150,13 +151,13 @@ class WriterProcess:
     def counters(self) -> RecorderCounters:
         """As of now."""
         now = _sum(self._counters, self._running.counters if self._running else None)
-        lost = now.lost + self._inbox.lost + self._unwritten
+        lost = now.lost + self._inbox.lost + self._lost_unbegun + self._unwritten
         return replace(now, lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
 
     @property
     def failure(self) -> str:
         """What went wrong with the process and was not made good; "" for nothing."""
-        lost = self._lost_before
+        lost = self._lost_before + self._lost_unbegun
         if self._running is not None:
             lost += self._running.lost_before
         if self._unwritten:
@@ -256,12 +257,8 @@ class WriterProcess:
                     )
                 )
         module, arguments, shows = self._program
-        try:
-            helper = start(module, arguments, shows=shows)
-        except UsageError as error:
-            raise _Trouble(str(error)) from error
-        options = self._options
-        return _Running(helper, (options, resumed), self._say, self._told)
+        helper = start(module, arguments, shows=shows)
+        return _Running(helper, (self._options, resumed), self._say, self._told)
 
     def _take(self, running: _Running) -> None:
         """From now on this one writes."""
@@ -271,7 +268,7 @@ class WriterProcess:
             if not one.number:
                 # Not even its beginning can be in the file.
                 came = Missed(handle, one.start.started_ns, one.last_ns, self._words, one.came)
-                self._lost_before += one.came
+                self._lost_unbegun += one.came
                 entries: list[Entry] = [Begin(handle, one.start)]
                 if one.came:
                     entries.append(replace(came, ours=one.came))
@@ -357,7 +354,7 @@ class WriterProcess:
 
 
 class _Trouble(NriScopeError):
-    """The process could not be had, or was gone before it had opened the file."""
+    """The process was gone before it had opened the file."""
 
 
 class _Running:
