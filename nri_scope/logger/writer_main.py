@@ -39,6 +39,9 @@ from .writer_messages import (
     Progress,
     RecordingOptions,
     Report,
+    counted,
+    failure,
+    report,
     unpacked,
 )
 
@@ -82,10 +85,10 @@ def serve(
             os.nice(NICER)
         work.run(finish)
     except NriScopeError as error:
-        channel.send(Report.FAILED, pickle.dumps(error))
+        channel.send(Report.FAILED, report(failure(error)))
     except Exception as error:  # noqa: BLE001 - it has no other place to tell it
         words = "".join(traceback.format_exception_only(error)).strip()
-        channel.send(Report.SAID, pickle.dumps(f"internal error of what writes: {words}"))
+        channel.send(Report.SAID, report(f"internal error of what writes: {words}"))
     else:
         return 0
     return FAILED
@@ -127,7 +130,7 @@ class _Work:
             # Never connected: leave no empty recording behind.
             self._options.path.unlink(missing_ok=True)
         finish()
-        self._tell(Report.CLOSED, counters)
+        self._tell(Report.CLOSED, counted(counters))
 
     def _open(self, options: RecordingOptions, on_event: OnEvent | None) -> Recorder:
         if options.makes_folder:
@@ -183,10 +186,10 @@ class _Work:
         came = {handles[number]: came for number, came in written.came.items()}
         ended = [handles.pop(number) for number in written.ended if number in handles]
         progress = Progress(self._recorder.counters, came, ended, self._lost_before)
-        self._tell(Report.WRITTEN, progress)
+        self._tell(Report.WRITTEN, progress.values())
 
     def _tell(self, kind: Report, value: object) -> None:
-        self._channel.send(kind, pickle.dumps(value))
+        self._channel.send(kind, report(value))
 
 
 def _opened(path: Path, **arguments: Any) -> Recorder:

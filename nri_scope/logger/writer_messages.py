@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the process that answers and the one that writes the recording tell each other.
 
-Both run the same program on one machine, and nobody else has an end of their channel, so values go
-through it as Python has them: events by the quickest way that there is, all else pickled.
+To the one that writes, values go as Python has them, events by the quickest way that there is. What
+it tells is JSON: it decodes what strangers sent, and whatever became of it, nothing that it tells
+is executed by the process that answers.
 """
 
 from __future__ import annotations
 
+import json
 import marshal
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Captured
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Entry, Resumed, Told
@@ -36,19 +39,19 @@ class Order(IntEnum):
 
 
 class Report(IntEnum):
-    """What it tells. Pickled."""
+    """What it tells. JSON."""
 
     OPENED = 0
     FAILED = 1
-    """Why the file cannot be had: an NriScopeError."""
+    """Why the file cannot be had; see `failure`."""
     SAID = 2
     """A line for the user."""
     NUMBERED = 3
     """The number in the file of a session that is about to begin: its handle, and the number."""
     WRITTEN = 4
-    """What is in the file: `Progress`."""
+    """What is in the file; see `Progress`."""
     CLOSED = 5
-    """All is done: `RecorderCounters`."""
+    """All is done: the counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,42 @@ class Progress:
     """Handles of sessions that have ended in the file."""
     lost_before: int
     """Events that one was given which was killed, as it turned out now."""
+
+    def values(self) -> list[object]:
+        """As it is told."""
+        came = list(self.came.items())
+        return [counted(self.counters), came, self.ended, self.lost_before]
+
+    @classmethod
+    def of(cls, told: list[Any]) -> Progress:
+        """What was told."""
+        numbers, came, ended, lost_before = told
+        return cls(RecorderCounters(**numbers), dict(came), ended, lost_before)
+
+
+def counted(counters: RecorderCounters) -> dict[str, int]:
+    """As they are told."""
+    return asdict(counters)
+
+
+def failure(error: NriScopeError) -> list[object]:
+    """Why the file cannot be had, as it is told."""
+    return list(error.args) if isinstance(error, RecordingError) else [str(error)]
+
+
+def error_of(told: list[Any]) -> NriScopeError:
+    """What was told by `failure`."""
+    return RecordingError(*told) if len(told) > 1 else UsageError(*told)
+
+
+def report(value: object) -> bytes:
+    """The payload of a report."""
+    return json.dumps(value).encode()
+
+
+def reported(payload: bytes) -> Any:
+    """The value of a report."""
+    return json.loads(payload)
 
 
 Opening = tuple[RecordingOptions, list[tuple[int, Resumed]]]

@@ -15,7 +15,6 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Captured, SessionStart
@@ -23,7 +22,16 @@ from nri_scope.process.channel import LoopChannel
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Begin, End, Entry, Inbox, Missed, Remark, Resumed, Told
 
-from .writer_messages import Opening, Order, Progress, RecordingOptions, Report, packed
+from .writer_messages import (
+    Opening,
+    Order,
+    Progress,
+    RecordingOptions,
+    Report,
+    error_of,
+    packed,
+    reported,
+)
 from .writer_start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
@@ -258,7 +266,8 @@ class WriterProcess:
                 )
         module, arguments, shows = self._program
         helper = start(module, arguments, shows=shows)
-        return _Running(helper, (self._options, resumed), self._say, self._told)
+        opening = (self._options, resumed)
+        return _Running(helper, opening, self._say, self._numbered, self._written)
 
     def _take(self, running: _Running) -> None:
         """From now on this one writes."""
@@ -278,17 +287,15 @@ class WriterProcess:
         if not self._due:
             self._soon()
 
-    def _told(self, kind: int, value: Any) -> None:
-        if kind == Report.NUMBERED:
-            handle, number = value
-            self._sessions[handle].number = number
-        else:
-            progress: Progress = value
-            for handle, came in progress.came.items():
-                if handle in self._sessions:
-                    self._sessions[handle].known = came
-            for handle in progress.ended:
-                self._sessions.pop(handle, None)
+    def _numbered(self, handle: int, number: int) -> None:
+        self._sessions[handle].number = number
+
+    def _written(self, progress: Progress) -> None:
+        for handle, came in progress.came.items():
+            if handle in self._sessions:
+                self._sessions[handle].known = came
+        for handle in progress.ended:
+            self._sessions.pop(handle, None)
 
     async def _keep(self, running: _Running) -> None:
         """Put another process in the place of one that has died, until `close`."""
@@ -365,7 +372,8 @@ class _Running:
         helper: Helper,
         opening: Opening,
         say: Callable[[str], None],
-        on_told: Callable[[int, Any], None],
+        on_numbered: Callable[[int, int], None],
+        on_progress: Callable[[Progress], None],
     ) -> None:
         self.helper = helper
         self.loop = asyncio.get_running_loop()
@@ -376,7 +384,8 @@ class _Running:
         self.closed = False
         """All that it was given is in the file, or told there to be lost."""
         self._say = say
-        self._on_told = on_told
+        self._on_numbered = on_numbered
+        self._on_progress = on_progress
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self.channel = LoopChannel(helper.socket, self._told, self._end)
         self.channel.send(Order.OPEN, pickle.dumps(opening))
@@ -402,7 +411,7 @@ class _Running:
         return await asyncio.to_thread(self.helper.end, seconds)
 
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
-        value = pickle.loads(payload)
+        value = reported(payload)
         if kind == Report.SAID:
             self._say(value)
         elif kind == Report.OPENED:
@@ -410,15 +419,17 @@ class _Running:
                 self._opened.set_result(None)
         elif kind == Report.FAILED:
             if not self._opened.done():
-                self._opened.set_exception(value)
+                self._opened.set_exception(error_of(value))
         elif kind == Report.CLOSED:
-            self.counters = value
+            self.counters = RecorderCounters(**value)
             self.closed = True
-        else:
-            if kind == Report.WRITTEN:
-                self.counters = value.counters
-                self.lost_before = value.lost_before
-            self._on_told(kind, value)
+        elif kind == Report.WRITTEN:
+            progress = Progress.of(value)
+            self.counters = progress.counters
+            self.lost_before = progress.lost_before
+            self._on_progress(progress)
+        elif kind == Report.NUMBERED:
+            self._on_numbered(*value)
 
     def _end(self) -> None:
         if self.channel.receives:

@@ -16,11 +16,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.errors import RecordingError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Captured, Gap
 from nri_scope.logger import writer_process
-from nri_scope.logger.writer_messages import RecordingOptions, packed, unpacked
+from nri_scope.logger.writer_messages import (
+    Progress,
+    RecordingOptions,
+    error_of,
+    failure,
+    packed,
+    report,
+    reported,
+    unpacked,
+)
 from nri_scope.logger.writer_process import NOT_OPEN, NOT_TAKEN, WriterProcess
+from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
 from nri_scope.recording.reader import Recording
 from tests.recording.traffic import NOW, a_start, an_item
@@ -262,6 +272,24 @@ entries = st.one_of(
 @given(st.lists(entries))
 def test_entries_come_out_as_they_went_in(sent: list[Entry]) -> None:
     assert list(unpacked(packed(sent))) == sent
+
+
+@given(st.lists(st.integers()), st.dictionaries(st.integers(), st.integers()), st.text())
+def test_reports_come_out_as_they_went_in(
+    ended: list[int], came: dict[int, int], words: str
+) -> None:
+    progress = Progress(RecorderCounters(1, 2, 3, 4, 5, 6), came, ended, 7)
+    assert Progress.of(reported(report(progress.values()))) == progress
+    for error in (
+        RecordingError("/a\udcff", words, "hint"),
+        UsageError(words),
+        UsageError("a", "b"),
+    ):
+        again = error_of(reported(report(failure(error))))
+        assert (str(again), isinstance(again, UsageError)) == (
+            str(error),
+            isinstance(error, UsageError),
+        )
 
 
 IMPORTS = """
