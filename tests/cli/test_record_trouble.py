@@ -23,6 +23,7 @@ import pytest
 from nri_scope.logger.writer_main import ORPHANED
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
+from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
 from tests.cli.test_record import setup, start
 
@@ -93,11 +94,15 @@ def assert_whole(path: Path, sent: int) -> int:
 
 def assert_free(path: Path) -> None:
     """Nobody has its lock, and nothing is left beside it."""
-    with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert_unlocked(path)
     assert [one.name for one in path.parent.iterdir() if one.name.startswith(path.name)] == [
         path.name
     ]
+
+
+def assert_unlocked(path: Path) -> None:
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.asynccontextmanager
@@ -395,3 +400,84 @@ async def test_where_no_process_can_be_started_a_thread_writes(tmp_path: Path) -
     assert status == 0
     assert "recorded 32 events" in errors
     assert assert_whole(path, 30) == 0
+
+
+# -- probes, and what a runtime launches ----------------------------------------------------------
+
+
+async def test_what_writes_for_the_probes_of_a_live_diff_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with live("--socket", tmp_path / "s", "-o", path, folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            await start(runtime, 20)
+            await all_stored(path, 66)
+            (answers,) = children(one.process.pid)
+            (writes,) = children(answers)
+            os.kill(writes, signal.SIGSTOP)
+            await start(runtime, 10)
+            await asyncio.sleep(0.3)
+            os.kill(writes, signal.SIGKILL)
+            await one.said("killed by SIGKILL; another one is started")
+            await start(runtime, 10)
+            status, _, errors = await one.interrupt()
+    assert status == 2, errors
+    assert "events were lost" in errors
+    with Recording.open(path) as recorded_:
+        sessions = recorded_.sessions()
+        gaps = recorded_.gaps()
+        events = list(recorded_.events())
+    assert len(sessions) == 3
+    assert sorted(gap.session or 0 for gap in gaps) == [one.id for one in sessions]
+    assert len(events) + sum(gap.lost or 0 for gap in gaps) == 3 * 42
+    # The viewer read it to its end, so SQLite's companions may still be there.
+    assert_unlocked(path)
+
+
+async def test_what_writes_for_a_launched_logger_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    plugin = tmp_path / "plugins" / "07-nri-scope"
+    plugin.parent.mkdir()
+    plugin.symlink_to(Path(sys.executable).parent / "nri-scope")
+    log = Path(f"{path}.log")
+    async with Runtime(setup("containerd-2.1")) as runtime:
+        await runtime.launch(plugin, config=f"output: {path}\n")
+        await runtime.wait_plugins(1)
+        await start(runtime, 20)
+        async with asyncio.timeout(PATIENCE):
+            while not path.exists() or not log.exists():
+                await asyncio.sleep(POLL)
+        await all_stored(path, 22)
+        writes = next(
+            child
+            for one in Path("/proc").iterdir()
+            if one.name.isdigit() and str(plugin).encode() in cmdline(one)
+            for child in children(int(one.name))
+            if b"nri_scope.logger.writer_main" in cmdline(one.parent / str(child))
+        )
+        os.kill(writes, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while "another one is started" not in log.read_text():
+                await asyncio.sleep(POLL)
+        await start(runtime, 10)
+        async with asyncio.timeout(PATIENCE):
+            while accounted_for(path) < 32:
+                await asyncio.sleep(POLL)
+    with Recording.open(path) as one:
+        assert [session.id for session in one.sessions()] == [1]
+        assert len(list(one.events())) + sum(gap.lost or 0 for gap in one.gaps()) == 32
+
+
+def accounted_for(path: Path) -> int:
+    """Events that are in the file, or told there to be lost."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        query = "SELECT (SELECT count(*) FROM event) + (SELECT total(lost) FROM gap)"
+        return int(connection.execute(query).fetchone()[0])
+
+
+def cmdline(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
