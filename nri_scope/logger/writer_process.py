@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from typing import Any
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Captured, SessionStart
@@ -411,7 +412,12 @@ class _Running:
         return await asyncio.to_thread(self.helper.end, seconds)
 
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
-        value = reported(payload)
+        try:
+            self._hear(kind, reported(payload))
+        except Exception:  # noqa: BLE001 - what became of a process that decodes what strangers sent
+            self.helper.signal(signal.SIGKILL)
+
+    def _hear(self, kind: int, value: Any) -> None:
         if kind == Report.SAID:
             self._say(value)
         elif kind == Report.OPENED:

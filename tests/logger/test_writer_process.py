@@ -255,6 +255,25 @@ async def test_one_that_crashes_at_once_is_told_of(
     assert not path.exists()
 
 
+GARBLED = """
+import os, time
+from nri_scope.process.messages import message
+def main(descriptor):
+    os.write(descriptor, message(4, b"[1"))
+    time.sleep(1000)
+"""
+
+
+async def test_one_that_tells_nonsense_is_killed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "garbled.py").write_text(GARBLED)
+    monkeypatch.syspath_prepend(tmp_path)
+    one = writer(path, module="garbled")
+    with pytest.raises(RecordingError, match="killed by SIGKILL"):
+        await one.open()
+
+
 entries = st.one_of(
     st.builds(
         lambda session, number, data: (session, item(number)._replace(request=data)),
