@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Captured
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Entry, Resumed, Told
+from nri_scope.recorder.inbox import Entry, Resumed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,12 +128,14 @@ Opening = tuple[RecordingOptions, list[tuple[int, Resumed]]]
 def packed(entries: Sequence[Entry]) -> bytes:
     """The payload of `Order.ENTRIES`."""
     # A tuple that is no named one is what takes the least time.
-    return marshal.dumps(
-        [
-            (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry)
-            for entry in entries
-        ]
-    )
+    quick = [
+        (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry) for entry in entries
+    ]
+    try:
+        return marshal.dumps(quick)
+    except ValueError:
+        # A status that is a member of an enumeration, for one, is no plain number.
+        return marshal.dumps([pickle.dumps(entry) for entry in entries])
 
 
 def unpacked(payload: bytes) -> Iterator[Entry]:
@@ -142,5 +144,5 @@ def unpacked(payload: bytes) -> Iterator[Entry]:
         if type(one) is tuple:
             yield one[0], Captured(*one[1:])
         else:
-            told: Told = pickle.loads(one)
-            yield told
+            entry: Entry = pickle.loads(one)
+            yield entry

@@ -12,27 +12,17 @@ import asyncio
 import contextlib
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Captured, SessionStart
-from nri_scope.process.channel import LoopChannel
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Begin, End, Entry, Inbox, Missed, Remark, Resumed, Told
 
-from .writer_messages import (
-    Opening,
-    Order,
-    Progress,
-    RecordingOptions,
-    Report,
-    error_of,
-    packed,
-    reported,
-)
+from .running_writer import EXIT_S, READY_S, RunningWriter, WriterGone
+from .writer_messages import Order, Progress, RecordingOptions, packed
 from .writer_start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
@@ -45,14 +35,10 @@ TURN_BYTES = 16 << 10
 """What is handed over before sockets are looked at again: some microseconds."""
 AHEAD_BYTES = 512 << 10
 """What may wait for the other process to read it; the rest waits where it is not lost with it."""
-READY_S = 20.0
-"""For the process to open the file."""
 CLOSE_S = 10.0
 """To write what is there in the end."""
 GRACE_S = 7.0
 """After that time is over, for the event in hand and for telling of what is lost."""
-EXIT_S = 5.0
-"""For a process that has nothing left to do but to close what it has opened."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 """Between the end of a process that writes and the start of the next one."""
 HEALTHY_S = 30.0
@@ -101,7 +87,7 @@ class WriterProcess:
         self._inbox = Inbox(QUEUE_BYTES, NOT_OPEN)
         self._sessions: dict[int, _Session] = {}
         self._begun = 0
-        self._running: _Running | None = None
+        self._running: RunningWriter | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         """There is no time left to put anything off."""
@@ -127,7 +113,7 @@ class WriterProcess:
             running = self._start(start_thread)
         try:
             await running.ready()
-        except _Trouble as trouble:
+        except WriterGone as trouble:
             # Not in this process either: what has killed that one would kill this one.
             raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
         self._take(running)
@@ -233,7 +219,7 @@ class WriterProcess:
         self._hand_over(running, entries)
         running.loop.call_soon(self._turn)
 
-    def _hand_over(self, running: _Running, entries: list[Entry]) -> None:
+    def _hand_over(self, running: RunningWriter, entries: list[Entry]) -> None:
         sessions = self._sessions
         for entry in entries:
             if type(entry) is tuple:
@@ -253,7 +239,7 @@ class WriterProcess:
 
     # -- the process ------------------------------------------------------------------------
 
-    def _start(self, start: Callable[..., Helper]) -> _Running:
+    def _start(self, start: Callable[..., Helper]) -> RunningWriter:
         resumed: list[tuple[int, Resumed]] = []
         for handle, one in self._sessions.items():
             if one.number:
@@ -268,9 +254,9 @@ class WriterProcess:
         module, arguments, shows = self._program
         helper = start(module, arguments, shows=shows)
         opening = (self._options, resumed)
-        return _Running(helper, opening, self._say, self._numbered, self._written)
+        return RunningWriter(helper, opening, self._say, self._numbered, self._written)
 
-    def _take(self, running: _Running) -> None:
+    def _take(self, running: RunningWriter) -> None:
         """From now on this one writes."""
         self._running = running
         self._inbox.reason = NOT_TAKEN
@@ -298,7 +284,7 @@ class WriterProcess:
         for handle in progress.ended:
             self._sessions.pop(handle, None)
 
-    async def _keep(self, running: _Running) -> None:
+    async def _keep(self, running: RunningWriter) -> None:
         """Put another process in the place of one that has died, until `close`."""
         pause = FIRST_PAUSE_S
         began = monotonic()
@@ -321,7 +307,7 @@ class WriterProcess:
                 if self._hurry.is_set():
                     return
 
-    async def _replace(self) -> _Running | None:
+    async def _replace(self) -> RunningWriter | None:
         try:
             running = self._start(start_process)
             await running.ready()
@@ -331,7 +317,7 @@ class WriterProcess:
         self._take(running)
         return running
 
-    async def _finish(self, running: _Running, until: float) -> bool:
+    async def _finish(self, running: RunningWriter, until: float) -> bool:
         """Have it come to its end; returns whether another one could do no better."""
         running.helper.signal(signal.SIGCONT)
         while self._inbox and monotonic() < until and not running.over.is_set():
@@ -353,97 +339,12 @@ class WriterProcess:
         self._unwritten = sum(one.came - one.known for one in self._sessions.values())
         return hangs
 
-    async def _ended(self, running: _Running, seconds: float) -> str:
+    async def _ended(self, running: RunningWriter, seconds: float) -> str:
         self._running = None
         words = await running.end(seconds)
         self._counters = _sum(self._counters, running.counters)
         self._lost_before += running.lost_before
         return words
-
-
-class _Trouble(NriScopeError):
-    """The process was gone before it had opened the file."""
-
-
-class _Running:
-    """One process that writes, or thread."""
-
-    def __init__(
-        self,
-        helper: Helper,
-        opening: Opening,
-        say: Callable[[str], None],
-        on_numbered: Callable[[int, int], None],
-        on_progress: Callable[[Progress], None],
-    ) -> None:
-        self.helper = helper
-        self.loop = asyncio.get_running_loop()
-        self.over = asyncio.Event()
-        """It tells nothing more."""
-        self.counters = RecorderCounters()
-        self.lost_before = 0
-        self.closed = False
-        """All that it was given is in the file, or told there to be lost."""
-        self._say = say
-        self._on_numbered = on_numbered
-        self._on_progress = on_progress
-        self._opened: asyncio.Future[None] = self.loop.create_future()
-        self.channel = LoopChannel(helper.socket, self._told, self._end)
-        self.channel.send(Order.OPEN, pickle.dumps(opening))
-
-    async def ready(self) -> None:
-        """Wait until the file is open. Raises NriScopeError where it cannot be, and _Trouble."""
-        try:
-            async with asyncio.timeout(READY_S):
-                await asyncio.shield(self._opened)
-        except TimeoutError:
-            await self.end(0)
-            raise _Trouble(f"the process that writes was not there after {READY_S:.0f} s") from None
-        except _Trouble:
-            raise _Trouble(await self.end(EXIT_S)) from None
-        except BaseException:
-            await asyncio.shield(self.end(EXIT_S))
-            raise
-
-    async def end(self, seconds: float) -> str:
-        """Make sure that it is gone, which it may be by itself within so long; in words, how."""
-        self.channel.close()
-        # Not in this thread, which has to answer: it may be a while until a process is gone.
-        return await asyncio.to_thread(self.helper.end, seconds)
-
-    def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
-        try:
-            self._hear(kind, reported(payload))
-        except Exception:  # noqa: BLE001 - what became of a process that decodes what strangers sent
-            self.helper.signal(signal.SIGKILL)
-
-    def _hear(self, kind: int, value: Any) -> None:
-        if kind == Report.SAID:
-            self._say(value)
-        elif kind == Report.OPENED:
-            if not self._opened.done():
-                self._opened.set_result(None)
-        elif kind == Report.FAILED:
-            if not self._opened.done():
-                self._opened.set_exception(error_of(value))
-        elif kind == Report.CLOSED:
-            self.counters = RecorderCounters(**value)
-            self.closed = True
-        elif kind == Report.WRITTEN:
-            progress = Progress.of(value)
-            self.counters = progress.counters
-            self.lost_before = progress.lost_before
-            self._on_progress(progress)
-        elif kind == Report.NUMBERED:
-            self._on_numbered(*value)
-
-    def _end(self) -> None:
-        if self.channel.receives:
-            # It takes no more, but what it has told is still to be heard.
-            return
-        self.over.set()
-        if not self._opened.done():
-            self._opened.set_exception(_Trouble())
 
 
 def _sum(first: RecorderCounters, second: RecorderCounters | None) -> RecorderCounters:

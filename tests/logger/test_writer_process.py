@@ -33,6 +33,7 @@ from nri_scope.logger.writer_process import NOT_OPEN, NOT_TAKEN, WriterProcess
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
 from nri_scope.recording.reader import Recording
+from nri_scope.wire import Code
 from tests.recording.traffic import NOW, a_start, an_item
 
 PATIENCE = 60.0
@@ -276,10 +277,15 @@ async def test_one_that_tells_nonsense_is_killed(
 
 entries = st.one_of(
     st.builds(
-        lambda session, number, data: (session, item(number)._replace(request=data)),
+        lambda session, number, data, code, metadata: (
+            session,
+            item(number)._replace(request=data, status_code=code, metadata=metadata),
+        ),
         st.integers(0, 9),
         st.integers(0, 1 << 62),
         st.binary(),
+        st.sampled_from([0, 4, Code.DEADLINE_EXCEEDED, Code.INTERNAL]),
+        st.lists(st.tuples(st.text(), st.text())).map(tuple),
     ),
     st.builds(Begin, st.integers(), st.just(a_start())),
     st.builds(End, st.integers(), st.text(), st.integers()),
