@@ -339,20 +339,15 @@ async def test_stopped_by_the_terminal_it_goes_on_when_it_is_continued(tmp_path:
 async def test_the_terminal_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     master, slave = pty.openpty()
-
-    def take_terminal() -> None:
-        os.setsid()
-        fcntl.ioctl(0, 0x540E, 0)
-
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "nri_scope", "record", "--socket", str(tmp_path / "s")),
-            *("-o", str(path), "--print", "text"),
+            # It becomes the command, with this terminal as its own.
+            *("setsid", "--ctty", sys.executable, "-m", "nri_scope", "record"),
+            *("--socket", str(tmp_path / "s"), "-o", str(path), "--print", "text"),
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            preexec_fn=take_terminal,
         )
         os.close(slave)
         try:
