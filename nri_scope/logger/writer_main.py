@@ -103,10 +103,12 @@ class _Work:
         self._ended: deque[int] = deque()
         self._lost_before = 0
         self._recorder = self._open(self._options, on_event)
-        for handle, session in resumed:
-            self._handles[session.session] = handle
-            self._numbers[handle] = session.session
-            self._recorder.resume_session(session)
+        for handle, session in sorted(resumed, key=lambda one: -one[1].session):
+            # Those without a number come last: the one that was killed cannot have begun them.
+            number = session.session or self._number(handle)
+            self._handles[number] = handle
+            self._numbers[handle] = number
+            self._recorder.resume_session(replace(session, session=number))
         self._needless = not (self._options.existed or resumed)
         self._tell(Report.OPENED, None)
 
@@ -160,9 +162,7 @@ class _Work:
             case (handle, item):
                 recorder.capture(self._numbers[handle], item)
             case Begin(handle, start):
-                number = recorder.next_session
-                # Before it can be in the file.
-                self._tell(Report.NUMBERED, (handle, number))
+                number = self._number(handle)
                 self._handles[number] = handle
                 self._numbers[handle] = number
                 self._needless = False
@@ -178,6 +178,12 @@ class _Work:
                 recorder.tell(entry)
             case _:
                 pass
+
+    def _number(self, handle: int) -> int:
+        """Tell which number the next session is going to have, before it can be in the file."""
+        number = self._recorder.next_session
+        self._tell(Report.NUMBERED, (handle, number))
+        return number
 
     def _written(self, written: Written) -> None:
         """In the writer's thread."""

@@ -94,8 +94,8 @@ class WriterProcess:
         self._due = False
         self._counters = RecorderCounters()
         """Of processes that have ended."""
-        self._lost_before = self._lost_unbegun = 0
-        """Events that died with a process; the latter of sessions of which it had begun none."""
+        self._lost_before = 0
+        """Events that died with a process."""
         self._unwritten = 0
         self._words = ""
 
@@ -146,13 +146,13 @@ class WriterProcess:
     def counters(self) -> RecorderCounters:
         """As of now."""
         now = _sum(self._counters, self._running.counters if self._running else None)
-        lost = now.lost + self._inbox.lost + self._lost_unbegun + self._unwritten
+        lost = now.lost + self._inbox.lost + self._unwritten
         return replace(now, lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
 
     @property
     def failure(self) -> str:
         """What went wrong with the process and was not made good; "" for nothing."""
-        lost = self._lost_before + self._lost_unbegun
+        lost = self._lost_before
         if self._running is not None:
             lost += self._running.lost_before
         if self._unwritten:
@@ -240,17 +240,13 @@ class WriterProcess:
     # -- the process ------------------------------------------------------------------------
 
     def _start(self, start: Callable[..., Helper]) -> RunningWriter:
-        resumed: list[tuple[int, Resumed]] = []
-        for handle, one in self._sessions.items():
-            if one.number:
-                resumed.append(
-                    (
-                        handle,
-                        Resumed(
-                            one.number, one.start, one.came, one.known, one.last_ns, self._words
-                        ),
-                    )
-                )
+        resumed = [
+            (
+                handle,
+                Resumed(one.number, one.start, one.came, one.known, one.last_ns, self._words),
+            )
+            for handle, one in self._sessions.items()
+        ]
         module, arguments, shows = self._program
         helper = start(module, arguments, shows=shows)
         opening = (self._options, resumed)
@@ -260,15 +256,7 @@ class WriterProcess:
         """From now on this one writes."""
         self._running = running
         self._inbox.reason = NOT_TAKEN
-        for handle, one in list(self._sessions.items()):
-            if not one.number:
-                # Not even its beginning can be in the file.
-                came = Missed(handle, one.start.started_ns, one.last_ns, self._words, one.came)
-                self._lost_unbegun += one.came
-                entries: list[Entry] = [Begin(handle, one.start)]
-                if one.came:
-                    entries.append(replace(came, ours=one.came))
-                running.channel.send(Order.ENTRIES, packed(entries))
+        for one in self._sessions.values():
             if one.end is not None:
                 running.channel.send(Order.ENTRIES, packed([one.end]))
         if not self._due:
