@@ -201,6 +201,13 @@ recorder is killed, what was committed is there; a power cut may cost the last s
 the file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
 written; what does not fit is lost, and counted in `gap` with the reason.
 
+Of `record`, a launched logger and the probes of `diff --live` one process answers the runtime \
+and another writes. When the one that writes is killed, another takes its place and goes on with \
+the session; what the first one had been given and had not written is one gap of that session, \
+with how it ended as its reason, and the command ends with status 2. Where nothing was lost, a \
+note says so. When the one that answers is killed, the other one writes what it has and ends the \
+session with the reason "the process that answered the runtime is gone".
+
 Time between two sessions in which none was open has a row of `gap` where the recorder ran on. \
 Where it did not, as one that a runtime launches, or of a file that was continued later, our \
 readers derive the gap from the sessions.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder of ``diff --live``: probes, and a file for what they see and what the CRI tells.
 
-Nothing but answering and recording is done in this process: reading, comparing, asking the CRI and
-printing would take the interpreter from a reply that is due.
+Nothing but answering is done in this process: decoding, writing, reading, comparing, asking the CRI
+and printing would take the interpreter from a reply that is due.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri_scope.differ.live.channel import (
@@ -33,20 +33,22 @@ from nri_scope.differ.live.cri_sessions import CriSessions
 from nri_scope.differ.live.probe_indices import FIRST_PLACES
 from nri_scope.differ.live.probe_mover import Placer
 from nri_scope.differ.live.read_position import ReadPosition
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
+from nri_scope.logger.writer_messages import RecordingOptions
+from nri_scope.logger.writer_process import WriterProcess
 from nri_scope.nri.events import Event, events_in
 from nri_scope.process.signals import stop_signals
-from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
 from nri_scope.recording.reader import Recording
-from nri_scope.share.redaction.capture import NOTE, AtSource
 from nri_scope.transport.loop import run
 from nri_scope.transport.tuning import prepare_process
 
 if TYPE_CHECKING:
     from nri_scope.logger import SessionReport
     from nri_scope.plugin import SessionEnd
+    from nri_scope.recorder.counters import RecorderCounters
+    from nri_scope.recorder.sink import Sink
     from nri_scope.share.redaction.rules import Rules
 
 PRIVATE_MAX = 256 << 20
@@ -141,36 +143,40 @@ class _Run(ProbeListener):
 
     async def _record(self) -> None:
         options = self._options
-        redaction = None if options.redact is None else AtSource.to(options.path, options.redact)
-        recorder = Recorder.open(
-            options.path,
-            limits=WriterLimits(max_size=PRIVATE_MAX) if options.private else WriterLimits(),
-            on_problem=self._say,
-            redaction=redaction,
+        writer = WriterProcess(
+            RecordingOptions(
+                options.path,
+                # The viewer, which reads it, knows when it is not needed any more.
+                existed=True,
+                max_size=PRIVATE_MAX if options.private else None,
+                redact=options.redact,
+            ),
+            self._say,
         )
-        if redaction is not None:
-            recorder.note(None, time_ns(), NOTE)
+        await writer.open()
         try:
             with Recording.open(options.path) as recording:
                 self._viewer.tell(*encode(Opened(*ReadPosition.end_of(recording))))
-            self._cri.record_to(recorder)
-            await self._probe(recorder)
+            self._cri.record_to(writer)
+            await self._probe(writer)
             self._viewer.tell(*encode(FinishAsking()))
             await self._finish_asking()
         finally:
             self._cri.end("the run is over")
-            counters = await asyncio.to_thread(recorder.close)
+            counters = await writer.close()
             self.needless = not (self._sessions or self._existed)
             if not self.needless:
                 self._say(self._summary(counters))
             self._viewer.tell(*encode(Closed(self.needless)))
         if not self._sessions:
             self._say("nothing was seen: no runtime was there")
+        if writer.failure:
+            raise RecordingError(options.path, writer.failure)
 
-    async def _probe(self, recorder: Recorder) -> None:
+    async def _probe(self, sink: Sink) -> None:
         options = self._options
         self._probes = Probes(
-            recorder,
+            sink,
             options.socket,
             options.name,
             options.probes or FIRST_PLACES,

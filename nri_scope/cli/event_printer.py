@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing events while they are recorded, without ever holding the recorder up."""
+"""Printing events while they are recorded, without ever holding the recorder up.
+
+Also the program of the process that writes where it is to print as well.
+"""
 
 from __future__ import annotations
 
 from nri_scope.events import Captured, Event
 from nri_scope.logger.background_output import Background
+from nri_scope.logger.writer_main import serve
 from nri_scope.recording.records import event_record, to_json
 
 from .log_lines import Lines
@@ -47,3 +51,9 @@ class Printer:
     def _print_skipped(self, count: int) -> None:
         words = f"{count} events are recorded but not shown"
         self._output.line(to_json({"skipped": count}) if self._jsonl else words)
+
+
+def main(descriptor: int, print_format: str) -> int:
+    """Write what comes through a channel, and print it; returns the exit status."""
+    printer = Printer(print_format)
+    return serve(descriptor, printer.show, printer.close)

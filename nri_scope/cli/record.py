@@ -123,16 +123,16 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     from nri_scope.logger.background_output import Background
     from nri_scope.logger.run import record
 
-    from .event_printer import Printer
+    from .output import Output
 
+    if print_format:
+        # Better said before anything is recorded.
+        Output()
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=200)
-    printer = Printer(print_format) if print_format else None
     try:
-        record(understood(options, where), notices.put, printer.show if printer else None)
+        record(understood(options, where), notices.put, print_format or "")
     finally:
-        if printer:
-            printer.close()
         notices.close()
 
 

@@ -13,24 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from time import time_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
-from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.wire import RequestReceived
 
-from .deferred_events import DeferredSink
 from .logfile import LogFile, log_beside
 from .logger import Logger, SessionReport
 from .settings import Settings, parse_settings
+from .writer_messages import RecordingOptions
+from .writer_process import WriterProcess
 
 REOPEN_PAUSE = 10.0
-"""Seconds between attempts to open a recording that could not be opened."""
+"""Seconds between the first two attempts to open a recording; each pause is longer by this one."""
+LONGEST_PAUSE = 60.0
+"""An attempt takes some tenths of a second of a processor."""
 
 
 class LaunchedPlugin:
@@ -38,10 +38,10 @@ class LaunchedPlugin:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._sink = DeferredSink()
         self._logger: Logger | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._recorder: Recorder | None = None
+        self._writer: WriterProcess | None = None
+        self._recording = False
         self._log = LogFile()
 
     # -- Plugin -----------------------------------------------------------------------------
@@ -57,14 +57,15 @@ class LaunchedPlugin:
             problems = (f"configuration: {type(error).__name__}: {error}; the defaults are used",)
         for problem in problems:
             self._log.write(problem)
-        self._logger = self._new_logger(settings)
+        writer = self._writer = WriterProcess(_options(settings), self._log.write)
+        self._logger = self._new_logger(writer, settings)
         try:
             mask = self._logger.configure(request)
         except UsageError as error:
             self._log.write(f"configuration: {error}; every event is subscribed to")
-            self._logger = self._new_logger(Settings(output=settings.output))
+            self._logger = self._new_logger(writer, Settings(output=settings.output))
             mask = self._logger.configure(request)
-        self._opening = asyncio.create_task(self._open(settings))
+        self._opening = asyncio.create_task(self._open(writer, settings))
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
@@ -95,16 +96,18 @@ class LaunchedPlugin:
         if self._opening is not None and not self._opening.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._opening, 5)
-        if self._recorder is not None:
-            await asyncio.to_thread(self._recorder.close)
+        if self._writer is not None and self._recording:
+            await self._writer.close()
+            if self._writer.failure:
+                self._log.write(self._writer.failure)
         self._log.write(f"ended: {end.reason}")
-        if self._recorder is None:
+        if not self._recording:
             self._log.make_do(log_beside(Settings().output))
         await asyncio.to_thread(self._log.close)
 
-    def _new_logger(self, settings: Settings) -> Logger:
+    def _new_logger(self, writer: WriterProcess, settings: Settings) -> Logger:
         return Logger(
-            self._sink,
+            writer,
             self._identity,
             events=settings.events,
             validate=settings.validate,
@@ -120,39 +123,35 @@ class LaunchedPlugin:
         for warning in report.warnings:
             self._log.write(warning)
 
-    async def _open(self, settings: Settings) -> None:
+    async def _open(self, writer: WriterProcess, settings: Settings) -> None:
         told = ""
+        pause = 0.0
         while True:
+            pause = min(pause + REOPEN_PAUSE, LONGEST_PAUSE)
             try:
-                self._recorder = await asyncio.to_thread(self._open_now, settings)
+                await writer.open()
                 break
             except Exception as error:  # noqa: BLE001 - whatever it is: tell it, and go on trying
                 if str(error) != told:
                     told = str(error)
                     self._log.write(f"not recording yet, but trying again: {error}")
                     self._log.make_do(log_beside(Settings().output))
-                await asyncio.sleep(REOPEN_PAUSE)
-        self._sink.attach(self._recorder)
+                await asyncio.sleep(pause)
+        self._recording = True
         self._log.write(f"recording to {settings.output}")
         self._log.settle(log_beside(settings.output))
 
-    def _open_now(self, settings: Settings) -> Recorder:
-        folder = settings.output.parent
-        if folder == Settings().output.parent:
-            # Any other folder is somebody's choice, and a missing one may be a misspelt name or a
-            # disk that is not mounted yet. What keeps us from making ours is told by `open`.
-            with contextlib.suppress(OSError):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        rules = settings.redact
-        check_continued(settings.output, redacts=rules is not None)
-        redaction = AtSource.to(settings.output, rules) if rules is not None else None
-        recorder = Recorder.open(
-            settings.output,
-            limits=WriterLimits(max_size=settings.max_size, max_age_seconds=settings.max_age),
-            keep=settings.where.matches if settings.where is not None else None,
-            on_problem=self._log.write,
-            redaction=redaction,
-        )
-        if redaction is not None:
-            recorder.note(None, time_ns(), NOTE)
-        return recorder
+
+def _options(settings: Settings) -> RecordingOptions:
+    output = settings.output
+    return RecordingOptions(
+        output,
+        existed=True,
+        max_size=settings.max_size,
+        max_age=settings.max_age,
+        where=settings.where.text if settings.where is not None else None,
+        redact=settings.redact,
+        # Any other folder is somebody's choice, and a missing one may be a misspelt name or a
+        # disk that is not mounted yet.
+        makes_folder=output.parent == Settings().output.parent,
+    )

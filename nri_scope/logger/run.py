@@ -8,24 +8,29 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
-from nri_scope.events import Captured
-from nri_scope.events import Event as StoredEvent
-from nri_scope.filter import Filter
+from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.closing_line import counted, outcome
-from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
-from nri_scope.share.redaction.rules import Rules
 from nri_scope.transport.loop import run
 from nri_scope.transport.tuning import prepare_process
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
+from .writer_messages import RecordingOptions
+from .writer_process import WriterProcess
+
+if TYPE_CHECKING:
+    from nri_scope.filter import Filter
+    from nri_scope.recorder.counters import RecorderCounters
+    from nri_scope.share.redaction.rules import Rules
+
+PRINTS = "nri_scope.cli.event_printer"
+"""What writes and prints what it has written, by its name: it is above this room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,72 +56,94 @@ class RecordOptions:
     """What to replace before it is written; None for nothing."""
 
 
-def record(
-    options: RecordOptions,
-    say: Callable[[str], None],
-    on_event: Callable[[StoredEvent, Captured], None] | None = None,
-) -> None:
+def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
     """Record until a signal, the duration or the end of the one session.
 
-    ``say`` gets what a user wants to know, line by line. Raises `NriScopeError` when there is
-    nothing to record from, or no file to record to.
+    ``say`` gets what a user wants to know, line by line; ``print_format`` is that of `record`'s
+    ``--print``, "" for none. Raises `NriScopeError` when there is nothing to record from, no file
+    to record to, or when something of what was to be in it was lost by a fault of ours.
     """
     if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
         raise UsageError("ValidateContainerAdjustment needs --validate", "see what that risks")
-    existed = os.path.lexists(options.output)
-    check_continued(options.output, redacts=options.redact is not None)
-    redaction = AtSource.to(options.output, options.redact) if options.redact is not None else None
-    recorder = Recorder.open(
-        options.output,
-        limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
-        keep=options.where.matches if options.where is not None else None,
-        on_event=on_event,
-        on_problem=say,
-        redaction=redaction,
-    )
-    if redaction is not None:
-        recorder.note(None, time_ns(), NOTE)
-    running = _Run(options, recorder, say)
+    running = _Run(options, say, print_format)
     prepare_process()
-    try:
-        run(running.main())
-    finally:
-        # A second one must not cut the writing short, which is bounded anyway.
-        ignore_stop_signals()
-        counters = recorder.close()
-        if running.sessions or existed:
-            say(
-                outcome(
-                    options.output,
-                    counters,
-                    sessions=running.sessions,
-                    seconds=running.seconds,
-                )
-            )
-        else:
-            # Never connected: leave no empty recording behind.
-            options.output.unlink(missing_ok=True)
-    if not (running.sessions or existed):
-        say("nothing recorded: no runtime was there")
+    run(running.main())
 
 
 class _Run:
     def __init__(
-        self, options: RecordOptions, recorder: Recorder, say: Callable[[str], None]
+        self, options: RecordOptions, say: Callable[[str], None], print_format: str
     ) -> None:
         self._options = options
         self._say = say
+        self._print_format = print_format
         self._started = monotonic()
         self._stopped = ""
-        self.sessions = 0
-        self._service = LoggerService(
-            Logger(
-                recorder,
-                options.identity,
-                events=options.events,
-                validate=options.validate,
-                on_session=self._on_session,
+        self._sessions = 0
+        self._existed = os.path.lexists(options.output)
+        self._opening: asyncio.Task[None] | None = None
+        self._service: LoggerService | None = None
+
+    async def main(self) -> None:
+        """Record until something says stop."""
+        loop = asyncio.get_running_loop()
+        if self._options.duration is not None:
+            loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
+        with stop_signals(self._stop, loop=loop, ignored_afterwards=True):
+            writer = await self._opened()
+            try:
+                if writer is not None and not self._stopped:
+                    self._service = self._new_service(writer)
+                    await self._serve(self._service)
+            finally:
+                # A second one must not cut the writing short, which is bounded anyway.
+                ignore_stop_signals()
+                counters = await writer.close() if writer is not None else None
+                if counters is not None and (self._sessions or self._existed):
+                    self._say(self._outcome(counters))
+        if not (self._sessions or self._existed):
+            self._say("nothing recorded: no runtime was there")
+        if writer is not None and writer.failure:
+            raise RecordingError(self._options.output, writer.failure)
+
+    async def _opened(self) -> WriterProcess | None:
+        """What writes; None where it was not wanted any more before the file was open."""
+        options = self._options
+        writer = WriterProcess(
+            RecordingOptions(
+                options.output.absolute(),
+                self._existed,
+                options.max_size,
+                options.max_age,
+                options.where.text if options.where is not None else None,
+                options.redact,
             ),
+            self._say,
+            *((PRINTS, self._print_format) if self._print_format else ()),
+            shows=bool(self._print_format),
+        )
+        self._opening = asyncio.create_task(writer.open())
+        try:
+            await self._opening
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            return None
+        finally:
+            self._opening = None
+        return writer
+
+    def _new_service(self, writer: WriterProcess) -> LoggerService:
+        options = self._options
+        logger = Logger(
+            writer,
+            options.identity,
+            events=options.events,
+            validate=options.validate,
+            on_session=self._on_session,
+        )
+        return LoggerService(
+            logger,
             options.identity,
             unix_socket(options.socket),
             wait=options.wait,
@@ -125,22 +152,17 @@ class _Run:
             on_wait=self._on_wait,
         )
 
-    @property
-    def seconds(self) -> float:
-        """Since the run began."""
-        return monotonic() - self._started
+    def _outcome(self, counters: RecorderCounters) -> str:
+        return outcome(
+            self._options.output,
+            counters,
+            sessions=self._sessions,
+            seconds=monotonic() - self._started,
+        )
 
-    async def main(self) -> None:
-        """Record until something says stop."""
-        loop = asyncio.get_running_loop()
-        if self._options.duration is not None:
-            loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
-        with stop_signals(self._stop, loop=loop, ignored_afterwards=True):
-            await self._serve()
-
-    async def _serve(self) -> None:
+    async def _serve(self, service: LoggerService) -> None:
         try:
-            await self._service.run()
+            await service.run()
         except ConnectError as error:
             raise ConnectError(
                 error.path,
@@ -155,10 +177,13 @@ class _Run:
 
     def _stop(self, _number: int, reason: str) -> None:
         self._stopped = reason
-        self._service.stop(reason)
+        if self._service is not None:
+            self._service.stop(reason)
+        elif self._opening is not None:
+            self._opening.cancel()
 
     def _on_session(self, report: SessionReport) -> None:
-        self.sessions += 1
+        self._sessions += 1
         start = report.start
         events = events_in(start.mask)
         self._say(
@@ -177,5 +202,5 @@ class _Run:
 
     def _on_wait(self, error: NriScopeError) -> None:
         # That its socket is gone was told when the session ended.
-        if not (self.sessions and isinstance(error, ConnectError)):
+        if not (self._sessions and isinstance(error, ConnectError)):
             self._say(f"waiting for a runtime: {error}")

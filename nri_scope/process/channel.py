@@ -61,6 +61,16 @@ class LoopChannel:
         self._sends = self._receives = True
         self._loop.add_reader(sock, self._readable)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What was not sent yet."""
+        return self._bytes
+
+    @property
+    def receives(self) -> bool:
+        """Whether something may still come."""
+        return self._receives
+
     def offer(self, kind: int, *parts: bytes) -> bool:
         """Send a message, unless `WAITING_BYTES_MAX` wait already: it is lost then, and False."""
         if self._bytes > WAITING_BYTES_MAX:

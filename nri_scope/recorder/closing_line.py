@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .writer import RecorderCounters
+from .counters import RecorderCounters
 
 
 def outcome(path: Path, counters: RecorderCounters, *, sessions: int, seconds: float) -> str:

@@ -25,6 +25,21 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """A session goes on whose recorder was killed; what that had not written is lost."""
+
+    session: int
+    start: SessionStart
+    came: int
+    """Events that it was given in this session, or was told to be lost."""
+    known: int
+    """Of how many of them, the first ones, it has told that they are in the file or left out."""
+    to_ns: int
+    """When the last of them came."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """A session ended."""
 
@@ -64,7 +79,7 @@ class Line:
     text: str
 
 
-Told = Begin | End | Missed | Remark | Line
+Told = Begin | Resumed | End | Missed | Remark | Line
 """What is no event."""
 Entry = tuple[int, Captured] | Told
 
@@ -75,7 +90,7 @@ class Inbox:
     There is no lock: each counter has one thread that changes it, and deque's two ends are safe.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, reason: str = TOO_FAST) -> None:
         self._limit = limit_bytes
         # Once full, so much has to go before anything is accepted again: one long gap instead of
         # a thousand short ones.
@@ -92,7 +107,7 @@ class Inbox:
         """Events that did not fit, all told."""
         self.bytes_on_wire = 0
         """Payloads that came, fit or not."""
-        self.reason = TOO_FAST
+        self.reason = reason
         """Why events are being lost, if they are."""
 
     # -- the producer's side ----------------------------------------------------------------

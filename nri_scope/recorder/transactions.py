@@ -27,7 +27,7 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, Line, Missed, Remark
+from .inbox import Begin, End, Entry, Line, Missed, Remark, Resumed
 from .ring import Ring, cut, oldest
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ class Written:
     late: int = 0
     """Events for which there was no time left; they are in gaps."""
     gaps: int = 0
+    lost_before: int = 0
+    """Events that a recorder was given which was killed; they are among those that are lost."""
+    came: dict[int, int] = field(default_factory=dict)
+    """Events of each open session up to here, recorded or not."""
+    ended: list[int] = field(default_factory=list)
+    """Sessions that ended."""
     events: list[tuple[Event, Captured]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     """What went wrong without stopping the batch."""
@@ -163,6 +169,7 @@ class Writing:
         if self._checkpointer is not None:
             self._checkpointer.committed()
         self._preface = []
+        written.came = {number: session.seq for number, session in self._sessions.items()}
         self._stretch_bytes += encoder.objects.stored_bytes - stored_before
         self._stretch_bytes += written.recorded * _ROW_BYTES
         return written
@@ -307,6 +314,9 @@ class Writing:
                 self._refuse(TOO_MANY_SESSIONS, start.started_ns, start.started_ns, 0, written)
             case End(number) if number in self._refused:
                 self._refused.discard(number)
+                written.ended.append(number)
+            case Resumed():
+                self._resume(connection, encoder, entry, written)
             case Begin(number, start):
                 if number not in self._sessions:
                     self._sessions[number] = OpenSession.begun(number, start)
@@ -319,6 +329,7 @@ class Writing:
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)
                 self._starts.pop(number, None)
+                written.ended.append(number)
                 connection.execute(
                     "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
                     (int64(at_ns), named(reason), encoder.next_event - 1, number),
@@ -362,6 +373,53 @@ class Writing:
                 self._refuse(TOO_MANY_SESSIONS, item.wall_ns, item.wall_ns, 1, written)
             case (number, item):
                 self._store(connection, encoder, number, item, written)
+
+    def _resume(
+        self,
+        connection: sqlite3.Connection,
+        encoder: Encoder,
+        resumed: Resumed,
+        written: Written,
+    ) -> None:
+        """Go on with a session where it is in the file, or begin it."""
+        number, start = resumed.session, resumed.start
+        row = connection.execute(
+            "SELECT seq, at_ns FROM event WHERE session = ? "
+            "AND id >= (SELECT first_event FROM session WHERE id = ?) ORDER BY id DESC LIMIT 1",
+            (number, number),
+        ).fetchone()
+        stored, from_ns = row or (0, start.started_ns)
+        # What was told to be lost since then takes its places in the session, too.
+        (told,) = connection.execute(
+            "SELECT coalesce(sum(lost), 0) FROM gap WHERE session = ? AND from_ns >= ?",
+            (number, int64(from_ns)),
+        ).fetchone()
+        reopened = connection.execute(
+            "UPDATE session SET ended_ns = NULL, end_reason = '', last_event = NULL WHERE id = ?",
+            (number,),
+        )
+        self._killed_ns = 0
+        if reopened.rowcount:
+            self._sessions[number] = OpenSession.begun(number, start)
+            self._starts[number] = start
+        else:
+            self._apply(connection, encoder, Begin(number, start), written)
+        # That they are in the file the other one could not tell any more.
+        written.recorded += max(0, stored - resumed.known)
+        known = max(stored + told, resumed.known)
+        lost = max(0, resumed.came - known)
+        to_ns = max(from_ns, resumed.to_ns)
+        if lost:
+            written.lost += lost
+            written.lost_before += lost
+            missed = Missed(number, from_ns, to_ns, resumed.reason, lost, lost)
+            self._apply(connection, encoder, missed, written)
+        else:
+            remark = Remark(number, to_ns, f"{resumed.reason}; nothing was lost")
+            self._apply(connection, encoder, remark, written)
+        session = self._sessions.get(number)
+        if session is not None:
+            session.seq = resumed.came
 
     def _store(
         self,

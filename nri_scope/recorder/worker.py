@@ -57,6 +57,7 @@ class Worker:
         batch_seconds: float,
         on_event: Callable[[Event, Captured], None] | None,
         on_problem: Callable[[str], None] | None,
+        on_written: Callable[[Written], None] | None = None,
     ) -> None:
         self.tally = Tally()
         self._inbox = inbox
@@ -66,6 +67,7 @@ class Worker:
         self._window = batch_seconds * 0.7
         self._on_event = on_event
         self._on_problem = on_problem
+        self._on_written = on_written
         self._thread = threading.Thread(target=self._run, name="nri-scope-writer", daemon=True)
         self._finishing = False
         self._deadline = 0.0
@@ -182,6 +184,8 @@ class Worker:
         tally.gaps += written.gaps
         for complaint in written.complaints:
             self._complain(complaint)
+        if self._on_written is not None:
+            self._on_written(written)
         if self._on_event is not None:
             for event, item in written.events:
                 try:

@@ -13,9 +13,10 @@ from nri_scope.errors import UsageError
 from nri_scope.events import Captured, Event, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
-from .inbox import Begin, End, Inbox, Line, Missed, Remark
+from .counters import RecorderCounters
+from .inbox import Begin, End, Inbox, Line, Missed, Remark, Resumed, Told
 from .ring import MIN_SIZE, Ring
-from .transactions import Writing
+from .transactions import Writing, Written
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -38,23 +39,6 @@ class WriterLimits:
     """Bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches go."""
     max_age_seconds: float | None = None
     """Events older than this go, a stretch (a sixteenth of this) at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecorderCounters:
-    """What a recorder has done so far."""
-
-    recorded: int = 0
-    """Events in the file."""
-    filtered: int = 0
-    """Events that ``keep`` did not want."""
-    lost: int = 0
-    """Events that were lost, as far as that is known."""
-    gaps: int = 0
-    bytes_on_wire: int = 0
-    """Payloads of requests and replies that came, whatever became of them."""
-    removed: int = 0
-    """Events that the ring removed again."""
 
 
 class Recorder:
@@ -82,6 +66,7 @@ class Recorder:
         on_problem: Callable[[str], None] | None = None,
         redaction: SourceRedaction | None = None,
         alone: bool = False,
+        on_written: Callable[[Written], None] | None = None,
     ) -> Self:
         """Make a recording, or add sessions to one of ours.
 
@@ -89,7 +74,8 @@ class Recorder:
         writer's thread, as does ``on_problem``, which is told once of each problem with the file
         and when it is over. ``redaction``, in that thread too, changes all that is written;
         ``keep`` is asked about events as they came. ``alone`` says that nothing in this process is
-        urgent; in others something may be. Raises RecordingError where the file cannot be had or is
+        urgent; in others something may be. ``on_written`` is told of each batch that is in the
+        file, in the writer's thread. Raises RecordingError where the file cannot be had or is
         none of ours, and UsageError for limits that cannot be.
         """
         limits = limits or WriterLimits()
@@ -106,10 +92,20 @@ class Recorder:
             alone=alone,
             redaction=redaction,
         )
-        worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem)
+        worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem, on_written)
         recorder = cls(worker, inbox, writing.next_session)
         worker.start()
         return recorder
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether its thread is there, which nothing is known to end but `close`."""
+        return not self._worker.join(0)
+
+    @property
+    def next_session(self) -> int:
+        """What `begin_session` is going to return."""
+        return self._next_session
 
     def begin_session(self, start: SessionStart) -> int:
         """Returns the session's number, for `capture`."""
@@ -117,6 +113,11 @@ class Recorder:
         self._next_session += 1
         self._inbox.tell(Begin(session, start))
         return session
+
+    def resume_session(self, session: Resumed) -> None:
+        """Go on with a session of a recorder that was killed. Before any other session begins."""
+        self._next_session = max(self._next_session, session.session + 1)
+        self._inbox.tell(session)
 
     def capture(self, session: int, item: Captured) -> None:
         """Store an event, or count it as lost. About a microsecond; on the way of the replies."""
@@ -131,6 +132,10 @@ class Recorder:
     ) -> None:
         """Something was not observed. ``lost`` counts events; None where nobody can know."""
         self._inbox.tell(Missed(session, from_ns, to_ns, reason, lost))
+
+    def tell(self, entry: Told) -> None:
+        """Keep what another inbox was told, where sessions have the numbers of this one."""
+        self._inbox.tell(entry)
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """Keep a remark."""

@@ -202,6 +202,8 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
 
 _TAKEN = "the file exists and is not an nri-scope recording; nothing was written"
 _OTHER_NAME = "choose another name"
+BUSY = "another nri-scope is recording to it"
+"""The problem of a RecordingError."""
 
 
 def _checked_place(path: Path) -> Path:
@@ -285,7 +287,7 @@ def _open_existing(path: Path) -> int:
         )
     if status.st_size == 0:
         raise RecordingError(path, "the file exists and is empty; nothing was written", _OTHER_NAME)
-    busy = RecordingError(path, "another nri-scope is recording to it", _OTHER_NAME)
+    busy = RecordingError(path, BUSY, _OTHER_NAME)
     if (status.st_dev, status.st_ino) in _ours:
         raise busy
     lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

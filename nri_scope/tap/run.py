@@ -18,7 +18,8 @@ from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.closing_line import outcome
-from nri_scope.recorder.writer import Recorder, RecorderCounters
+from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.writer import Recorder
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
 

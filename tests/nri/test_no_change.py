@@ -20,7 +20,6 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.doctor.registration import register
 from nri_scope.events import Role
 from nri_scope.logger import Logger
-from nri_scope.logger.deferred_events import DeferredSink
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
@@ -32,6 +31,7 @@ from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.handlers import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import RequestReceived
+from tests.logger.test_logger import ListSink
 from tests.runtime_role.small_plugin import SmallPlugin
 
 ME = Identity("42", "passive")
@@ -121,9 +121,9 @@ async def small(descriptor: int) -> None:
 
 
 PARTIES: dict[str, Callable[[], Start]] = {
-    "logger": lambda: session(Logger(DeferredSink(), ME)),
-    "validating logger": lambda: session(Logger(DeferredSink(), ME, validate=True)),
-    "probe": lambda: session(Logger(DeferredSink(), ME, role=Role.PROBE)),
+    "logger": lambda: session(Logger(ListSink(), ME)),
+    "validating logger": lambda: session(Logger(ListSink(), ME, validate=True)),
+    "probe": lambda: session(Logger(ListSink(), ME, role=Role.PROBE)),
     "launched logger": lambda: session(LaunchedPlugin(ME)),
     "doctor": lambda: register,
     "library, no handlers called": lambda: library(Deaf()),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import time_ns
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
-from nri_scope.recorder.writer import Recorder
+from nri_scope.recorder.sink import Sink
 from nri_scope.recording.cri_answers import status_request
 
 from .channel import Answer, CriBegan, CriEnded
@@ -21,16 +21,16 @@ class CriSessions:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._recorder: Recorder | None = None
+        self._sink: Sink | None = None
         self._start: CriBegan | None = None
         self._session: int | None = None
         self._away = False
         self.answers = 0
         """How many went into the recording."""
 
-    def record_to(self, recorder: Recorder) -> None:
+    def record_to(self, sink: Sink) -> None:
         """Set where the answers go."""
-        self._recorder = recorder
+        self._sink = sink
 
     def began(self, began: CriBegan) -> None:
         """Begin a session: the CRI answers."""
@@ -41,8 +41,8 @@ class CriSessions:
 
     def answered(self, answer: Answer) -> None:
         """Record an answer about a container."""
-        recorder, start = self._recorder, self._start
-        if recorder is None or start is None:
+        sink, start = self._sink, self._start
+        if sink is None or start is None:
             return
         try:
             request = status_request(answer.container)
@@ -50,9 +50,9 @@ class CriSessions:
             return
         if self._session is None:
             # Not before there is something in it.
-            self._session = recorder.begin_session(_session(start))
+            self._session = sink.begin_session(_session(start))
         self.answers += 1
-        recorder.capture(
+        sink.capture(
             self._session,
             Captured(
                 wall_ns=answer.wall_ns,
@@ -79,8 +79,8 @@ class CriSessions:
         self._end(reason, time_ns())
 
     def _end(self, reason: str, at_ns: int) -> None:
-        if self._session is not None and self._recorder is not None:
-            self._recorder.end_session(self._session, reason, at_ns)
+        if self._session is not None and self._sink is not None:
+            self._sink.end_session(self._session, reason, at_ns)
         self._session = self._start = None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Captured
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.inbox import Begin, End, Line, Missed, Remark, Told
+from nri_scope.recorder.inbox import Begin, End, Line, Missed, Remark, Resumed, Told
 
 from .memory_limits import Memory
 from .name_kinds import Kind
@@ -60,7 +60,7 @@ class AtSource:
         """What is no event, likewise."""
         redactor = self._redactor
         match entry:
-            case Begin(start=start):
+            case Begin(start=start) | Resumed(start=start):
                 start = replace(
                     start,
                     plugin_name=redactor.name(Kind.PLUGIN, start.plugin_name),

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process that writes a recording, or thread: what it was started for, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nri_scope.errors import NriScopeError
+from nri_scope.process.channel import LoopChannel
+from nri_scope.recorder.counters import RecorderCounters
+
+from .writer_messages import Opening, Order, Progress, Report, error_of, reported
+from .writer_start import Helper
+
+READY_S = 20.0
+"""For the process to open the file."""
+EXIT_S = 5.0
+"""For a process that has nothing left to do but to close what it has opened."""
+
+
+class WriterGone(NriScopeError):
+    """The process was gone before it had opened the file."""
+
+
+class RunningWriter:
+    """One process that writes, or thread."""
+
+    def __init__(
+        self,
+        helper: Helper,
+        opening: Opening,
+        say: Callable[[str], None],
+        on_numbered: Callable[[int, int], None],
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self.helper = helper
+        self.loop = asyncio.get_running_loop()
+        self.over = asyncio.Event()
+        """It tells nothing more."""
+        self.counters = RecorderCounters()
+        self.lost_before = 0
+        self.closed = False
+        """All that it was given is in the file, or told there to be lost."""
+        self._say = say
+        self._on_numbered = on_numbered
+        self._on_progress = on_progress
+        self._opened: asyncio.Future[None] = self.loop.create_future()
+        self.channel = LoopChannel(helper.socket, self._told, self._end)
+        self.channel.send(Order.OPEN, pickle.dumps(opening))
+
+    async def ready(self) -> None:
+        """Wait until the file is open. Raises NriScopeError where it cannot be, and WriterGone."""
+        try:
+            async with asyncio.timeout(READY_S):
+                await asyncio.shield(self._opened)
+        except TimeoutError:
+            await self.end(0)
+            raise WriterGone(
+                f"the process that writes was not there after {READY_S:.0f} s"
+            ) from None
+        except WriterGone:
+            raise WriterGone(await self.end(EXIT_S)) from None
+        except BaseException:
+            await asyncio.shield(self.end(EXIT_S))
+            raise
+
+    async def end(self, seconds: float) -> str:
+        """Make sure that it is gone, which it may be by itself within so long; in words, how."""
+        self.channel.close()
+        # Not in this thread, which has to answer: it may be a while until a process is gone.
+        return await asyncio.to_thread(self.helper.end, seconds)
+
+    def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+        try:
+            self._hear(kind, reported(payload))
+        except Exception:  # noqa: BLE001 - what became of a process that decodes what strangers sent
+            self.helper.signal(signal.SIGKILL)
+
+    def _hear(self, kind: int, value: Any) -> None:
+        if kind == Report.SAID:
+            self._say(value)
+        elif kind == Report.OPENED:
+            if not self._opened.done():
+                self._opened.set_result(None)
+        elif kind == Report.FAILED:
+            if not self._opened.done():
+                self._opened.set_exception(error_of(value))
+        elif kind == Report.CLOSED:
+            self.counters = RecorderCounters(**value)
+            self.closed = True
+        elif kind == Report.WRITTEN:
+            progress = Progress.of(value)
+            self.counters = progress.counters
+            self.lost_before = progress.lost_before
+            self._on_progress(progress)
+        elif kind == Report.NUMBERED:
+            self._on_numbered(*value)
+
+    def _end(self) -> None:
+        if self.channel.receives:
+            # It takes no more, but what it has told is still to be heard.
+            return
+        self.over.set()
+        if not self._opened.done():
+            self._opened.set_exception(WriterGone())

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that writes a recording for one that answers a runtime: decodes, redacts, stores.
+
+It belongs to that other one, which tells it when to end. It takes no notice of stop signals, which
+are sent to both. When the other one is gone it writes what it has, and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import time_ns
+from typing import Any
+
+from nri_scope.errors import NriScopeError, RecordingError
+from nri_scope.events import Captured, Event
+from nri_scope.filter import parse
+from nri_scope.process.channel import ThreadChannel
+from nri_scope.process.signals import ignore_stop_signals
+from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recorder.transactions import Written
+from nri_scope.recorder.worker import NICER
+from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording.writable_file import BUSY
+from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
+
+from .writer_messages import (
+    Opening,
+    Order,
+    Progress,
+    RecordingOptions,
+    Report,
+    counted,
+    failure,
+    report,
+    unpacked,
+)
+
+FAILED = 2
+"""Exit status of one that could not do its work."""
+ORPHANED_SECONDS = 5.0
+"""To write what is left where nobody is there any more who says how long that may take."""
+OPENING_SECONDS = 2.0
+"""One before us, whose own other process is gone, may still be writing to the file."""
+_AGAIN_SECONDS = 0.05
+SWITCH_SECONDS = 0.0005
+"""After which the writer's thread lets the one read that takes what comes. With Python's 5 ms that
+one would read 6 MB a second where much is to be written, and the rest would wait at the other end.
+"""
+ENDED_MAX = 1000
+"""Sessions that ended and of which something may still be told."""
+ORPHANED = "the process that answered the runtime is gone"
+
+OnEvent = Callable[[Event, Captured], None]
+
+
+def main(descriptor: int) -> int:
+    """Write what comes through a channel."""
+    return serve(descriptor)
+
+
+def serve(
+    descriptor: int, on_event: OnEvent | None = None, finish: Callable[[], None] = lambda: None
+) -> int:
+    """Write what comes through a channel; returns the exit status.
+
+    ``on_event`` gets each event that is in the file, ``finish`` is called after the last one.
+    """
+    if threading.current_thread() is threading.main_thread():
+        ignore_stop_signals()
+    channel = ThreadChannel(socket.socket(fileno=descriptor))
+    told = channel.receive()
+    if told is None:
+        return 0
+    opening: Opening = pickle.loads(told[1])
+    try:
+        work = _Work(channel, opening, on_event)
+        if threading.current_thread() is threading.main_thread():
+            # As the writer's thread does, which has begun by now.
+            os.nice(NICER)
+            sys.setswitchinterval(SWITCH_SECONDS)
+        work.run(finish)
+    except NriScopeError as error:
+        channel.send(Report.FAILED, report(failure(error)))
+    except Exception as error:  # noqa: BLE001 - it has no other place to tell it
+        words = "".join(traceback.format_exception_only(error)).strip()
+        channel.send(Report.SAID, report(f"internal error of what writes: {words}"))
+    else:
+        return 0
+    return FAILED
+
+
+class _Work:
+    def __init__(self, channel: ThreadChannel, opening: Opening, on_event: OnEvent | None) -> None:
+        self._channel = channel
+        self._options, resumed = opening
+        self._handles: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._ended: deque[int] = deque()
+        self._lost_before = 0
+        self._recorder = self._open(self._options, on_event)
+        for handle, session in sorted(resumed, key=lambda one: -one[1].session):
+            # Those without a number come last: the one that was killed cannot have begun them.
+            number = session.session or self._number(handle)
+            self._handles[number] = handle
+            self._numbers[handle] = number
+            self._recorder.resume_session(replace(session, session=number))
+        self._needless = not (self._options.existed or resumed)
+        self._tell(Report.OPENED, None)
+
+    def run(self, finish: Callable[[], None]) -> None:
+        seconds: float | None = None
+        while seconds is None and (told := self._channel.receive()) is not None:
+            kind, payload = told
+            if kind == Order.FINISH:
+                seconds = pickle.loads(payload)
+            else:
+                for entry in unpacked(payload):
+                    self._take(entry)
+                if not self._recorder.is_writing:
+                    raise RuntimeError("the thread that writes is gone")
+        if seconds is None:
+            for number in list(self._handles):
+                self._recorder.end_session(number, ORPHANED, time_ns())
+            seconds = ORPHANED_SECONDS
+        counters = self._recorder.close(seconds)
+        if self._needless:
+            # Never connected: leave no empty recording behind.
+            self._options.path.unlink(missing_ok=True)
+        finish()
+        self._tell(Report.CLOSED, counted(counters))
+
+    def _open(self, options: RecordingOptions, on_event: OnEvent | None) -> Recorder:
+        if options.makes_folder:
+            # What keeps us from making it is told by `open`.
+            with suppress(OSError):
+                options.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        rules = options.redact
+        check_continued(options.path, redacts=rules is not None)
+        redaction = AtSource.to(options.path, rules) if rules is not None else None
+        recorder = _opened(
+            options.path,
+            limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
+            keep=parse(options.where).matches if options.where is not None else None,
+            on_event=on_event,
+            on_problem=lambda text: self._tell(Report.SAID, text),
+            redaction=redaction,
+            alone=True,
+            on_written=self._written,
+        )
+        if redaction is not None:
+            recorder.note(None, time_ns(), NOTE)
+        return recorder
+
+    def _take(self, entry: Entry) -> None:
+        recorder = self._recorder
+        match entry:
+            case (handle, item):
+                recorder.capture(self._numbers[handle], item)
+            case Begin(handle, start):
+                number = self._number(handle)
+                self._handles[number] = handle
+                self._numbers[handle] = number
+                self._needless = False
+                recorder.begin_session(start)
+            case End(handle):
+                recorder.tell(replace(entry, session=self._numbers[handle]))
+                self._ended.append(handle)
+                if len(self._ended) > ENDED_MAX:
+                    del self._numbers[self._ended.popleft()]
+            case Missed(int(handle)) | Remark(int(handle)):
+                recorder.tell(replace(entry, session=self._numbers.get(handle)))
+            case Missed() | Remark():
+                recorder.tell(entry)
+            case _:
+                pass
+
+    def _number(self, handle: int) -> int:
+        """Tell which number the next session is going to have, before it can be in the file."""
+        number = self._recorder.next_session
+        self._tell(Report.NUMBERED, (handle, number))
+        return number
+
+    def _written(self, written: Written) -> None:
+        """In the writer's thread."""
+        self._lost_before += written.lost_before
+        handles = self._handles
+        came = {handles[number]: came for number, came in written.came.items()}
+        ended = [handles.pop(number) for number in written.ended if number in handles]
+        progress = Progress(self._recorder.counters, came, ended, self._lost_before)
+        self._tell(Report.WRITTEN, progress.values())
+
+    def _tell(self, kind: Report, value: object) -> None:
+        self._channel.send(kind, report(value))
+
+
+def _opened(path: Path, **arguments: Any) -> Recorder:
+    until = time.monotonic() + OPENING_SECONDS
+    while True:
+        try:
+            return Recorder.open(path, **arguments)
+        except RecordingError as error:
+            if error.problem != BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN_SECONDS)

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What waits for the process that writes: in order, bounded, and counted where it does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.events import Captured, Gap
+from nri_scope.logger import writer_process
+from nri_scope.logger.writer_messages import (
+    Progress,
+    RecordingOptions,
+    error_of,
+    failure,
+    packed,
+    report,
+    reported,
+    unpacked,
+)
+from nri_scope.logger.writer_process import NOT_OPEN, NOT_TAKEN, WriterProcess
+from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recording.reader import Recording
+from nri_scope.wire import Code
+from tests.recording.traffic import NOW, a_start, an_item
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.nriscope.db"
+
+
+def item(number: int, size: int = 10) -> Captured:
+    return an_item(request=b"\xff" * size, wall_ns=NOW + number)
+
+
+def writer(path: Path, told: list[str] | None = None, module: str = "") -> WriterProcess:
+    say = (told if told is not None else []).append
+    options = RecordingOptions(path, existed=False)
+    return WriterProcess(options, say, module) if module else WriterProcess(options, say)
+
+
+def pid_of(one: WriterProcess) -> int:
+    assert one._running is not None
+    pid: int = one._running.helper._child.pid  # type: ignore[attr-defined]
+    return pid
+
+
+async def kill(one: WriterProcess) -> None:
+    """Kill its process, and wait until it knows."""
+    os.kill(pid_of(one), signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE):
+        while one._running is not None:
+            await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def stopped(one: WriterProcess) -> AsyncIterator[None]:
+    """Its process stands still."""
+    pid = pid_of(one)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def contents(path: Path) -> tuple[list[int], list[Gap]]:
+    """Times of the events from `NOW` on, and the gaps."""
+    with Recording.open(path) as recording:
+        return [event.at_ns - NOW for event in recording.events()], list(recording.gaps())
+
+
+async def test_what_comes_before_the_file_is_open_reaches_it_in_order(path: Path) -> None:
+    one = writer(path)
+    session = one.begin_session(a_start())
+    for number in range(50):
+        one.capture(session, item(number))
+    one.note(None, NOW, "remark")
+    one.note_gap(session, NOW, NOW + 1, "a gap", None)
+    await one.open()
+    one.capture(session, item(50))
+    one.end_session(session, "over", NOW + 99)
+    counters = await one.close()
+    events, gaps = contents(path)
+    assert events == list(range(51))
+    assert [(gap.session, gap.reason, gap.lost) for gap in gaps] == [(1, "a gap", None)]
+    assert (counters.recorded, counters.lost, counters.gaps, one.failure) == (51, 0, 1, "")
+    assert await one.close() == counters
+
+
+async def test_what_does_not_fit_before_it_is_open_is_one_counted_gap(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_process, "QUEUE_BYTES", 100_000)
+    one = writer(path)
+    session = one.begin_session(a_start())
+    for number in range(200):
+        one.capture(session, item(number, 1000))
+    await one.open()
+    one.end_session(session, "over", NOW + 999)
+    counters = await one.close()
+    events, (gap,) = contents(path)
+    assert events == list(range(len(events)))
+    assert (gap.reason, gap.session, gap.lost) == (NOT_OPEN, 1, 200 - len(events))
+    assert (gap.from_ns, gap.to_ns) == (NOW + len(events), NOW + 199)
+    assert (counters.recorded, counters.lost) == (len(events), gap.lost)
+    # It is in the file that they are lost.
+    assert one.failure == ""
+
+
+async def test_what_one_that_stands_still_does_not_take_is_counted_in_gaps(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_process, "QUEUE_BYTES", 1_000_000)
+    one = writer(path)
+    await one.open()
+    session = one.begin_session(a_start())
+    async with stopped(one):
+        for number in range(500):
+            one.capture(session, item(number, 10_000))
+            await asyncio.sleep(0)
+    one.end_session(session, "over", NOW + 999)
+    counters = await one.close()
+    events, gaps = contents(path)
+    assert 0 < len(events) < 500
+    assert {gap.reason for gap in gaps} == {NOT_TAKEN}
+    assert sum(gap.lost or 0 for gap in gaps) == counters.lost == 500 - len(events)
+    assert one.failure == ""
+
+
+async def test_what_waited_while_there_was_none_reaches_the_next_one(path: Path) -> None:
+    told: list[str] = []
+    one = writer(path, told)
+    await one.open()
+    session = one.begin_session(a_start())
+    async with stopped(one):
+        one.capture(session, item(0))
+        # Handed over, and lost with it.
+        await asyncio.sleep(0.3)
+        await kill(one)
+    for number in range(1, 100):
+        one.capture(session, item(number))
+    one.end_session(session, "over", NOW + 999)
+    counters = await one.close()
+    events, (gap,) = contents(path)
+    assert events == list(range(1, 100))
+    assert gap.lost == 1
+    assert gap.reason == "the process that writes has ended, killed by SIGKILL"
+    assert (counters.recorded, counters.lost) == (99, 1)
+    assert one.failure == f"{gap.reason}: 1 events were lost"
+    assert told == [f"warning: {gap.reason}; another one is started"]
+
+
+async def test_sessions_that_ended_and_those_that_go_on_each_have_their_losses(path: Path) -> None:
+    one = writer(path)
+    await one.open()
+    sessions = [one.begin_session(a_start(f"0{number}-probe")) for number in range(3)]
+    for session in sessions:
+        one.capture(session, item(session))
+    await asyncio.sleep(0.5)
+    async with stopped(one):
+        for session in sessions:
+            one.capture(session, item(10 + session))
+        one.end_session(sessions[0], "gone", NOW + 20)
+        late = one.begin_session(a_start("09-late"))
+        one.capture(late, item(30))
+        await asyncio.sleep(0.3)
+        await kill(one)
+    for session in (*sessions[1:], late):
+        one.capture(session, item(40 + session))
+        one.end_session(session, "over", NOW + 99)
+    await one.close()
+    with Recording.open(path) as recording:
+        ends = {one.plugin: one.end_reason for one in recording.sessions()}
+        gaps = {gap.session: gap.lost for gap in recording.gaps()}
+        counts = [
+            sum(event.session == one.id for event in recording.events())
+            for one in recording.sessions()
+        ]
+    assert ends == {"00-probe": "gone", "01-probe": "over", "02-probe": "over", "09-late": "over"}
+    assert gaps == {1: 1, 2: 1, 3: 1, 4: 1}
+    assert counts == [1, 2, 2, 1]
+
+
+async def test_a_file_that_cannot_be_had_is_told_and_may_be_had_later(path: Path) -> None:
+    path.write_text("precious")
+    one = writer(path)
+    session = one.begin_session(a_start())
+    one.capture(session, item(1))
+    with pytest.raises(RecordingError, match="not an nri-scope recording"):
+        await one.open()
+    assert path.read_text() == "precious"
+    path.unlink()
+    await one.open()
+    one.end_session(session, "over", NOW + 2)
+    assert (await one.close()).recorded == 1
+
+
+async def test_no_file_is_left_where_there_was_no_session(path: Path) -> None:
+    one = writer(path)
+    await one.open()
+    assert path.exists()
+    await one.close()
+    assert not path.exists()
+
+
+async def test_where_nothing_writes_any_more_it_is_told_that_the_file_does_not_say_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    one = writer(path, told)
+    await one.open()
+    session = one.begin_session(a_start())
+    monkeypatch.setattr(sys, "executable", str(path.parent / "none"))
+    os.kill(pid_of(one), signal.SIGKILL)
+    one.capture(session, item(1))
+    one.end_session(session, "over", NOW + 2)
+    counters = await one.close()
+    assert counters.lost == 1
+    assert "1 events are not in the file, which does not say so" in one.failure
+    assert any("nothing is written" in text for text in told)
+
+
+CRASHES = """
+import os
+def main(descriptor):
+    os.kill(os.getpid(), 9)
+"""
+
+
+async def test_one_that_crashes_at_once_is_told_of(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what crashes as a process is not tried in this one."""
+    (tmp_path / "crashes.py").write_text(CRASHES)
+    monkeypatch.syspath_prepend(tmp_path)
+    one = writer(path, module="crashes")
+    with pytest.raises(RecordingError, match="killed by SIGKILL"):
+        await one.open()
+    assert not path.exists()
+
+
+GARBLED = """
+import os, time
+from nri_scope.process.messages import message
+def main(descriptor):
+    os.write(descriptor, message(4, b"[1"))
+    time.sleep(1000)
+"""
+
+
+async def test_one_that_tells_nonsense_is_killed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "garbled.py").write_text(GARBLED)
+    monkeypatch.syspath_prepend(tmp_path)
+    one = writer(path, module="garbled")
+    with pytest.raises(RecordingError, match="killed by SIGKILL"):
+        await one.open()
+
+
+entries = st.one_of(
+    st.builds(
+        lambda session, number, data, code, metadata: (
+            session,
+            item(number)._replace(request=data, status_code=code, metadata=metadata),
+        ),
+        st.integers(0, 9),
+        st.integers(0, 1 << 62),
+        st.binary(),
+        st.sampled_from([0, 4, Code.DEADLINE_EXCEEDED, Code.INTERNAL]),
+        st.lists(st.tuples(st.text(), st.text())).map(tuple),
+    ),
+    st.builds(Begin, st.integers(), st.just(a_start())),
+    st.builds(End, st.integers(), st.text(), st.integers()),
+    st.builds(Missed, st.none(), st.integers(), st.integers(), st.text(), st.none()),
+    st.builds(Remark, st.none(), st.integers(), st.text()),
+)
+
+
+@given(st.lists(entries))
+def test_entries_come_out_as_they_went_in(sent: list[Entry]) -> None:
+    assert list(unpacked(packed(sent))) == sent
+
+
+@given(st.lists(st.integers()), st.dictionaries(st.integers(), st.integers()), st.text())
+def test_reports_come_out_as_they_went_in(
+    ended: list[int], came: dict[int, int], words: str
+) -> None:
+    progress = Progress(RecorderCounters(1, 2, 3, 4, 5, 6), came, ended, 7)
+    assert Progress.of(reported(report(progress.values()))) == progress
+    for error in (
+        RecordingError("/a\udcff", words, "hint"),
+        UsageError(words),
+        UsageError("a", "b"),
+    ):
+        again = error_of(reported(report(failure(error))))
+        assert (str(again), isinstance(again, UsageError)) == (
+            str(error),
+            isinstance(error, UsageError),
+        )
+
+
+IMPORTS = """
+import sys
+import nri_scope.cli.main, nri_scope.cli.record, nri_scope.logger.run
+print(*sys.modules)
+"""
+
+
+def test_the_process_that_answers_has_nothing_of_what_writes() -> None:
+    """It would take memory twice, and what is not there cannot take time."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
+    )
+    modules = set(done.stdout.split())
+    assert "nri_scope.logger.writer_process" in modules
+    assert not modules & {"sqlite3", "zstandard", "re2", "yaml", "textual"}
+    assert not {one for one in modules if one.startswith("nri_scope.share")}
+    assert "nri_scope.recorder.transactions" not in modules
