@@ -18,7 +18,7 @@ StopContainerResponse StopPodSandbox Stopping Synchronize SynchronizeRequest Upd
 UpdateContainerRequest UpdateContainerResponse UpdateContainers UpdateContainersRequest
 UpdateContainersResponse UpdatePodSandbox Updating UseHierarchy ValidateContainerAdjustment
 ValidateContainerAdjustmentRequest ValidateContainerAdjustmentResponse Values adjust adjusted
-advice afterwards already annotation annotations another answer answered answers anybody
+advice afterwards already annotation annotations another answer answered answers
 anything applied applies around-synchronize asking assignment attention backwards base-uri
 became before behind belongs beside besides between blockIO called cannot cdiDevices cgroup
 cgroups change changed changes characters closed closer closes compare compared configuration
@@ -32,7 +32,7 @@ followed follows form-action handed handlers happened hardware having history hu
 hugepageLimits iSulad idempotent ignores included indices inferred injected instance instead
 intelRdt ioPriority itself kernel killed killer kubernetes labels launches leaves longer longest
 malformed markdown measured measures median memory memoryPolicy message method missed missed-
-mounts namespace namespaces narrows needed neither nested netDevices network newest nobody
+mounts namespace namespaces narrows needed neither nested netDevices network newest
 nothing notice nri-scope nri_plugin_request_timeout number object oci-runtime operation options
 others otherwise outside oversized owners pageSize passive period personal pinning places plugin
 plugins poststart poststop present prestart probably probes problem process purpose raised
@@ -45,7 +45,7 @@ source stands startContainer started starts status stopped style-src subscribed 
 swappiness synchronized sysctl tapped thinks though thousands through together tokens unified
 unknown unless unlimited unrecognized unresolved unseen unsolicited update updated updates
 usually validator validators values variable variables warning warnings wherever whether
-whichever whoever within without
+whichever within without
 """
 """Words of findings, headings and remarks. A word that is added there is added here."""
 

@@ -292,7 +292,7 @@ class Engine:
             try:
                 given = redacted()
                 read = content.decode("utf-8", "replace")
-                answer = Answer(
+                answer = Answer[object, tuple[str, str]](
                     given,
                     tuple(self._log),
                     "\n".join((read, *self._unpacked)),
