@@ -39,6 +39,9 @@ def _stop_signals_as_before() -> Iterator[None]:
         signal.signal(each, handler)
 
 
+# A user's commands buffer what they write.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # How wide output is laid out where it goes to no terminal is not for whoever runs the tests to say.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)

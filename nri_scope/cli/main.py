@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import io
 import keyword
 import os
 import pathlib
@@ -76,7 +77,25 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``nri-scope`` command."""
+    _unbuffer_stderr()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _unbuffer_stderr() -> None:
+    """Keep no text for a later write to stderr.
+
+    The interpreter flushes it when it exits: it would wait for a reader that never comes, or exit
+    with status 120 where stderr was closed.
+    """
+    # None: it was closed from the start. Another stream: a caller of `main` captures what it says.
+    stderr = sys.__stderr__
+    if stderr is not None and sys.stderr is stderr:
+        sys.stderr = io.TextIOWrapper(
+            io.FileIO(stderr.fileno(), "w", closefd=False),
+            encoding=stderr.encoding,
+            errors=stderr.errors,
+            write_through=True,
+        )
 
 
 def run(arguments: Sequence[str]) -> int:

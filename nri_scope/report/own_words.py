@@ -21,7 +21,7 @@ ValidateContainerAdjustmentRequest ValidateContainerAdjustmentResponse Values ad
 advice afterwards already annotation annotations another answer answered answers
 anything applied applies around-synchronize asking assignment attention backwards base-uri
 became before behind belongs beside besides between blockIO called cannot cdiDevices cgroup
-cgroups change changed changes characters closed closer closes compare compared configuration
+cgroups change changed changes characters client closed closer closes compare compared configuration
 conflict connect connection connections container containerd containers course create
 createContainer createRuntime created creation creations deadline decides deeply default-src
 defaults defined delete derive destination detail details device devices differ difference

@@ -115,7 +115,7 @@ def test_what_came_back_tells_who_had_taken_it_away() -> None:
     found = turns({"annotations": {"a": "1"}}, (ENV, {}), (CPU, {"annotations": {"a": "2"}}))
     line = at(found, "/annotations/a")
     assert (line.mark, line.owner) == ("+", CPU)
-    assert line.remarks == ('was "1", which was removed by 30-env-injector',)
+    assert line.remarks == ("was '1', which was removed by 30-env-injector",)
 
 
 def test_fields_of_what_was_added_whole_belong_to_who_added_it() -> None:
