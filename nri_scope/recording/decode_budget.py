@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements
 
-PER_BYTE = 2.5
+PER_BYTE = 1.85
 """Units for each byte of a file."""
 LEAST_BYTES = 10_000_000
 """A smaller file is allowed as much as one of this size."""

@@ -121,6 +121,18 @@ def redact(engine: Engine, message: Message, scope: Scope) -> None:
                 break
 
 
+def is_about_one(message: Message) -> bool:
+    """Whether all of a message is about one pod, or a container in it."""
+    if isinstance(message, _LISTING) or any(
+        getattr(message, field, ()) for field in ("update", "evict", "failed")
+    ):
+        return False
+    return all(
+        pod is None or container is None or container.pod_sandbox_id in {pod.id, ""}
+        for pod, container in _subjects(message)
+    )
+
+
 def scope_of(engine: Engine, message: Message) -> Scope | None:
     """Whose a message, or a part of one, is; None where it is about no container and no pod."""
     scopes = engine.scopes

@@ -191,11 +191,21 @@ class Redactor:
             return self._opaque(content, place)
 
     def _redacted(self, message: Message) -> bytes:
-        self._engine.begin_message()
-        messages.redact(self._engine, message, self._scope)
-        # Also where nothing was replaced: bytes may hold what a message does not, such as the
-        # first of two values of one field.
-        return message.SerializeToString(deterministic=True)
+        engine = self._engine
+        engine.begin_message()
+
+        def redacted() -> bytes:
+            messages.redact(engine, message, self._scope)
+            # Also where nothing was replaced: bytes may hold what a message does not, such as the
+            # first of two values of one field.
+            return message.SerializeToString(deterministic=True)
+
+        if self._is_unlinked or not engine.is_unbounded or not messages.is_about_one(message):
+            return redacted()
+        # Events repeat messages: a part of a message that is all of it.
+        content = message.SerializeToString(deterministic=True)
+        with engine.within(self._scope):
+            return engine.part(f"{message.DESCRIPTOR.name} ".encode() + content, redacted)
 
     def _container_status(self, content: bytes) -> bytes:
         if not content:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nri_scope.errors import UsageError
 
-PER_BYTE = 4.0
+PER_BYTE = 3.0
 """Units for each byte of a recording. A unit is about a microsecond."""
 LEAST_BYTES = 10_000_000
 """A smaller file is allowed as much as one of this size."""
