@@ -70,7 +70,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PluginLine:
     """A line that a plugin printed."""
 
     session: int
@@ -79,7 +79,7 @@ class Line:
     text: str
 
 
-Told = Begin | Resumed | End | Missed | Remark | Line
+Told = Begin | Resumed | End | Missed | Remark | PluginLine
 """What is no event."""
 Entry = tuple[int, Captured] | Told
 
@@ -132,13 +132,13 @@ class Inbox:
 
     def tell(self, entry: Told) -> None:
         """Queue what is no event. Of these only notes and lines can be refused."""
-        if isinstance(entry, Remark | Line):
+        if isinstance(entry, Remark | PluginLine):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
         elif self._gaps:
             self.flush_gaps()
         self._put_bytes += ITEM_BYTES
-        if type(entry) is Line:
+        if type(entry) is PluginLine:
             self._put_bytes += len(entry.text)
         self._entries.append(entry)
         if self._asleep:
@@ -225,7 +225,7 @@ class Inbox:
         for entry in entries:
             if type(entry) is tuple:
                 size += len(entry[1].request) + len(entry[1].reply)
-            elif type(entry) is Line:
+            elif type(entry) is PluginLine:
                 size += len(entry.text)
         self._done_bytes += size
 

@@ -27,7 +27,7 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, Line, Missed, Remark, Resumed
+from .inbox import Begin, End, Entry, Missed, PluginLine, Remark, Resumed
 from .ring import Ring, cut, oldest
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ class Writing:
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
                 )
-            case Line(number, at_ns, stream, text):
+            case PluginLine(number, at_ns, stream, text):
                 if number in self._sessions and has_output(connection):
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",

@@ -14,7 +14,7 @@ from nri_scope.events import Captured, Event, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
 from .counters import RecorderCounters
-from .inbox import Begin, End, Inbox, Line, Missed, Remark, Resumed, Told
+from .inbox import Begin, End, Inbox, Missed, PluginLine, Remark, Resumed, Told
 from .ring import MIN_SIZE, Ring
 from .transactions import Writing, Written
 from .worker import Worker
@@ -143,7 +143,7 @@ class Recorder:
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
         """Keep a line that a plugin printed. Lost, and not counted, where too much waits."""
-        self._inbox.tell(Line(session, at_ns, stream, text))
+        self._inbox.tell(PluginLine(session, at_ns, stream, text))
 
     @property
     def counters(self) -> RecorderCounters:

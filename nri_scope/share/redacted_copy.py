@@ -18,7 +18,7 @@ from .extract import Extracted, Selection, extract
 from .extract.first_pass import learn
 from .extract.row_pages import newest_event
 from .extract.selected_events import choose
-from .extract.sources import Part
+from .extract.sources import IncludedRows
 from .formats import Format
 from .output_files import Outputs
 from .redaction import Redactor, Tally
@@ -60,7 +60,7 @@ def redact_together(
     """
     for source in sources[1:]:
         # The first one is read before the others are written.
-        learn(source, Part(until=newest_event(source)), redactor, _nobody)
+        learn(source, IncludedRows(until=newest_event(source)), redactor, _nobody)
     drafts: list[Extracted] = []
     for number, source in enumerate(sources):
         output = folder / f"{number}.nriscope.db"

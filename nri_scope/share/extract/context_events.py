@@ -22,7 +22,7 @@ from nri_scope.recording.sqlite_errors import sound
 from .event_numbers import ascending, is_among, joined, listed
 from .row_pages import pages
 from .selected_events import Chosen
-from .sources import Part
+from .sources import IncludedRows
 from .update_targets import Effects
 
 _NAMESAKES = 8
@@ -55,7 +55,7 @@ def with_context(
     on_progress: Callable[[float], None],
     *,
     bare: bool = False,
-) -> Part:
+) -> IncludedRows:
     """What the new recording is made of; for ``bare`` see `Selection`. Raises RecordingError."""
     context = _Context(source, chosen, effects, bare)
     context.collect(on_progress)
@@ -66,7 +66,7 @@ def with_context(
     kept = joined(chosen.events, ascending(context.events))
     containers = {key for is_container, key in context.wanted if is_container}
     pods = {key for is_container, key in context.wanted if not is_container}
-    return Part(
+    return IncludedRows(
         until=chosen.until,
         chosen=chosen.events,
         kept=kept,

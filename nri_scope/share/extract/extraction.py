@@ -26,7 +26,7 @@ from .row_pages import newest_event
 from .selected_events import choose
 from .selection import Selection
 from .session_tables import Tables
-from .sources import Part
+from .sources import IncludedRows
 from .target_file import new_file
 from .update_targets import Effects
 
@@ -123,9 +123,11 @@ def _snapshot(source: Recording) -> Iterator[None]:
                 connection.execute("ROLLBACK")
 
 
-def _part(source: Recording, selection: Selection, effects: Effects, progress: _Steps) -> Part:
+def _part(
+    source: Recording, selection: Selection, effects: Effects, progress: _Steps
+) -> IncludedRows:
     if selection.is_all:
-        return Part(until=newest_event(source))
+        return IncludedRows(until=newest_event(source))
     chosen = choose(source, selection, progress.step(0.15))
     return with_context(source, chosen, effects, progress.step(0.15), bare=selection.bare)
 
@@ -145,7 +147,7 @@ class _Rebuilding:
         self,
         source: Recording,
         connection: sqlite3.Connection,
-        part: Part,
+        part: IncludedRows,
         effects: Effects,
         change: Change,
         marks: Sequence[Mark],

@@ -15,22 +15,22 @@ from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed, tapped
 
-from ..redaction import Kind
+from ..redaction import NameKind
 from .exchanges import Stopped, exchanges
 from .message_changes import Change
-from .sources import Part
+from .sources import IncludedRows
 from .wire_names import is_known
 
 
 def learn(
     source: Recording,
-    part: Part,
+    part: IncludedRows,
     change: Change,
     on_progress: Callable[[float], None],
     marks: Sequence[Mark] | None = None,
     learned: int = 0,
 ) -> None:
-    """Show everything up to `Part.until`, which becomes less where that is damaged.
+    """Show everything up to `IncludedRows.until`, which becomes less where that is damaged.
 
     ``marks`` are those of the original; None: what is kept in it and beside it. ``learned``: up to
     which event this change has seen this recording before.
@@ -38,19 +38,19 @@ def learn(
     Raises RecordingError where a table is.
     """
     for session in source.sessions():
-        change.learn_name(Kind.PLUGIN, session.plugin_name)
+        change.learn_name(NameKind.PLUGIN, session.plugin_name)
         for told in (session.runtime_name, session.runtime_version, session.nri_version):
-            change.learn_name(Kind.RUNTIME, told)
+            change.learn_name(NameKind.RUNTIME, told)
         change.learn_text(session.end_reason)
         # Also told to sessions whose Synchronize is gone.
         state = source.state(session.id)
         if state.pods or state.containers:
             change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")
     for container in source.containers():
-        change.learn_name(Kind.CONTAINER, container.name)
+        change.learn_name(NameKind.CONTAINER, container.name)
     for pod in source.pods():
-        change.learn_name(Kind.NAMESPACE, pod.namespace)
-        change.learn_name(Kind.POD, pod.name)
+        change.learn_name(NameKind.NAMESPACE, pod.namespace)
+        change.learn_name(NameKind.POD, pod.name)
     for gap in source.gaps():
         change.learn_text(gap.reason)
     for note in source.notes():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..redaction import Kind
+from ..redaction import NameKind
 
 
 class Change(Protocol):
@@ -17,7 +17,7 @@ class Change(Protocol):
     def learn_text(self, text: str) -> None:
         """Called for every text of a table, likewise."""
 
-    def learn_name(self, kind: Kind, text: str) -> None:
+    def learn_name(self, kind: NameKind, text: str) -> None:
         """Called for every name of a table, likewise."""
 
     def learn_keyed(self, key: str, value: str) -> None:
@@ -41,7 +41,7 @@ class Change(Protocol):
         """A key with its value, likewise."""
         ...
 
-    def name(self, kind: Kind, text: str) -> str:
+    def name(self, kind: NameKind, text: str) -> str:
         """A name as tables have it, likewise."""
         ...
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ..redaction import Kind
+from ..redaction import NameKind
 
 
 class Unchanged:
@@ -15,7 +15,7 @@ class Unchanged:
     def learn_text(self, text: str) -> None:
         """Nothing to learn."""
 
-    def learn_name(self, kind: Kind, text: str) -> None:
+    def learn_name(self, kind: NameKind, text: str) -> None:
         """Nothing to learn."""
 
     def learn_keyed(self, key: str, value: str) -> None:
@@ -37,7 +37,7 @@ class Unchanged:
         """``key`` and ``value``."""
         return key, value
 
-    def name(self, kind: Kind, text: str) -> str:
+    def name(self, kind: NameKind, text: str) -> str:
         """``text``."""
         return text
 

@@ -12,10 +12,10 @@ from nri_scope.recording.tap_tables import printed
 
 from .event_numbers import is_among
 from .row_pages import Numbers, pages
-from .sources import Part
+from .sources import IncludedRows
 
 
-def printed_in(source: Recording, part: Part) -> Iterator[Printed]:
+def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
     """The part's lines, in order: what a plugin printed from one of its events on to the plugin's
     next one, and what it printed before its first one.
 

@@ -24,7 +24,7 @@ from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.sqlite_text import storable
 
-from ..redaction import Kind
+from ..redaction import NameKind
 from .exchanges import Exchange
 from .message_changes import Change
 from .wire_names import is_known
@@ -123,7 +123,7 @@ class Copying:
         return storable(self._change.text(event.status_message, _STATUS, of_event=True))
 
     def _plugin(self, name: str) -> str:
-        return self._change.name(Kind.PLUGIN, name)
+        return self._change.name(NameKind.PLUGIN, name)
 
 
 def _json(texts: Sequence[str], change: Callable[[str], str]) -> str | None:

@@ -32,12 +32,12 @@ from nri_scope.recording.sqlite_errors import sound
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
-from ..redaction import Kind
+from ..redaction import NameKind
 from .event_numbers import chunks, is_among, listed
 from .message_changes import Change
 from .plugin_output import printed_in
 from .row_pages import PAGE, pages
-from .sources import Part
+from .sources import IncludedRows
 
 _OURS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
 """Reasons that programs know by their words."""
@@ -49,7 +49,7 @@ class Tables:
     """Copies rows into an empty recording. Raises RecordingError and sqlite3.Error."""
 
     def __init__(
-        self, source: Recording, connection: sqlite3.Connection, part: Part, change: Change
+        self, source: Recording, connection: sqlite3.Connection, part: IncludedRows, change: Change
     ) -> None:
         self._source = source
         self._connection = connection
@@ -77,11 +77,11 @@ class Tables:
                 (
                     one.id,
                     named(one.role),
-                    named(name(Kind.PLUGIN, one.plugin_name)),
+                    named(name(NameKind.PLUGIN, one.plugin_name)),
                     one.plugin_index,
-                    named(name(Kind.RUNTIME, one.runtime_name)),
-                    named(name(Kind.RUNTIME, one.runtime_version)),
-                    named(name(Kind.RUNTIME, one.nri_version)),
+                    named(name(NameKind.RUNTIME, one.runtime_name)),
+                    named(name(NameKind.RUNTIME, one.runtime_version)),
+                    named(name(NameKind.RUNTIME, one.nri_version)),
                     int(one.nri_version_inferred),
                     one.mask,
                     one.registration_timeout_ms,
@@ -196,8 +196,8 @@ class Tables:
                 (
                     key,
                     named(known_as(pod_id)),
-                    named(name(Kind.NAMESPACE, namespace)),
-                    named(name(Kind.POD, pod)),
+                    named(name(NameKind.NAMESPACE, namespace)),
+                    named(name(NameKind.POD, pod)),
                     named(known_as(uid)),
                 ),
             )
@@ -210,7 +210,7 @@ class Tables:
                 (
                     key,
                     named(known_as(container_id)),
-                    named(name(Kind.CONTAINER, container)),
+                    named(name(NameKind.CONTAINER, container)),
                     of,
                 ),
             )

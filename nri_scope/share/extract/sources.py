@@ -13,7 +13,7 @@ from .event_numbers import is_among
 
 
 @dataclass(slots=True)
-class Part:
+class IncludedRows:
     """Rows of a recording by number. None in place of a collection: all that there are."""
 
     until: int

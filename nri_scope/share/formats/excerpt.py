@@ -13,7 +13,7 @@ from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.tap_tables import Taps
 
 from ..extract.plugin_output import printed_in
-from ..extract.sources import Part
+from ..extract.sources import IncludedRows
 
 _PAGE = 10_000
 _TIMES = 2
@@ -68,7 +68,7 @@ class Excerpt:
     def printed(self, sessions: Collection[int]) -> Iterator[Printed]:
         """What plugins printed during the events; of these sessions, which have some."""
         yield from printed_in(
-            self._recording, Part(until=HIGHEST, kept=self._numbers, sessions=sessions)
+            self._recording, IncludedRows(until=HIGHEST, kept=self._numbers, sessions=sessions)
         )
 
     def taps(self) -> Taps:

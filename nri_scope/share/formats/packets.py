@@ -37,7 +37,7 @@ _CLEARED, _NEEDED = 1, 2
 """TracePacket.SequenceFlags: names are told anew from here on; names told before are used."""
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """TrackEvent.Type."""
 
     BEGIN = 1
@@ -77,7 +77,7 @@ def _text(field: int, text: str) -> bytes:
 _PACKET = _key(1, _LENGTH)
 _TIMESTAMP = _key(8, _VARINT)
 _TRACK_EVENT = _key(11, _LENGTH)
-_TYPE = {kind: _number(9, kind) for kind in Kind}
+_TYPE = {kind: _number(9, kind) for kind in PacketKind}
 _TRACK = _key(11, _VARINT)
 _FLOW = _key(47, _FIXED64)
 _ANNOTATION = _key(4, _LENGTH)
@@ -126,7 +126,7 @@ class Packets:
 
     def event(
         self,
-        kind: Kind,
+        kind: PacketKind,
         track: int,
         at_ns: int,
         name: str = "",

@@ -24,7 +24,7 @@ from nri_scope.recording.sqlite_text import HIGHEST
 
 from .excerpt import Excerpt
 from .lifetimes import WAIT
-from .packets import Kind, Packets, Value, track_id
+from .packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
 """Rows for what overlaps on one track; more of it is drawn as moments."""
@@ -111,18 +111,18 @@ class _Lanes:
     ) -> None:
         to_ns = max(to_ns, from_ns)
         lane = next((at for at, end in enumerate(self.ends) if end <= from_ns), len(self.ends))
-        kind = Kind.BEGIN
+        kind = PacketKind.BEGIN
         if lane == MAX_LANES:
-            lane, kind = 0, Kind.INSTANT
+            lane, kind = 0, PacketKind.INSTANT
         track = track_id("lane", self.parent, self.name, lane)
         if lane == len(self.ends):
             self.ends.append(to_ns)
             number = f" ({lane + 1})" if lane else ""
             packets.track(track, self.parent, f"{self.name}{number}", rank=lane + 1)
         packets.event(kind, track, from_ns, name, category, values, flow)
-        if kind is Kind.BEGIN:
+        if kind is PacketKind.BEGIN:
             self.ends[lane] = to_ns
-            packets.event(Kind.END, track, to_ns)
+            packets.event(PacketKind.END, track, to_ns)
 
 
 @dataclass(slots=True)
@@ -144,9 +144,9 @@ class _Life:
         # A clock may have been set back; an end before its beginning would end nothing.
         at_ns = max(event.at_ns, self.since_ns)
         if self.state:
-            packets.event(Kind.END, self.track, at_ns)
+            packets.event(PacketKind.END, self.track, at_ns)
         if told:
-            packets.event(Kind.BEGIN, self.track, at_ns, told, "state")
+            packets.event(PacketKind.BEGIN, self.track, at_ns, told, "state")
         self.state, self.since_ns = told, at_ns
 
 
@@ -229,7 +229,7 @@ class _Drawing:
 
     def note(self, note: Note) -> None:
         process = self._process(_NOTES, "notes")
-        self.packets.event(Kind.INSTANT, process, note.at_ns, note.text, "note")
+        self.packets.event(PacketKind.INSTANT, process, note.at_ns, note.text, "note")
 
     def _life(self, event: Event) -> _Life | None:
         """Of the container that an event is about, else of the pod."""
@@ -295,11 +295,13 @@ class _Drawing:
             "nri_version_inferred": session.nri_version_inferred,
             "end_reason": session.end_reason,
         }
-        self.packets.event(Kind.BEGIN, track, session.started_ns, "connected", "connection", told)
+        self.packets.event(
+            PacketKind.BEGIN, track, session.started_ns, "connected", "connection", told
+        )
         # What has no end is drawn to the end of the timeline, and said to have none.
         if session.ended_ns is not None:
             ended_ns = max(session.ended_ns, session.started_ns)
-            self.packets.event(Kind.END, track, ended_ns)
+            self.packets.event(PacketKind.END, track, ended_ns)
 
     def _process(self, number: int, name: str) -> int:
         known = self.processes.get(number)

@@ -10,10 +10,10 @@ and then change it. This package never knows files or tables.
 """
 
 from .known_values import Original
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .tally import Count, Tally
 from .user_key import derive, local_key
 
-__all__ = ["Count", "Kind", "Original", "Redactor", "Rules", "Tally", "derive", "local_key"]
+__all__ = ["Count", "NameKind", "Original", "Redactor", "Rules", "Tally", "derive", "local_key"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Captured
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.inbox import Begin, End, Line, Missed, Remark, Resumed, Told
+from nri_scope.recorder.inbox import Begin, End, Missed, PluginLine, Remark, Resumed, Told
 
 from .memory_limits import Memory
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
@@ -63,10 +63,10 @@ class AtSource:
             case Begin(start=start) | Resumed(start=start):
                 start = replace(
                     start,
-                    plugin_name=redactor.name(Kind.PLUGIN, start.plugin_name),
-                    runtime_name=redactor.name(Kind.RUNTIME, start.runtime_name),
-                    runtime_version=redactor.name(Kind.RUNTIME, start.runtime_version),
-                    nri_version=redactor.name(Kind.RUNTIME, start.nri_version),
+                    plugin_name=redactor.name(NameKind.PLUGIN, start.plugin_name),
+                    runtime_name=redactor.name(NameKind.RUNTIME, start.runtime_name),
+                    runtime_version=redactor.name(NameKind.RUNTIME, start.runtime_version),
+                    nri_version=redactor.name(NameKind.RUNTIME, start.nri_version),
                 )
                 return replace(entry, start=start)
             case End():
@@ -75,7 +75,7 @@ class AtSource:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case Remark():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
-            case Line():
+            case PluginLine():
                 return replace(entry, text=self.printed(entry.text))
 
     def printed(self, text: str) -> str:

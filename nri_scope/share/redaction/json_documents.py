@@ -15,7 +15,7 @@ from .harmless import is_plain
 from .key_names import Certainty, certainty_inside, names_credential, names_person
 from .keyed_credentials import ARGUMENTS, VALUES
 from .known_values import Strength
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .tokens import is_token
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _string(engine: Engine, value: str, place: str, key: str, depth: int, above:
 
 def _hostname(engine: Engine, value: str, place: str) -> str:
     if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
-        return value_places.name(engine, Kind.NODE, value, place)
+        return value_places.name(engine, NameKind.NODE, value, place)
     return engine.put("host-names", value, Strength.PRIVATE, place)
 
 

@@ -20,7 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from . import commands, value_places
 from .credentials import keyed_text
-from .name_kinds import Kind
+from .name_kinds import NameKind
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -39,7 +39,7 @@ def _key(engine: Engine, text: str, place: str) -> str:
     return engine.key(text, place)
 
 
-def _name(kind: Kind) -> Text:
+def _name(kind: NameKind) -> Text:
     return lambda engine, text, place: value_places.name(engine, kind, text, place)
 
 
@@ -63,11 +63,11 @@ _PATH = _removal(_text)
 _TREATED: dict[str, Text] = {
     "PodSandbox.id": value_places.identity,
     "PodSandbox.uid": value_places.identity,
-    "PodSandbox.name": _name(Kind.POD),
-    "PodSandbox.namespace": _name(Kind.NAMESPACE),
+    "PodSandbox.name": _name(NameKind.POD),
+    "PodSandbox.namespace": _name(NameKind.NAMESPACE),
     "Container.id": value_places.identity,
     "Container.pod_sandbox_id": value_places.identity,
-    "Container.name": _name(Kind.CONTAINER),
+    "Container.name": _name(NameKind.CONTAINER),
     "Container.env": value_places.variable,
     "Hook.env": value_places.variable,
     "Mount.destination": _PATH,
@@ -80,11 +80,11 @@ _TREATED: dict[str, Text] = {
     "Image.config_digest": _key,
     "ContainerUpdate.container_id": value_places.identity,
     "ContainerEviction.container_id": value_places.identity,
-    "PluginInstance.name": _name(Kind.PLUGIN),
+    "PluginInstance.name": _name(NameKind.PLUGIN),
     "PluginInstance.index": _key,
-    "RegisterPluginRequest.plugin_name": _name(Kind.PLUGIN),
+    "RegisterPluginRequest.plugin_name": _name(NameKind.PLUGIN),
     "RegisterPluginRequest.plugin_idx": _key,
-    "ConfigureRequest.runtime_name": _name(Kind.RUNTIME),
+    "ConfigureRequest.runtime_name": _name(NameKind.RUNTIME),
     "ConfigureRequest.runtime_version": _key,
 }
 """Fields of text that are treated in a way of their own; all others are free text."""
@@ -177,8 +177,8 @@ def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Con
 def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container | None) -> None:
     if pod is not None:
         with engine.within(engine.scopes.pod(pod.id)):
-            value_places.show(engine, Kind.NAMESPACE, pod.namespace)
-            value_places.show(engine, Kind.POD, pod.name)
+            value_places.show(engine, NameKind.NAMESPACE, pod.namespace)
+            value_places.show(engine, NameKind.POD, pod.name)
             value_places.show(engine, None, pod.id)
             value_places.show(engine, None, pod.uid)
             value_places.show_keyed(engine, pod.labels)
@@ -186,7 +186,7 @@ def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container |
     if container is not None:
         of = container.pod_sandbox_id or (pod.id if pod is not None else "")
         with engine.within(engine.scopes.container(container.id, of, container.name)):
-            value_places.show(engine, Kind.CONTAINER, container.name)
+            value_places.show(engine, NameKind.CONTAINER, container.name)
             value_places.show(engine, None, container.id)
             value_places.show_keyed(engine, container.labels)
             value_places.show_keyed(engine, container.annotations)
@@ -342,7 +342,9 @@ def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> Non
     treat = _OWNED.get(field, _key)
     owners = dict(message.owners)
     given = {
-        _removal(treat)(engine, key, place): value_places.name(engine, Kind.PLUGIN, owner, place)
+        _removal(treat)(engine, key, place): value_places.name(
+            engine, NameKind.PLUGIN, owner, place
+        )
         for key, owner in owners.items()
     }
     if given != owners:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class NameKind(StrEnum):
     """For `Redactor.name`."""
 
     POD = "pod"

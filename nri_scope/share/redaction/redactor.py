@@ -26,7 +26,7 @@ from .http_headers import headers
 from .keyed_credentials import keyed
 from .known_values import Original, Strength
 from .memory_limits import Memory
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .rules import Rules
 from .tally import Tally
 from .tokens import is_token
@@ -135,7 +135,7 @@ class Redactor:
         finally:
             self._engine.is_counting = True
 
-    def learn_name(self, kind: Kind, text: str) -> None:
+    def learn_name(self, kind: NameKind, text: str) -> None:
         """See a name from a table, likewise."""
         # Whoever chose a pod's name has no say in what other pods show.
         with self._engine.within(self._engine.scopes.content("table", b"")):
@@ -256,10 +256,10 @@ class Redactor:
         finally:
             self._engine.is_counting = True
 
-    def name(self, kind: Kind, text: str) -> str:
+    def name(self, kind: NameKind, text: str) -> str:
         """A name as tables have it; equal to what became of it in the messages."""
         place = f"{kind}.name"
-        numbered = _PLUGIN.fullmatch(text) if kind is Kind.PLUGIN else None
+        numbered = _PLUGIN.fullmatch(text) if kind is NameKind.PLUGIN else None
         if numbered is not None:
             return numbered[1] + value_places.name(self._engine, kind, numbered[2], place)
         return value_places.name(self._engine, kind, text, place)

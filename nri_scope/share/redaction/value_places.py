@@ -23,7 +23,7 @@ from .harmless import (
 )
 from .key_names import names_node, names_person
 from .known_values import Strength
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .re2_patterns import compiled, glob
 from .scope import NAMES
 from .tokens import address_of, is_token
@@ -48,17 +48,21 @@ _MANIFESTS = frozenset(
         "kopf.zalando.org/last-handled-configuration",
     }
 )
-_SWITCHES = {Kind.POD: "pods", Kind.NAMESPACE: "namespaces", Kind.CONTAINER: "containers"}
+_SWITCHES = {
+    NameKind.POD: "pods",
+    NameKind.NAMESPACE: "namespaces",
+    NameKind.CONTAINER: "containers",
+}
 
-_KNOWN_KEYS: dict[str, Kind | str] = {
-    "io.kubernetes.pod.name": Kind.POD,
-    "io.kubernetes.pod.namespace": Kind.NAMESPACE,
-    "io.kubernetes.container.name": Kind.CONTAINER,
-    "io.kubernetes.cri.sandbox-name": Kind.POD,
-    "io.kubernetes.cri.sandbox-namespace": Kind.NAMESPACE,
-    "io.kubernetes.cri.container-name": Kind.CONTAINER,
-    "io.kubernetes.cri-o.KubeName": Kind.POD,
-    "io.kubernetes.cri-o.Namespace": Kind.NAMESPACE,
+_KNOWN_KEYS: dict[str, NameKind | str] = {
+    "io.kubernetes.pod.name": NameKind.POD,
+    "io.kubernetes.pod.namespace": NameKind.NAMESPACE,
+    "io.kubernetes.container.name": NameKind.CONTAINER,
+    "io.kubernetes.cri.sandbox-name": NameKind.POD,
+    "io.kubernetes.cri.sandbox-namespace": NameKind.NAMESPACE,
+    "io.kubernetes.cri.container-name": NameKind.CONTAINER,
+    "io.kubernetes.cri-o.KubeName": NameKind.POD,
+    "io.kubernetes.cri-o.Namespace": NameKind.NAMESPACE,
     "io.kubernetes.cri.image-name": "image",
     "io.kubernetes.cri.podsandbox.image-name": "image",
     "io.kubernetes.cri-o.Image": "image",
@@ -219,7 +223,7 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
         engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
-        case Kind() as kind:
+        case NameKind() as kind:
             return name(engine, kind, value, place)
         case "image":
             return image(engine, value, place)
@@ -249,15 +253,15 @@ def identity(engine: Engine, value: str, place: str) -> str:
         return engine.key(value, place)
 
 
-def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
+def name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
     """A pod's, namespace's, container's, plugin's or runtime's name."""
     if not value or is_token(value):
         return value
     switch = _SWITCHES.get(kind, "")
-    if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
+    if switch and engine.is_on(switch) and not (kind is NameKind.NAMESPACE and value in NAMESPACES):
         return engine.put(switch, value, Strength.NAME, place)
     with engine.within(NAMES):
-        if kind is Kind.NODE:
+        if kind is NameKind.NODE:
             is_on = engine.is_on("nodes")
             return node(engine, value, place) if is_on else engine.text(value, place)
         return engine.key(value, place)
@@ -267,7 +271,7 @@ def _renames(engine: Engine) -> bool:
     return any(engine.is_on(switch) for switch in (*_SWITCHES.values(), "nodes"))
 
 
-def show(engine: Engine, kind: Kind | None, value: str) -> None:
+def show(engine: Engine, kind: NameKind | None, value: str) -> None:
     """Take note of a name that stays visible, or of one that does not; None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
@@ -282,7 +286,7 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
     """The same for what annotations and labels tell of names."""
     for key, value in mapping.items():
         kind = _KNOWN_KEYS.get(key)
-        if isinstance(kind, Kind):
+        if isinstance(kind, NameKind):
             show(engine, kind, value)
         elif kind == "image":
             show_image(engine, value)

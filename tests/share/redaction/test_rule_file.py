@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.share.redaction import Kind, Redactor, Rules
+from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.builtin import ON
 from nri_scope.share.redaction.rule_file import read_rules
 
@@ -45,15 +45,15 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
 def test_switches_turn_rules_on_and_off(tmp_path: Path) -> None:
     read = redactor("[switches]\nnamespaces = true\nhost-names = false\n", tmp_path)
 
-    assert read.name(Kind.NAMESPACE, "shop").startswith("redacted-")
-    assert read.name(Kind.NAMESPACE, "kube-system") == "kube-system"
-    assert read.name(Kind.POD, "web-0") == "web-0"
+    assert read.name(NameKind.NAMESPACE, "shop").startswith("redacted-")
+    assert read.name(NameKind.NAMESPACE, "kube-system") == "kube-system"
+    assert read.name(NameKind.POD, "web-0") == "web-0"
     assert read.text("see db.acme.corp") == "see db.acme.corp"
 
 
 def test_names_of_namespaces_go_from_paths_and_annotations_too(tmp_path: Path) -> None:
     read = redactor("[switches]\nnamespaces = true\n", tmp_path)
-    shown = read.name(Kind.NAMESPACE, "shop")
+    shown = read.name(NameKind.NAMESPACE, "shop")
     given = container(
         read,
         annotations={
@@ -85,7 +85,7 @@ def test_a_label_that_repeats_a_replaced_name_shows_no_part_of_it(
 def test_nodes_that_are_named_go_everywhere(tmp_path: Path) -> None:
     read = redactor('[names]\nnodes = ["worker-3"]\n', tmp_path)
 
-    assert "worker-3" not in read.name(Kind.POD, "kube-proxy-worker-3")
+    assert "worker-3" not in read.name(NameKind.POD, "kube-proxy-worker-3")
     assert "worker-3" not in read.text("evicted from worker-3")
     assert read.text("evicted from worker-30") != "evicted from redacted-"
 
