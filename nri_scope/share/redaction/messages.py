@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI's messages, field by field."""
+"""Redact NRI's messages, field by field."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _name(kind: NameKind) -> Text:
 
 
 def _removal(treat: Text) -> Text:
-    """For keys that a leading dash marks as to be removed."""
+    """Extend ``treat`` to keys that a leading dash marks for removal."""
 
     def treated(engine: Engine, text: str, place: str) -> str:
         for _ in range(_ROUNDS):
@@ -87,7 +87,7 @@ _TREATED: dict[str, Text] = {
     "ConfigureRequest.runtime_name": _name(NameKind.RUNTIME),
     "ConfigureRequest.runtime_version": _key,
 }
-"""Fields of text that are treated in a way of their own; all others are free text."""
+"""Text fields with a special treatment; all others are free text."""
 _LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
     "Container.args": commands.arguments,
     "Hook.args": commands.arguments,
@@ -103,16 +103,16 @@ _KEYED = frozenset(
     }
 )
 _LISTING = api.SynchronizeRequest
-"""About no container more than about others."""
+"""A message about no particular container."""
 _ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
 def redact(engine: Engine, message: Message, scope: Scope) -> None:
-    """Put tokens into ``message``; ``scope`` is for what is of none of the containers in it."""
+    """Put tokens into ``message``; ``scope`` is for texts outside of the containers in it."""
     _drop_unknown(engine, message)
     for pod, container in _subjects(message):
         _show(engine, pod, container)
-    # Variables come after annotations and arguments in which their values may be met.
+    # Annotations and arguments, which may contain values of variables, come before these.
     with engine.within(scope):
         for _ in range(_ROUNDS):
             before = engine.known.progress
@@ -122,7 +122,9 @@ def redact(engine: Engine, message: Message, scope: Scope) -> None:
 
 
 def scope_of(engine: Engine, message: Message) -> Scope | None:
-    """Whose a message, or a part of one, is; None where it is about no container and no pod."""
+    """Return the scope of a message or a part of one; None where it is about no container or
+    pod.
+    """
     scopes = engine.scopes
     match message:
         case api.PodSandbox(id=pod):
@@ -154,7 +156,7 @@ def _drop_unknown(engine: Engine, message: Message) -> None:
 
 
 def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Container | None]]:
-    """Pods and containers, which have the names that stay visible."""
+    """Yield pods and containers, whose names stay visible."""
     match message:
         case api.PodSandbox():
             yield message, None
@@ -237,12 +239,12 @@ def _field(
 
 
 def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place: str) -> None:
-    """One field: what an event tells anew of a container is a state or a time, most often."""
+    """Redact one field with a cache: most events change only a container's state or times."""
     alone = type(message)()
     value, its_own = getattr(message, field.name), getattr(alone, field.name)
     its_own.MergeFrom(value)
     if isinstance(its_own, Message):
-        # There, even if it is empty.
+        # Present, even if it is empty.
         its_own.SetInParent()
 
     def redacted() -> bytes:
@@ -337,7 +339,7 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
 
 
 def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
-    """Owners by the key of what they own, as that key is shown elsewhere."""
+    """Redact a map of owners: its keys as in the owned field, its values as plugins' names."""
     field = place.rpartition(".")[2]
     treat = _OWNED.get(field, _key)
     owners = dict(message.owners)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a name in a recording's tables is a name of."""
+"""The kinds of names in a recording's tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class NameKind(StrEnum):
-    """For `Redactor.name`."""
+    """What a name belongs to, for `Redactor.name`."""
 
     POD = "pod"
     NAMESPACE = "namespace"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of rules: TOML, read strictly, since a rule that was mistyped would protect nothing."""
+"""Read a file of rules: TOML, strictly, since a mistyped rule would protect nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rules import Action, Rule, Rules
 MAX_SIZE = 1 << 20
 """Bytes of the file."""
 _RECORDINGS = (b"SQLite format 3\0", b"PK\3\4")
-"""How recordings and bundles begin."""
+"""First bytes of recordings and bundles."""
 _MOST = 1_000
 _TABLES = ("switches", "allow", "names", "rule")
 _ALLOW = ("env", "keys", "hosts", "registries", "values")
@@ -30,7 +30,7 @@ _RULE = tuple(field.name for field in fields(Rule))
 
 
 class _Wrong(Exception):
-    """What is wrong, where (tables and keys as they stand in the file), and the way out."""
+    """A problem, its place (tables and keys as written in the file), and a hint."""
 
     def __init__(self, problem: str, hint: str, *where: str | int) -> None:
         super().__init__(problem)
@@ -40,9 +40,9 @@ class _Wrong(Exception):
 
 
 def read_rules(path: Path) -> Rules:
-    """The default rules as the file changes them.
+    """Return the default rules with the changes of the file.
 
-    Raises UsageError, which names the file, the line and the reason.
+    Raises UsageError with the file, the line and the reason.
     """
     try:
         content = read_regular(path, MAX_SIZE + 1)
@@ -50,7 +50,7 @@ def read_rules(path: Path) -> Rules:
         words = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {words}", "name a file of rules") from error
     if content.startswith(_RECORDINGS):
-        # ``--redact FILE``: what stands behind the option is its value.
+        # ``--redact FILE``: the next argument is the option's value.
         raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
     if len(content) > MAX_SIZE:
         raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold rules only")
@@ -185,7 +185,7 @@ def _check_known(name: str, known: Collection[str], what: str, *where: str | int
 
 
 def _line(text: str, where: tuple[str | int, ...]) -> int:
-    """The line of a key, from 1. tomllib does not tell it, so this looks for how people write."""
+    """Return the line of a key, from 1, by usual spellings, as tomllib does not report it."""
     table, *rest = where
     number = rest.pop(0) if rest and isinstance(rest[0], int) else 0
     heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{re.escape(str(table))}[\"']?\s*\]")

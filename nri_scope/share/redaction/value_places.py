@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values whose place says what they are: variables, arguments, annotations, options, images."""
+"""Redact values by their place: variables, arguments, annotations, options, images."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ _KNOWN_KEYS: dict[str, NameKind | str] = {
     "kubernetes.io/config.hash": "id",
     "io.kubernetes.container.hash": "id",
 }
-"""Annotations and labels in which runtimes and the kubelet repeat what is told elsewhere."""
+"""Annotations and labels in which runtimes and the kubelet repeat values of other fields."""
 
 
 # -- environment variables ------------------------------------------------------------------
 
 
 def variable(engine: Engine, entry: str, place: str) -> str:
-    """A variable as ``NAME=value``."""
+    """Redact a variable of the form ``NAME=value``."""
     name, equals, value = entry.partition("=")
     if not equals:
-        # No variable at all. Only a plain name is shown.
+        # Not a variable. Only a plain name is shown.
         is_name = _CONSTANT.fullmatch(entry) is not None
         return engine.key(entry, place) if is_name else variable_value(engine, "", entry, place)
     shown = variable_name(engine, name, place)
@@ -103,13 +103,13 @@ def variable(engine: Engine, entry: str, place: str) -> str:
         and engine.is_on("env-values")
         and engine.known.replace(entry)[1]
     ):
-        # All of NAME=value is somebody else's value, and was replaced there.
+        # NAME=value as a whole is a known value, and was replaced elsewhere.
         given = engine.put("env-values", value, Strength.PRIVATE, place)
     return f"{shown}={given}"
 
 
 def variable_name(engine: Engine, name: str, place: str) -> str:
-    """Names of variables stay, but for what is no name."""
+    """Redact the name of a variable: unchanged, unless it is not a valid name."""
     if not name or is_token(name):
         return name
     if not _ENV_NAME.fullmatch(name):
@@ -118,7 +118,7 @@ def variable_name(engine: Engine, name: str, place: str) -> str:
 
 
 def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
-    """The value of the variable ``name``; ``place`` has its name."""
+    """Redact the value of the variable ``name``; ``place`` includes its name."""
     if not value or is_token(value):
         return value
     given = by_user(engine, value, place, name)
@@ -141,7 +141,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
 
 
 def is_harmless(engine: Engine, name: str, value: str) -> bool:
-    """Whether a variable's value may be shown, but for what is found in it."""
+    """Return whether a variable's value may be shown, except for what is found inside it."""
     return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
@@ -176,7 +176,7 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
 
 
 def mount_option(engine: Engine, option: str, place: str) -> str:
-    """An option of a mount: ``key=value``, or several with commas between."""
+    """Redact an option of a mount: ``key=value``, or several separated by commas."""
     pieces: list[str] = []
     at = 0
     for match in _MOUNT_OPTION.finditer(option):
@@ -195,7 +195,7 @@ def mount_option(engine: Engine, option: str, place: str) -> str:
 
 
 def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
-    """Annotations or labels with what became of keys and values; None where nothing did."""
+    """Redact annotations or labels; return None where nothing changed."""
     given: dict[str, str] = {}
     is_changed = False
     pairs = sorted(mapping.items())
@@ -212,7 +212,7 @@ def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, s
 
 
 def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
-    """The value of an annotation or label."""
+    """Redact the value of an annotation or label."""
     if not value or is_token(value):
         return value
     key = key.removeprefix("-")
@@ -245,16 +245,16 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 
 def identity(engine: Engine, value: str, place: str) -> str:
-    """An id. It stays, unless it is none."""
+    """Redact an id: unchanged, unless it is not a valid id."""
     with engine.within(NAMES):
         if _ID.fullmatch(value):
-            # What identifies pods holds their names where nobody gave them a UID.
+            # An id contains the pod's name where the pod has no UID.
             return engine.known.replace(value)[0] if _renames(engine) else value
         return engine.key(value, place)
 
 
 def name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
-    """A pod's, namespace's, container's, plugin's or runtime's name."""
+    """Redact the name of a pod, namespace, container, plugin, runtime or node."""
     if not value or is_token(value):
         return value
     switch = _SWITCHES.get(kind, "")
@@ -272,7 +272,7 @@ def _renames(engine: Engine) -> bool:
 
 
 def show(engine: Engine, kind: NameKind | None, value: str) -> None:
-    """Take note of a name that stays visible, or of one that does not; None for an id."""
+    """Note a name that stays visible, or one that is replaced; ``kind`` is None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
         pod = engine.scope.pod
@@ -283,7 +283,7 @@ def show(engine: Engine, kind: NameKind | None, value: str) -> None:
 
 
 def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
-    """The same for what annotations and labels tell of names."""
+    """Note the names in annotations and labels, as `show` does."""
     for key, value in mapping.items():
         kind = _KNOWN_KEYS.get(key)
         if isinstance(kind, NameKind):
@@ -298,10 +298,10 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 
 
 def image(engine: Engine, reference: str, place: str) -> str:
-    """An image's reference, without the host of a registry that is not everybody's."""
+    """Redact an image reference: the host, unless its registry is public."""
     login, rest = _login(reference)
     if login and engine.is_on("url-passwords"):
-        # Nobody can pull with it, but it may be written so.
+        # No image can be pulled with such a reference, but it may occur.
         user, colon, password = login.partition(":")
         if not colon:
             user, password = "", user
@@ -315,7 +315,7 @@ def image(engine: Engine, reference: str, place: str) -> str:
         return engine.key(reference, place)
     host, colon, port = registry.partition(":")
     if colon and not _PORT.fullmatch(port):
-        # No port at all: user and password perhaps.
+        # Not a port: perhaps user and password.
         if not is_token(port):
             port = engine.put("registries", port, Strength.SECRET, place)
         if is_token(host):
@@ -332,7 +332,7 @@ def image(engine: Engine, reference: str, place: str) -> str:
 
 
 def _login(reference: str) -> tuple[str, str]:
-    """What is before the host, if that is no part of a digest; and the rest."""
+    """Split off the text before the host, if it is not a part of a digest; return both parts."""
     digest = _DIGEST.search(reference)
     end = digest.start() if digest is not None else len(reference)
     at = reference.rfind("@", 0, end)
@@ -340,7 +340,7 @@ def _login(reference: str) -> tuple[str, str]:
 
 
 def show_image(engine: Engine, reference: str) -> None:
-    """Repository and tag stay visible."""
+    """Note that repository and tag stay visible."""
     rest = _registry(_login(reference)[1])[1]
     if len(rest) <= 300:
         engine.known.show(rest, engine.scope.pod)
