@@ -140,7 +140,7 @@ class Outputs:
             raise UsageError(f"{target} is a folder", "name a file in it")
         # A device, a pipe, or a link to one must not be replaced by a file.
         if target.exists() and not target.is_file():
-            raise UsageError(f"{target} is no ordinary file", "name another one after -o")
+            raise UsageError(f"{target} is not a regular file", "name another one after -o")
         # SQLite would treat a journal beside the file as a part of it.
         if not is_settled(target.absolute()):
             raise UsageError(f"{target} is being recorded to", "name another file after -o")
@@ -150,7 +150,7 @@ class Outputs:
             return
         # Opening a missing source reports that.
         if target.exists() and self._source.exists() and target.samefile(self._source):
-            raise UsageError(f"{target} is what is read", "name another file after -o")
+            raise UsageError(f"{target} is the file to read", "name another file after -o")
         if not self._force:
             raise _exists(target)
 

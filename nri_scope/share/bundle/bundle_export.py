@@ -166,7 +166,7 @@ class _Packing:
         size = path.stat().st_size
         if size > MAX_RECORDING:
             raise UsageError(
-                f"its recording has {in_bytes(size)}, and no bundle takes so much", _CUT
+                f"its recording has {in_bytes(size)}, more than a bundle may hold", _CUT
             )
         manifest, busiest = self._describing.manifest(rebuilt, before)
         packed = self._outputs.new(".zip")
@@ -192,8 +192,8 @@ class _Packing:
             if len(numbers) < 2:
                 raise UsageError(
                     f"event {numbers[0]} and what it needs take up to "
-                    f"{in_bytes(draft.size + _ROOM)} by themselves, and at most "
-                    f"{in_bytes(max_bytes)} are wanted",
+                    f"{in_bytes(draft.size + _ROOM)} by themselves, and the "
+                    f"limit is {in_bytes(max_bytes)}",
                     "leave it out, or choose larger parts with --max-size",
                 )
             draft.path.unlink()
@@ -249,7 +249,7 @@ _CUT = "choose a part with --pod, --where, --since or --until"
 
 
 def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
-    who = "issue trackers take" if max_bytes == MAX_BYTES else "wanted are at most"
+    who = "issue trackers take" if max_bytes == MAX_BYTES else "the limit is"
     return (
         f"{output}: the bundle would have {in_bytes(draft.size)}, and {who} {in_bytes(max_bytes)}",
         f"{_CUT}{f' ({draft.busiest})' if draft.busiest else ''}; or let --split make several",

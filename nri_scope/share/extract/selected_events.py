@@ -129,4 +129,4 @@ def _check_pod(source: Recording, wanted: str) -> None:
         return
     # Raises a more precise error for a name that does not exist.
     lookup.find(source, wanted)
-    raise UsageError(f'"{wanted}" is no pod', "write ns/pod")
+    raise UsageError(f'"{wanted}" is not a pod', "write ns/pod")

@@ -166,7 +166,7 @@ class Known:
         """Raise UsageError where not all values are remembered, as leaks could go unnoticed."""
         if self.is_full:
             raise UsageError(
-                "it has too many different values to replace: the output could not be checked for "
+                "too many different values to replace: the output could not be checked for "
                 "all of them",
                 f"{REMEDY}, or have rules keep values that are not secret",
             )

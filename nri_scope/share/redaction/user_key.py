@@ -60,11 +60,11 @@ def _read(path: Path) -> bytes:
         if status.st_mode & 0o077:
             raise UsageError(
                 f"{path}: others than its owner may read this key",
-                "remove it, and a new one is made; tokens will be others then",
+                "remove it; a new one is made, and tokens change",
             )
         key = file.read(KEY_BYTES + 1)
     if len(key) != KEY_BYTES:
-        raise UsageError(f"{path}: this is no key of {KEY_BYTES} bytes", "remove it")
+        raise UsageError(f"{path}: this is not a key of {KEY_BYTES} bytes", "remove it")
     return key
 
 

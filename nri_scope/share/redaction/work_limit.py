@@ -40,7 +40,7 @@ class WorkLimit:
             self._left -= units
             if self._left < 0:
                 raise UsageError(
-                    "searching it for secrets takes more work than is allowed for a file of its "
-                    "size",
+                    "searching the recording for secrets takes more work than is allowed "
+                    "for a file of its size",
                     REMEDY,
                 )
