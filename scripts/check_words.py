@@ -33,8 +33,6 @@ NOT_YET_COVERED = (
     "nri_scope/differ/render",
     "nri_scope/logger",
     "nri_scope/process",
-    "nri_scope/recorder",
-    "nri_scope/share",
     "nri_scope/tap",
     "nri_scope/text",
 )

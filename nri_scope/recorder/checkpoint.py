@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moving SQLite's write-ahead log into the file, beside the writer.
+"""Move SQLite's write-ahead log into the file in a background thread.
 
-A commit only appends to the log. Moving it into the file waits until the disk says that it is
-there, which takes seconds when the disk has other work; so a thread of its own waits.
+A commit only appends to the log. Moving the log into the file (a checkpoint) waits for the disk's
+confirmation, which takes seconds when the disk is busy; so a thread of its own waits.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from pathlib import Path
 
 from nri_scope.recording.writable_file import connect, wal_of
 
-# The writer adds to the log while it is moved. What was added is little, so the next round may
-# meet its end; only then it begins anew instead of growing.
+# The writer appends to the log while it is moved. That is little, so one of the next rounds may
+# reach the log's end; only then SQLite restarts the log instead of growing it.
 _ROUNDS = 3
 _REST_SECONDS = 0.5
 
 
 class Checkpointer:
-    """Keeps the log of one recording short."""
+    """Keeps the write-ahead log of one recording short."""
 
     def __init__(self, path: Path, wanted: int, most: int) -> None:
-        """Begin. ``wanted`` bytes of log are fine; with ``most`` the writer has to wait.
+        """Open a connection and start the thread. Up to ``wanted`` bytes of log nothing is done; at
+        ``most`` the writer itself waits for the move.
 
         Raises sqlite3.Error.
         """
@@ -40,7 +41,7 @@ class Checkpointer:
         self._thread.start()
 
     def committed(self) -> None:
-        """To be called by the writer after each transaction, outside of one."""
+        """Check the log's size. The writer calls this after each transaction, outside of one."""
         size = self._size()
         if size <= self._wanted:
             self._limit = self._most
@@ -49,7 +50,7 @@ class Checkpointer:
         elif self._move():
             self._limit = self._most
         else:
-            # Somebody reads what is in the log: waiting for them is no use.
+            # A reader still uses the log's content: waiting for it does not help.
             self._limit = size + self._most
 
     def soon(self) -> None:
@@ -57,7 +58,7 @@ class Checkpointer:
         self._wake.set()
 
     def close(self) -> None:
-        """End, after the round that is under way."""
+        """Stop after the current round."""
         self._closing.set()
         self._wake.set()
         self._thread.join()
@@ -73,11 +74,11 @@ class Checkpointer:
                     return
                 if self._move():
                     break
-            # A disk that is too slow is not helped by asking it all the time.
+            # Continuous retries do not help a disk that is too slow.
             self._closing.wait(_REST_SECONDS)
 
     def _move(self) -> bool:
-        """Returns whether all of the log is in the file now."""
+        """Move the log into the file; return whether all of it is there now."""
         with self._busy:
             try:
                 # (whether it was busy, pages in the log, pages of it in the file)
@@ -85,12 +86,12 @@ class Checkpointer:
                     "PRAGMA wal_checkpoint(PASSIVE)"
                 ).fetchone()
             except sqlite3.Error:
-                # The writer meets the same disk, and tells of it.
+                # The writer meets the same disk and reports it.
                 return False
         return bool(pages == moved)
 
     def _size(self) -> int:
-        # SQLite cuts the log back to journal_size_limit when it begins anew, so a larger one is
+        # SQLite truncates the log to journal_size_limit when it restarts it, so a larger one is
         # still in use.
         try:
             return self._wal.stat().st_size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was recorded, told in one line when it is over."""
+"""The summary line of a finished recording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from .counters import RecorderCounters
 
 
 def outcome(path: Path, counters: RecorderCounters, *, sessions: int, seconds: float) -> str:
-    """``recorded 32 events in 1 session over 5 s, 0 gaps: PATH``, with what was lost or removed."""
+    """Return ``recorded 32 events in 1 session over 5 s, 0 gaps: PATH``, with the numbers of lost
+    and removed events.
+    """
     lost = f" ({counted(counters.lost, 'event')} lost)" if counters.lost else ""
     removed = f", {counted(counters.removed, 'event')} removed again" if counters.removed else ""
     return (
@@ -20,5 +22,5 @@ def outcome(path: Path, counters: RecorderCounters, *, sessions: int, seconds: f
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 event``, ``2,000 events``."""
+    """Return a number with its noun: ``1 event``, ``2,000 events``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content-addressed storing: each content once in a stretch, packed against what it resembles."""
+"""Content-addressed storage: each content once in a stretch, compressed against a similar one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, Packer, StoredObjec
 from nri_scope.recording.cache import RecentlyUsed
 
 _KNOWN = 8_192
-"""Contents remembered by hash, about 200 bytes each. Older ones are stored again when they come
-back, which costs space and nothing else."""
+"""Contents remembered by hash, about 200 bytes each. Older ones are stored again when they recur,
+which costs only space."""
 _BASES_BYTES = 3 << 20
 """Contents remembered as dictionaries: the newest version of at least 700 containers."""
 _MODELS = 128
 # A model is replaced when packing against it saves less than a quarter of packing alone.
 _POOR = 0.75
-# What makes up a state, a pid, some times.
+# Short contents: a state, a pid, some times.
 _SMALL = 64
 
 
@@ -28,34 +28,34 @@ class _Base(NamedTuple):
 
 
 class ObjectStore:
-    """Decides for each content: known already, or stored anew and against which dictionary.
+    """Decides for each content: known already, or stored anew, and against which dictionary.
 
-    New rows collect in ``rows`` until `flush`. For one thread.
+    New rows collect in ``rows`` until `flush`. Not thread-safe.
     """
 
     def __init__(self, next_id: int) -> None:
         self.next_id = next_id
         self.rows: list[StoredObject] = []
         self.stored_bytes = 0
-        """Bytes of the rows ever made."""
+        """Bytes of all rows made so far."""
         self._packer = Packer()
         self._known: RecentlyUsed[tuple[int, bytes], int] = RecentlyUsed(_KNOWN)
         self._versions: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_BASES_BYTES)
         self._models: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MODELS)
 
     def begin_stretch(self) -> None:
-        """Refer to nothing stored so far."""
+        """Begin a stretch, which refers to no object stored before."""
         self._known.clear()
         self._versions.clear()
         self._models.clear()
 
     def put(self, kind: ObjectKind, content: bytes, own: str, like: str) -> int:
-        """The id of the object that holds ``content``.
+        """Return the id of the object that holds ``content``, and store it if it is new.
 
-        ``own`` names the thing this is a version of ("" for none), ``like`` the group whose
-        members resemble each other.
+        ``own`` identifies the thing of which this is a version ("" for none), ``like`` the group
+        whose members resemble each other.
         """
-        # Short content, of which there is a lot, is its own hash here.
+        # Short contents, which are frequent, serve as their own hash here.
         short = len(content) <= _SMALL
         content_hash = content if short else digest(content)
         key = (int(kind), content_hash)
@@ -73,7 +73,7 @@ class ObjectStore:
         return object_id
 
     def flush(self, connection: sqlite3.Connection) -> None:
-        """Write what is new. Raises sqlite3.Error."""
+        """Write the new rows. Raises sqlite3.Error."""
         if self.rows:
             connection.executemany("INSERT INTO object VALUES (?, ?, ?, ?, ?, ?)", self.rows)
             self.rows = []
@@ -86,7 +86,7 @@ class ObjectStore:
         base = previous or model
         packed = self._packer.against(content, base.content, base.id) if base else None
         if packed is None or (model is not None and len(packed) > len(content) // 4):
-            # Perhaps the model is a bad one.
+            # The model may be unsuitable.
             alone = self._packer.alone(content)
             if packed is None or len(packed) > _POOR * len(alone):
                 base, packed = None, alone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recorder has done, in numbers."""
+"""Counters of a recorder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class RecorderCounters:
     recorded: int = 0
     """Events in the file."""
     filtered: int = 0
-    """Events that ``keep`` did not want."""
+    """Events that ``keep`` rejected."""
     lost: int = 0
     """Events that were lost, as far as that is known."""
     gaps: int = 0
     bytes_on_wire: int = 0
-    """Payloads of requests and replies that came, whatever became of them."""
+    """Payload bytes of all requests and replies that came, recorded or not."""
     removed: int = 0
     """Events that the ring removed again."""

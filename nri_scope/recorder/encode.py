@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was on the wire as rows of a recording."""
+"""Translate captured exchanges to rows of a recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .content_store import ObjectStore
 from .event_subjects import ContainerRow, PodRow, Subjects
 from .name_table import Names
 
-# Only these can say that something was changed; the others are not worth decoding the reply.
+# Only these can contain changes; replies of other methods need not be decoded.
 _MAY_CHANGE = frozenset(
     {
         "CreateContainer",
@@ -48,14 +48,14 @@ _MAY_CHANGE = frozenset(
         "ValidateContainerAdjustment",
     }
 )
-# For rows with all columns of `schema`, in their order.
+# For rows with all columns of `schema`, in schema order.
 INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
 INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 
 METADATA_MAX = 16 << 10
-"""Characters of what came along with one request; what plugins and runtimes send has a hundred."""
+"""Characters of the metadata of one request; plugins and runtimes send about a hundred."""
 _PAIR = 8
 
 EventRow = tuple[int | str | None, ...]
@@ -64,25 +64,25 @@ StateRow = tuple[int | None, ...]
 
 @dataclass(slots=True)
 class OpenSession:
-    """What the encoder has to know about a session."""
+    """What the encoder needs to know about a session."""
 
     id: int
     plugin: str
     runtime: str
     seq: int = 0
-    """Events that came, recorded or not."""
+    """Events so far, recorded or not."""
     sync_event: int | None = None
-    """Set while the parts of a Synchronize come in, to the first one's event."""
+    """The event of the first part of a Synchronize whose later parts are still to come."""
 
     @classmethod
     def begun(cls, session_id: int, start: SessionStart) -> OpenSession:
-        """A session from its beginning."""
+        """Return the state of a session that begins now."""
         plugin = named(plugin_title(start.plugin_index, start.plugin_name))
         return cls(session_id, plugin, named(start.runtime_name))
 
 
 def status_of(code: int) -> str:
-    """A status as filters name it, from a google.rpc.Code."""
+    """Return a status as filters name it, from a google.rpc.Code."""
     if code == 0:
         return Status.OK
     return Status.TIMEOUT if code == 4 else Status.ERROR
@@ -91,8 +91,8 @@ def status_of(code: int) -> str:
 class Encoder:
     """Turns captured events into rows, which collect until `flush`.
 
-    It remembers what the file holds, so whoever rolls a transaction back makes a new one. Raises
-    sqlite3.Error where it has to look into the file.
+    It remembers what the file holds: after a rollback, make a new one. Raises sqlite3.Error where
+    it has to read the file.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Encoder:
         empty: bool,
         redact: Callable[[Captured], Captured] | None = None,
     ) -> None:
-        """``redact`` makes of an event what may be written of it."""
+        """Start without rows. ``redact`` turns an event into what may be written of it."""
         self._connection = connection
         self._redact = redact
         self._names = Names(connection)
@@ -126,8 +126,8 @@ class Encoder:
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
     ) -> tuple[bool, Event | None, Captured]:
-        """Make the rows of one event; returns whether it is kept, itself where wanted, and what
-        was captured of it as it may be written.
+        """Make the rows of one event. Return whether it is kept, the event itself where wanted, and
+        what was captured, redacted if required.
         """
         session.seq += 1
         size = len(item.request)
@@ -139,7 +139,7 @@ class Encoder:
             if keep is not None and not keep(event):
                 return False, None, item
         if self._redact is not None:
-            # Only the filter was asked about what really came.
+            # Only the filter sees the original.
             item = self._redact(item)
             decoded = _decoded(item)
             changed, owners, updated = _changes(decoded, item, session.plugin)
@@ -176,7 +176,7 @@ class Encoder:
             rest = rest_of(decoded, message)
             if rest:
                 rest_object = put(ObjectKind.REST, rest, "", item.method)
-        # Only the CRI's answers are versions of something.
+        # Only CRI answers are versions of one thing.
         own = container_row.id if message is None and container_row is not None else ""
         reply_object = put(ObjectKind.REPLY, item.reply, own, item.method) if item.reply else None
         effects = self._effects_of(event_id, updated, container_row) if updated else ()
@@ -190,7 +190,7 @@ class Encoder:
         if min(numbers) < LOWEST or max(numbers) > HIGHEST:
             wall_ns, mono_ns = int64(wall_ns), int64(mono_ns)
             took_ns, timeout_ns = int64(took_ns), int64(timeout_ns)
-        # Only now: had anything above failed, the event would not have happened.
+        # Count the event only now: if anything above fails, no event was encoded.
         self.next_event = event_id + 1
         self._states += states
         self._effects += effects
@@ -347,17 +347,17 @@ def _container_status(item: Captured) -> Decoded:
     container_id = asked_about(item.request) if item.method == CONTAINER_STATUS else None
     if container_id is None:
         return Decoded(item.method, item.method, None, None, None, UNKNOWN)
-    # A message of NRI, for the one thing that both have.
+    # An NRI message, for the one field that both have.
     return Decoded(item.method, item.method, None, None, Container(id=container_id), "")
 
 
 def _changes(
     decoded: Decoded, item: Captured, plugin: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], Set[str]]:
-    """Changed paths, owners, and the ids of containers to be updated or evicted."""
+    """Return changed paths, owners, and the ids of containers to be updated or evicted."""
     if item.method not in _MAY_CHANGE or decoded.message is None:
         return (), (), frozenset()
-    # What came too late, as a tap sees it, or with an error, the runtime takes no notice of.
+    # The runtime ignores a reply that came too late (as a tap sees it) or with an error.
     reply = decode_reply(item.method, item.reply) if item.reply and not item.status_code else None
     changed, owners = changes_of(item.method, decoded.message, reply, plugin)
     if item.status_code and is_plugins_call(item.method, decoded.mark):
@@ -366,20 +366,22 @@ def _changes(
 
 
 def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:
-    """The number of the object that holds this pod."""
-    # Pods of one workload have one beginning: web-7d9f8b6c5-x2x7k.
+    """Store a pod; return the number of its object."""
+    # Pods of one workload share a prefix: web-7d9f8b6c5-x2x7k.
     like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
     return objects.put(ObjectKind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
 
 
 def put_container(objects: ObjectStore, container: Container) -> int:
-    """The number of the object that holds this container."""
+    """Store a container; return the number of its object."""
     content = container.SerializeToString(deterministic=True)
     return objects.put(ObjectKind.CONTAINER, content, container.id, container.name)
 
 
 def rest_of(decoded: Decoded, message: Message) -> bytes:
-    """What is left of a request; ``message`` is it, and loses what is stored elsewhere."""
+    """Remove from ``message``, the request, what is stored elsewhere; return the rest,
+    serialized.
+    """
     if decoded.pod is not None:
         message.ClearField("pod")
     if decoded.container is not None:
@@ -391,7 +393,9 @@ def rest_of(decoded: Decoded, message: Message) -> bytes:
 
 
 def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
-    """Metadata as its column has it; None for none. What is too much has a pair that says so."""
+    """Return metadata as its column has it; None for none. A last pair reports what was too
+    long.
+    """
     if not pairs:
         return None
     kept: list[list[str]] = []
@@ -407,7 +411,7 @@ def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def json_list(texts: Sequence[str]) -> str | None:
-    """Return a list of paths or owners as its column has it; None for none."""
+    """Return a list of paths or owners as its column has it; None for an empty one."""
     if not texts:
         return None
     return json.dumps(listed(texts), ensure_ascii=False, separators=(",", ":"))

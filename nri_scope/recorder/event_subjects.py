@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom events are about: pods and containers, each with one key in the whole recording."""
+"""The subjects of events: pods and containers, each with one key in the whole recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri_scope.recording.row_limits import Room
 from nri_scope.recording.sqlite_text import named
 
 _KNOWN = 4_096
-# Different things under one id are a fault of the peer; of so many we keep track.
+# Different things under one id are a fault of the peer; this many are kept apart.
 _NAMESAKES = 8
 
 
@@ -40,13 +40,13 @@ class ContainerRow:
 class Subjects:
     """Finds or makes the rows of pods and containers.
 
-    What arrives may be as little as an id; such a row is completed by the next event that tells
-    more. New rows and completed ones collect in lists. Raises NoRoom where there is none for them,
-    and sqlite3.Error where it has to look into the file.
+    A message may contain no more than an id; such a row is completed by the next event that has the
+    rest. New and completed rows collect in lists. Raises NoRoom where the recording has too many of
+    them, and sqlite3.Error where it has to read the file.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, empty: bool) -> None:
-        """``empty`` says that the recording has no pods and containers yet."""
+        """Count the rows of the recording. ``empty``: it has no pods and containers yet."""
         self._connection = connection
         self._pods: RecentlyUsed[str, tuple[PodRow, ...]] = RecentlyUsed(_KNOWN)
         self._containers: RecentlyUsed[str, tuple[ContainerRow, ...]] = RecentlyUsed(_KNOWN)
@@ -61,13 +61,13 @@ class Subjects:
         self.completed_containers: dict[int, ContainerRow] = {}
 
     def pod(self, message: PodSandbox) -> PodRow | None:
-        """The row of a pod; None for a message that names nobody."""
+        """Return the row of a pod; None for a message without id and name."""
         return self._pod(
             named(message.id), named(message.namespace), named(message.name), named(message.uid)
         )
 
     def container(self, message: Container, pod: PodRow | None) -> ContainerRow | None:
-        """The row of a container; ``pod`` is the one that came with it, if any."""
+        """Return the row of a container; ``pod`` is the one that came with it, if any."""
         container_id, name = named(message.id), named(message.name)
         if not container_id and not name:
             return None
@@ -98,12 +98,12 @@ class Subjects:
         return row
 
     def known_pod(self, pod_id: str) -> PodRow | None:
-        """The row under this id if there is exactly one; makes none."""
+        """Return the row under this id if there is exactly one; make none."""
         known = self._pods.get(named(pod_id))
         return known[0] if known and len(known) == 1 else None
 
     def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
-        """The container's name and its pod, as far as there is exactly one; makes no rows."""
+        """Return the container's name and its pod if the id is unique; make no rows."""
         self.flush()
         found = self._connection.execute(
             "SELECT c.name, p.key, p.id, p.namespace, p.name, p.uid FROM container AS c "
@@ -116,7 +116,7 @@ class Subjects:
         return name, PodRow(*pod) if pod[0] is not None else None
 
     def forget(self) -> None:
-        """Rows were removed from the file: trust nothing remembered."""
+        """Forget the remembered rows, as rows were removed from the file."""
         self._pods.clear()
         self._containers.clear()
         self._empty = False
@@ -124,7 +124,7 @@ class Subjects:
         self._container_room.recount()
 
     def flush(self) -> None:
-        """Write what is new. Raises sqlite3.Error."""
+        """Write new and completed rows. Raises sqlite3.Error."""
         connection = self._connection
         if self.new_pods:
             connection.executemany(

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from nri_scope.events import Captured, SessionStart
 
 ITEM_BYTES = 600
-"""What a queued item takes beside its payloads, roughly."""
+"""Memory of a queued item beside its payloads, roughly."""
 SETTLE_SECONDS = 1.0
-"""After so long without an event, those that were lost are told."""
+"""After this long without an event, the lost ones are reported."""
 TOO_FAST = "events came faster than they could be written"
 
 
@@ -26,14 +26,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A session goes on whose recorder was killed; what that had not written is lost."""
+    """A session continues whose recorder was killed; what that one had not written is lost."""
 
     session: int
     start: SessionStart
     came: int
-    """Events that it was given in this session, or was told to be lost."""
+    """Events of this session that were given to the killed recorder, or reported to it as lost."""
     known: int
-    """Of how many of them, the first ones, it has told that they are in the file or left out."""
+    """How many of them, from the first on, it has reported as written or filtered out."""
     to_ns: int
     """When the last of them came."""
     reason: str
@@ -50,7 +50,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A gap; ``ours`` are events of this session that did come, but were not kept."""
+    """A gap; ``ours`` counts events of this session that came but were not kept."""
 
     session: int | None
     from_ns: int
@@ -70,7 +70,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PluginLine:
     """A line that a plugin printed."""
 
     session: int
@@ -79,21 +79,21 @@ class Line:
     text: str
 
 
-Told = Begin | Resumed | End | Missed | Remark | Line
-"""What is no event."""
+Told = Begin | Resumed | End | Missed | Remark | PluginLine
+"""Queue entries other than events."""
 Entry = tuple[int, Captured] | Told
 
 
 class Inbox:
     """A bounded queue from one thread, which never waits, to another, which sleeps when idle.
 
-    There is no lock: each counter has one thread that changes it, and deque's two ends are safe.
+    There is no lock: each counter is changed by one thread only, and both ends of a deque are safe.
     """
 
     def __init__(self, limit_bytes: int, reason: str = TOO_FAST) -> None:
         self._limit = limit_bytes
-        # Once full, so much has to go before anything is accepted again: one long gap instead of
-        # a thousand short ones.
+        # Once full, this much has to be written before events are accepted again: one long gap
+        # instead of a thousand short ones.
         self._low = limit_bytes * 3 // 4
         self._entries: deque[Entry] = deque()
         self._put_bytes = 0
@@ -104,9 +104,9 @@ class Inbox:
         self._bell = threading.Lock()
         self._bell.acquire()
         self.lost = 0
-        """Events that did not fit, all told."""
+        """Events that did not fit, in total."""
         self.bytes_on_wire = 0
-        """Payloads that came, fit or not."""
+        """Payload bytes that came, queued or not."""
         self.reason = reason
         """Why events are being lost, if they are."""
 
@@ -131,22 +131,22 @@ class Inbox:
             self.ring()
 
     def tell(self, entry: Told) -> None:
-        """Queue what is no event. Of these only notes and lines can be refused."""
-        if isinstance(entry, Remark | Line):
+        """Queue an entry other than an event. Only notes and lines of plugins can be refused."""
+        if isinstance(entry, Remark | PluginLine):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
         elif self._gaps:
             self.flush_gaps()
         self._put_bytes += ITEM_BYTES
-        if type(entry) is Line:
+        if type(entry) is PluginLine:
             self._put_bytes += len(entry.text)
         self._entries.append(entry)
         if self._asleep:
             self.ring()
 
     def flush_gaps(self) -> None:
-        """Queue what is known of the events that were lost."""
-        # One by one, as the writer may do the same (see `settle`).
+        """Queue the gaps of events that were lost."""
+        # One by one, as the writer may do the same concurrently (see `settle`).
         while self._gaps:
             try:
                 _, gap = self._gaps.popitem()
@@ -181,19 +181,20 @@ class Inbox:
         try:
             self._bell.release()
         except RuntimeError:
-            # It was rung a moment ago.
+            # It was released a moment ago.
             pass
 
     # -- the writer's side ------------------------------------------------------------------
 
     def sleep(self, timeout: float) -> None:
-        """Wait until the bell is rung, or so many seconds; for ever if negative."""
+        """Wait until the bell is rung, or this many seconds; forever if negative."""
         self._bell.acquire(timeout=timeout)
 
     def settle(self) -> None:
-        """Queue what was lost some time ago, where no event came since that would have done it.
+        """Queue older gaps, which no later event has queued.
 
-        Takes a second, in which nothing may be lost: the producer is not counting then.
+        Waits for a second. If an event is lost meanwhile, the producer still counts: nothing is
+        queued.
         """
         if self._gaps:
             lost = self.lost
@@ -202,15 +203,15 @@ class Inbox:
                 self.flush_gaps()
 
     def sleep_while_empty(self, timeout: float) -> None:
-        """The same, but only if nothing is queued."""
-        # In this order: either we see what was just put, or the producer sees that we sleep.
+        """Wait as `sleep`, but only while the queue is empty."""
+        # In this order: either this thread sees a new entry, or the producer sees it asleep.
         self._asleep = True
         if not self._entries:
             self._bell.acquire(timeout=timeout)
         self._asleep = False
 
     def take(self, items: int, size: int) -> list[Entry]:
-        """Take the oldest entries: at most so many, and at most so many bytes of requests."""
+        """Take the oldest entries: at most this many, and at most so many bytes of requests."""
         taken: list[Entry] = []
         while self._entries and len(taken) < items and size > 0:
             entry = self._entries.popleft()
@@ -220,12 +221,12 @@ class Inbox:
         return taken
 
     def done(self, entries: list[Entry]) -> None:
-        """What was taken does not take memory any more."""
+        """Subtract the entries, which were taken, from the memory in use."""
         size = ITEM_BYTES * len(entries)
         for entry in entries:
             if type(entry) is tuple:
                 size += len(entry[1].request) + len(entry[1].reply)
-            elif type(entry) is Line:
+            elif type(entry) is PluginLine:
                 size += len(entry.text)
         self._done_bytes += size
 

@@ -8,7 +8,7 @@ import sqlite3
 from nri_scope.recording.row_limits import Room
 from nri_scope.recording.sqlite_text import named
 
-# A runtime has some thirty. One that makes up more is served from the file.
+# A runtime has about thirty names. Those beyond this limit are looked up in the file.
 _KNOWN = 4_096
 
 
@@ -25,7 +25,7 @@ class Names:
         self._room = Room.of_names(connection, "name", ["text"])
 
     def id(self, text: str) -> int:
-        """The number of ``text``; its row is written at once if it is new."""
+        """Return the number of ``text``; its row is written at once if it is new."""
         known = self._ids.get(text)
         if known is not None:
             return known

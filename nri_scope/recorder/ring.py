@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping a recording small or young: its oldest stretches go, and what only they needed.
+"""Limit the size or age of a recording: remove its oldest stretches and what only they used.
 
-No object is used by events of two stretches, so a stretch is cut off by deleting a range of events
-and a range of objects. It is done in small steps, between which events are written.
+No object is used by events of two stretches, so a stretch is removed by deleting a range of events
+and a range of objects. This is done in small steps, between which events are written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nri_scope.recording.schema_check import has_left_out, has_marks, has_outcom
 from .encode import Encoder
 
 MIN_SIZE = 1 << 20
-"""Bytes. Less is not worth a recording."""
+"""Bytes. A smaller recording is of no use."""
 
 _PARTS = 16
 _STRETCH_MAX = 16 << 20
@@ -45,7 +45,7 @@ class Ring:
 
     @property
     def log_bytes(self) -> int:
-        """How large the write-ahead log may become; of ``max_size`` so much is set aside."""
+        """Limit of the write-ahead log in bytes; of ``max_size`` this much is reserved for it."""
         if self.max_size is None:
             return 64 << 20
         return max(512 << 10, min(8 << 20, self.max_size // 4))
@@ -57,18 +57,18 @@ class Ring:
 
     @property
     def stretch_bytes(self) -> int:
-        """How much to write before the next stretch begins."""
+        """Bytes to write before the next stretch begins."""
         if self.max_size is None:
             return _STRETCH_MAX
         return max(_STRETCH_MIN, min(_STRETCH_MAX, self._file_bytes // _PARTS))
 
     @property
     def stretch_seconds(self) -> float | None:
-        """How long to write before the next stretch begins; None: for ever."""
+        """Seconds before the next stretch begins; None: no limit."""
         return None if self.max_age is None else max(0.5, self.max_age / _PARTS)
 
     def is_too_large(self, connection: sqlite3.Connection) -> bool:
-        """Whether the oldest stretch has to go for its size. Raises sqlite3.Error."""
+        """Return whether the oldest stretch has to be removed for size. Raises sqlite3.Error."""
         if self.max_size is None:
             return False
         page, pages, free = (
@@ -79,7 +79,7 @@ class Ring:
         return bool((pages - free) * page > self._file_bytes // _PARTS * (_PARTS - 1))
 
     def is_too_old(self, connection: sqlite3.Connection, now_ns: int) -> bool:
-        """Whether all events of the oldest stretch are too old. Raises sqlite3.Error."""
+        """Return whether all events of the oldest stretch are too old. Raises sqlite3.Error."""
         if self.max_age is None:
             return False
         stretch = oldest(connection)
@@ -93,7 +93,7 @@ class Ring:
 
 
 def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
-    """The oldest stretch: its number, and the first event and object that are not in it.
+    """Return the oldest stretch: its number, and the first event and object that are not in it.
 
     None if events are still being added to it. Raises sqlite3.Error.
     """
@@ -106,11 +106,11 @@ def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
 def cut(
     connection: sqlite3.Connection, encoder: Encoder, open_sessions: Collection[int]
 ) -> Iterator[int]:
-    """Cut the oldest stretch off, unless it is the only one.
+    """Remove the oldest stretch, unless it is the only one.
 
-    Each step is a transaction of some milliseconds and gives the number of events it removed. Who
-    stops in the middle leaves a recording that is whole, and a stretch that can be cut again.
-    Raises sqlite3.Error, with a transaction open.
+    Each step is a transaction of some milliseconds and yields the number of events it removed. If
+    the caller stops in between, the recording is consistent, and the stretch can be removed by
+    another call. Raises sqlite3.Error, with a transaction open.
     """
     stretch = oldest(connection)
     if stretch is None:
@@ -121,7 +121,7 @@ def cut(
     containers: set[int] = set()
     if encoder.has_effects:
         yield from _delete_effects(connection, end_event, containers)
-    # Before their events, likewise.
+    # Before their events, too (see `_delete_effects`).
     if has_marks(connection):
         yield _step(
             connection, lambda: connection.execute("DELETE FROM mark WHERE event < ?", (end_event,))
@@ -155,7 +155,7 @@ def cut(
 
 
 def shrink(connection: sqlite3.Connection) -> Iterator[int]:
-    """Give free pages back, step by step; the next checkpoint makes the file itself shorter.
+    """Release free pages step by step; the next checkpoint truncates the file.
 
     Raises sqlite3.Error.
     """
@@ -183,7 +183,7 @@ def _move_states(
     end_object: int,
     open_sessions: Collection[int],
 ) -> Iterator[int]:
-    """What Synchronize told a session stays as long as the session: store it anew."""
+    """Store again what Synchronize listed for sessions that stay."""
     while True:
         rows = connection.execute(
             "SELECT t.session, t.event, t.position, t.object, o.kind, p.id, p.namespace, "
@@ -201,7 +201,7 @@ def _move_states(
             try:
                 _, content = load(old, partial(fetch, connection))
             except ContentError:
-                # Damaged on disk. Nothing can be kept of it but that it was there.
+                # Damaged on disk: only the fact that it existed can be kept.
                 content = b""
             is_pod = kind == ObjectKind.POD
             own = (pod_id if is_pod else container_id) or ""
@@ -219,7 +219,7 @@ def _move_states(
 def _delete_effects(
     connection: sqlite3.Connection, end_event: int, containers: set[int]
 ) -> Iterator[int]:
-    """Before their events: who stops in between leaves none without its event."""
+    """Delete effects before their events, so that an interruption leaves none without its event."""
     while True:
         rows = connection.execute(
             "SELECT event, container FROM effect WHERE event < ? ORDER BY event, container LIMIT ?",
@@ -308,14 +308,14 @@ def _delete_sessions(
         containers.update([container] if container is not None else [])
     connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
     if has_output(connection):
-        # A plugin may print much where little happens: all that came before what is kept.
+        # A plugin may print a lot where few events happen: all lines before the oldest kept event.
         connection.execute(
             f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
             "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
             (end_event,),
         )
     connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
-    # What is said about a time that is gone goes with it.
+    # Gaps and notes about a removed time are removed with it.
     removed = connection.execute(
         "SELECT to_ns FROM gap WHERE reason = ?", (RING_REMOVED,)
     ).fetchone()
@@ -353,7 +353,7 @@ def _delete_subjects(
             f"AND NOT EXISTS (SELECT 1 FROM event WHERE event.{table} = {table}.key) "
             f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) {used}"
         )
-        # At once: a remembered row that is gone must not be referred to.
+        # At once: no new row may refer to a remembered one that was deleted.
         encoder.subjects.forget()
         yield 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recorder is to those who feed it."""
+"""The interfaces of a recorder for its callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Where sessions and their exchanges go. None of it blocks or raises."""
+    """Receives sessions and their exchanges. No method blocks or raises."""
 
     def begin_session(self, start: SessionStart) -> int: ...
     def capture(self, session: int, item: Captured) -> None: ...
@@ -24,13 +24,13 @@ class Sink(Protocol):
 
 
 class PrintSink(Sink, Protocol):
-    """One that also takes what plugins print."""
+    """A `Sink` that also receives the output of plugins."""
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None: ...
 
 
 class SourceRedaction(Protocol):
-    """Replace credentials before a recorder writes anything; called in the writer's thread."""
+    """Replaces credentials before a recorder writes anything; called in the writer's thread."""
 
     def captured(self, item: Captured) -> Captured: ...
     def told(self, entry: Told) -> Told: ...

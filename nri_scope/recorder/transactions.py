@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a recording: one batch is one transaction, which happened or did not."""
+"""Write a recording: each batch is one transaction, committed as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, Line, Missed, Remark, Resumed
+from .inbox import Begin, End, Entry, Missed, PluginLine, Remark, Resumed
 from .ring import Ring, cut, oldest
 
 if TYPE_CHECKING:
@@ -37,41 +37,41 @@ DELETED = "the file was deleted or moved; what was recorded before is not in the
 
 LATE = "recording ended before they could be written"
 
-# Events whose rows are handed to SQLite together.
+# Number of events whose rows are passed to SQLite together.
 _FLUSH = 12
-# After so many events, some 150 µs of work, the thread steps aside for a moment. Python lets a
-# thread that waits for the interpreter in only when it is really free: SQLite, zstd and the hashes
-# give it up for so short that the thread that has to reply would not wake in time.
+# After this many events, some 150 µs of work, the thread yields for a moment. Python passes the
+# interpreter's lock to a waiting thread only when it is really free: SQLite, zstd and the hashes
+# release it so briefly that the thread that has to reply would not wake in time.
 _TURN = 6
 _PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
-# Of write-ahead log before it is moved into the file.
+# Size of the write-ahead log at which it is moved into the file.
 _LOG_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
 class Written:
-    """What one batch came to."""
+    """The result of one batch."""
 
     recorded: int = 0
     filtered: int = 0
     lost: int = 0
     late: int = 0
-    """Events for which there was no time left; they are in gaps."""
+    """Events for which no time was left; they are in gaps."""
     gaps: int = 0
     lost_before: int = 0
-    """Events that a recorder was given which was killed; they are among those that are lost."""
+    """Events that a killed recorder was given and had not written; ``lost`` includes them."""
     came: dict[int, int] = field(default_factory=dict)
-    """Events of each open session up to here, recorded or not."""
+    """Number of events of each open session so far, recorded or not."""
     ended: list[int] = field(default_factory=list)
     """Sessions that ended."""
     events: list[tuple[Event, Captured]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
-    """What went wrong without stopping the batch."""
+    """Problems that did not stop the batch."""
 
 
 class Writing:
-    """An open recording, as the writer's thread sees it.
+    """An open recording, as used by the writer's thread.
 
     `write` and `tidy` raise sqlite3.Error or RecordingError when the file cannot be written; then
     nothing of that batch was stored, and it can be tried again.
@@ -88,15 +88,15 @@ class Writing:
         alone: bool = False,
         redaction: SourceRedaction | None = None,
     ) -> None:
-        """``redaction`` changes everything before it is written.
+        """Set up the file for writing. ``redaction`` changes everything before it is written.
 
-        ``background`` says that another thread has more urgent things to do: this one steps
-        aside now and then, and lets a third one wait for the disk. ``alone``: only threads of other
-        processes have. Raises RecordingError.
+        ``background`` says that another thread has more urgent work: this one yields now and then,
+        and a third one waits for the disk. ``alone``: the urgent work is done by other processes
+        only. Raises RecordingError.
         """
         self.path = file.path
         self.is_too_late: Callable[[], bool] | None = None
-        """Asked before each event: once it says so, those that are left are told as a gap."""
+        """Called before each event: once it returns True, the remaining ones become a gap."""
         self.removed = 0
         """Events that the ring removed."""
         self._ring = ring
@@ -113,15 +113,15 @@ class Writing:
         self._preface: list[Entry] = []
         self._rooms = Rooms(file.connection)
         self._refused: set[int] = set()
-        """Open sessions for which there was no room."""
+        """Open sessions for which the recording had no room."""
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._cutting: Iterator[int] | None = None
         self._cut_off = 0
-        # There is nothing left to cut off until the next stretch begins.
+        # Nothing more can be removed until the next stretch begins.
         self._uncuttable = False
         self._killed_ns = 0
-        """When the last event came of a recorder that was killed; until the next session begins."""
+        """When the last event of a killed recorder came; 0 once the next session begins."""
         try:
             self._set_up(file)
             (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
@@ -132,7 +132,7 @@ class Writing:
 
     @property
     def idle_seconds(self) -> float:
-        """How long nobody needs to look at the file while nothing comes; negative: for ever."""
+        """How long the file needs no attention while nothing comes; negative: forever."""
         seconds = self._ring.stretch_seconds
         return -1.0 if seconds is None else seconds
 
@@ -176,13 +176,14 @@ class Writing:
 
     def _step_aside(self, number: int) -> None:
         if self._alone:
-            # In Python 3.11 this keeps the interpreter's lock, so nobody here may need it.
+            # In Python 3.11 this keeps the interpreter's lock, so no thread of this process may
+            # need it.
             os.sched_yield()
         elif number % _TURN == 0 or self._redaction is not None:
             time.sleep(_PAUSE_SECONDS)
 
     def tidy(self) -> bool:
-        """Do one step of the ring's work; returns whether there is more to do."""
+        """Do one step of the ring's work; return whether there is more to do."""
         file = self._file
         if file is None or (self._ring.max_size is None and self._ring.max_age is None):
             return False
@@ -197,7 +198,7 @@ class Writing:
         if removed is None:
             self._cutting = None
             self._rooms.recount()
-            # What remains is what Synchronize told, which stays however large it is.
+            # What remains is the Synchronize state, which stays whatever its size.
             some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
             self._uncuttable = not self._cut_off and some is None
             if self._checkpointer is not None:
@@ -211,7 +212,7 @@ class Writing:
 
     def close(self) -> None:
         """Close the file. Never raises."""
-        # The last connection that closes tidies up; that has to be the writer's.
+        # The last connection to close cleans up; that has to be the writer's.
         if self._checkpointer is not None:
             self._checkpointer.close()
         if self._file is not None:
@@ -229,7 +230,7 @@ class Writing:
         connection.execute(f"PRAGMA journal_size_limit = {wanted}").fetchall()
         if self._background:
             self._checkpointer = Checkpointer(file.path, wanted, self._ring.log_bytes)
-        # Nobody else records to this file, so who left these sessions open is no more.
+        # No other recorder uses this file, so the recorder of these open sessions was killed.
         (self._killed_ns,) = connection.execute(
             "SELECT coalesce(max(coalesce((SELECT at_ns FROM event WHERE id >= first_event "
             "AND event.session = session.id ORDER BY id DESC LIMIT 1), started_ns)), 0) "
@@ -259,13 +260,13 @@ class Writing:
         self._file = file
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
-        # What is in this file begins with the batch, not with its being written.
+        # This file's content begins with the batch, not with the time of writing it.
         events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
         self._preface.append(Missed(None, first, next(events, time.time_ns()), DELETED, None))
         return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        # Both remember rows that are not there now.
+        # Both remember rows that do not exist after the rollback.
         self._encoder = self._cutting = None
         self._rooms.recount()
         if connection.in_transaction:
@@ -362,7 +363,7 @@ class Writing:
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
                 )
-            case Line(number, at_ns, stream, text):
+            case PluginLine(number, at_ns, stream, text):
                 if number in self._sessions and has_output(connection):
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
@@ -381,7 +382,7 @@ class Writing:
         resumed: Resumed,
         written: Written,
     ) -> None:
-        """Go on with a session where it is in the file, or begin it."""
+        """Continue a session that is in the file, or begin it."""
         number, start = resumed.session, resumed.start
         row = connection.execute(
             "SELECT seq, at_ns FROM event WHERE session = ? "
@@ -389,7 +390,7 @@ class Writing:
             (number, number),
         ).fetchone()
         stored, from_ns = row or (0, start.started_ns)
-        # What was told to be lost since then takes its places in the session, too.
+        # Events reported as lost since then take places in the session, too.
         (told,) = connection.execute(
             "SELECT coalesce(sum(lost), 0) FROM gap WHERE session = ? AND from_ns >= ?",
             (number, int64(from_ns)),
@@ -404,7 +405,7 @@ class Writing:
             self._starts[number] = start
         else:
             self._apply(connection, encoder, Begin(number, start), written)
-        # That they are in the file the other one could not tell any more.
+        # The killed recorder could not report these as written any more.
         written.recorded += max(0, stored - resumed.known)
         known = max(stored + told, resumed.known)
         lost = max(0, resumed.came - known)
@@ -446,8 +447,8 @@ class Writing:
         except NoRoom as full:
             self._refuse(str(full), item.wall_ns, item.wall_ns, 1, written)
             return
-        except Exception as error:  # noqa: BLE001 - one odd event must not end the recording
-            # An error's words may have what was to be redacted.
+        except Exception as error:  # noqa: BLE001 - one bad event must not end the recording
+            # The error's text may contain what was to be redacted.
             words = "" if self._redaction is not None else f": {error}"
             problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
             written.complaints.append(problem)
@@ -462,7 +463,7 @@ class Writing:
             written.events.append((event, item))
 
     def _refuse(self, reason: str, from_ns: int, to_ns: int, lost: int, written: Written) -> None:
-        """Count what is not recorded for want of room."""
+        """Count events or rows that are refused because a limit of the recording is reached."""
         written.lost += lost
         if self._rooms.refuse(reason, from_ns, to_ns, lost):
             written.gaps += 1
@@ -473,7 +474,7 @@ class Writing:
             assert self._keep is not None
             try:
                 return self._keep(event)
-            except Exception as error:  # noqa: BLE001 - the caller's fault; rather too much than nothing
+            except Exception as error:  # noqa: BLE001 - the caller's fault; keep the event
                 written.complaints.append(f"the filter failed: {type(error).__name__}: {error}")
                 return True
 
@@ -486,7 +487,7 @@ class Writing:
         if not too_large and not self._ring.is_too_old(connection, time.time_ns()):
             return False
         if oldest(connection) is None or self._encoder is None:
-            # What has to go is what is being written to: that ends here.
+            # The stretch to be removed is the one being written: end it here.
             self._stretch_bytes = self._ring.stretch_bytes
             self.write([])
         assert self._encoder is not None
@@ -498,7 +499,7 @@ class Writing:
 def _in_time(
     batch: list[Entry], is_too_late: Callable[[], bool] | None, written: Written
 ) -> Iterator[Entry]:
-    """The batch, with gaps in the place of those events that come too late."""
+    """Yield the batch, with gaps in place of the events after the deadline."""
     late: dict[int, Missed] = {}
     is_late = False
     for entry in batch:
@@ -513,7 +514,7 @@ def _in_time(
             late[session] = replace(gap, to_ns=item.wall_ns, lost=count, ours=count)
             written.late += 1
         else:
-            # The end of a session comes after what was lost of it.
+            # A gap of a session comes before the session's end.
             yield from late.values()
             late.clear()
             yield entry
@@ -521,7 +522,7 @@ def _in_time(
 
 
 def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
-    # The stretches remember numbers of what is gone: no number is used twice.
+    # Stretches refer to numbers of removed rows: no number is used twice.
     event, object_ = connection.execute(
         "SELECT max(coalesce((SELECT max(id) + 1 FROM event), 1), coalesce(max(first_event), 1)), "
         "max(coalesce((SELECT max(id) + 1 FROM object), 1), coalesce(max(first_object), 1)) "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wall clock of a session."""
+"""The offset of the wall clock."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from time import monotonic_ns, time_ns
 
 
 def wall_offset() -> int:
-    """Nanoseconds between the monotonic and the wall clock, as of now.
+    """Return the nanoseconds between the monotonic and the wall clock, as of now.
 
-    Sessions of one recording are put in order by their times, so a pause of this process between
-    the looks at the two clocks must not count: of three tries the quickest one does.
+    Sessions of one recording are ordered by their times, so a pause of this process between reading
+    the two clocks must not count: the quickest of three tries is used.
     """
     tries = []
     for _ in range(3):

@@ -19,22 +19,23 @@ from nri_scope.recording.file_errors import LOCKED, in_words
 from .inbox import TOO_FAST, Entry, Inbox, Missed, Remark
 from .transactions import LATE, Writing, Written
 
-# One transaction. Larger ones save little, and what is in none is lost when the process is killed.
+# Limits of one transaction. Larger ones save little, and uncommitted events are lost when the
+# process is killed.
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 8 << 20
 _EVERYTHING = 1 << 62
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
-# Others may hold the file for a moment, as the sqlite3 shell does; that is no problem yet.
+# Other programs, such as the sqlite3 shell, may lock the file for a moment; that is not reported.
 _PATIENCE = 0.5
-# Between two batches the ring may work so long.
+# Limit of the ring's work between two batches.
 _TIDY_SECONDS = 0.01
-# At the end somebody waits; what is not removed by then is left to the next recorder.
+# Limit at the end, when the user waits; the next recorder removes the rest.
 _LAST_TIDY_SECONDS = 2.0
 _COMPLAINTS = 20
 _PR_SET_TIMERSLACK = 29
 NICER = 5
-"""Steps of niceness between the writer's thread and the one that answers."""
+"""Difference in niceness between the writer's thread and the one that answers."""
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Tally:
 
 
 class Worker:
-    """Moves what comes in from the inbox to the file, until it is told to finish."""
+    """Moves entries from the inbox to the file until `finish` is called."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Worker:
         self._inbox = inbox
         self._writing = writing
         writing.is_too_late = self._is_too_late
-        # Most of it to collect a batch, the rest to write it.
+        # The window collects a batch; the rest of the time is for writing it.
         self._window = batch_seconds * 0.7
         self._on_event = on_event
         self._on_problem = on_problem
@@ -71,7 +72,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="nri-scope-writer", daemon=True)
         self._finishing = False
         self._deadline = 0.0
-        # Our own words about the recording, for the next batch.
+        # Gaps and notes of the worker itself, for the next batch.
         self._own: list[Entry] = []
         self._tidies = True
         self.in_hand = 0
@@ -80,17 +81,19 @@ class Worker:
         self._complained: set[str] = set()
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def finish(self, deadline: float) -> None:
-        """Write what is there and end; what is not written by then (monotonic) becomes a gap."""
+        """Write what is queued and stop; what is not written by ``deadline`` (monotonic) becomes a
+        gap.
+        """
         self._deadline = deadline
         self._finishing = True
         self._inbox.ring()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the thread; returns whether it ended."""
+        """Wait for the end of the thread; return whether it ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -105,8 +108,7 @@ class Worker:
         try:
             self._work()
         except BaseException as error:
-            # Nothing is known to lead here. If something does, nobody must believe that
-            # recording goes on.
+            # No known error leads here. If one does, make it visible that recording has ended.
             self._inbox.reason = f"internal error: {type(error).__name__}: {error}"
             self._inbox.shut()
             self._say(f"{self._writing.path}: recording has ended: {self._inbox.reason}")
@@ -151,7 +153,7 @@ class Worker:
                 break
             except (sqlite3.OperationalError, RecordingError) as error:
                 words = _words(error)
-            except Exception as error:  # noqa: BLE001 - a recorder that dies loses everything to come
+            except Exception as error:  # noqa: BLE001 - a dead recorder would lose all later events
                 if type(error) is not sqlite3.DatabaseError:
                     self._give_up(entries, f"internal error: {type(error).__name__}: {error}")
                     return
@@ -195,12 +197,12 @@ class Worker:
 
     def _give_up(self, entries: list[Entry], words: str) -> None:
         if self._finishing:
-            # What still waits will fare no better.
+            # What is still queued could not be written either.
             waiting = self._inbox.take(_EVERYTHING, _EVERYTHING)
             self._inbox.done(waiting)
             entries = [*entries, *waiting]
         lost: dict[int, list[int]] = {}
-        # Gaps of what was given up before are kept until they are written.
+        # Gaps of events given up earlier are kept until they are written.
         others: list[Entry] = [entry for entry in self._own if isinstance(entry, Missed)]
         for entry in entries:
             if type(entry) is tuple:
@@ -216,12 +218,12 @@ class Worker:
         self._own = [*others, *gaps] if gaps else []
         unsaid = ""
         if self._finishing:
-            unsaid = "" if self._write_last() else "; the file does not tell of them"
+            unsaid = "" if self._write_last() else "; the file has no gap for them"
         if count:
             self._say(f"{count} events could not be written: {words}{unsaid}")
 
     def _write_last(self) -> bool:
-        """Write at least our own words, which need less room than events do."""
+        """Write at least the worker's gaps and notes, which need less space than events do."""
         own, self._own = self._own, []
         try:
             self._count(self._writing.write(own))
@@ -240,14 +242,14 @@ class Worker:
                 if time.monotonic() > until:
                     return True
         except (sqlite3.Error, RecordingError):
-            # The next batch meets the same problem and tells of it; this work can wait.
+            # The next batch meets the same problem and reports it; this work can wait.
             return False
         except Exception as error:  # noqa: BLE001 - a damaged row must not end the recording
             self._tidies = False
             self._complain(f"old events stay: internal error: {type(error).__name__}: {error}")
         return False
 
-    # -- telling ----------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------
 
     def _tell_once(self, words: str) -> None:
         self._inbox.reason = words
@@ -272,16 +274,16 @@ class Worker:
         if self._on_problem is not None:
             try:
                 self._on_problem(text)
-            except Exception:  # noqa: BLE001 - nobody is left to be told
+            except Exception:  # noqa: BLE001 - a failed report cannot be reported
                 self._on_problem = None
 
 
 def _yield_to_replies() -> None:
-    """Make this thread a little nicer than the one that answers the runtime.
+    """Make this thread slightly nicer than the one that answers the runtime.
 
     A busy thread is not always preempted when the answering one wakes, which then waits for
-    milliseconds. No nicer than that: one that hardly gets the processor while it holds the
-    interpreter's lock would delay every answer.
+    milliseconds. A larger difference would be harmful: a thread that hardly gets the processor
+    while it holds the interpreter's lock would delay every answer.
     """
     thread = threading.get_native_id()
     with suppress(OSError):
@@ -289,7 +291,7 @@ def _yield_to_replies() -> None:
 
 
 def _sleep_precisely() -> None:
-    """Let short sleeps of this thread be short: Linux adds 50 µs to each, to wake more at once."""
+    """Set the timer slack so that short sleeps are short: Linux adds 50 µs to group wake-ups."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder: takes what was on the wire, never waits, and writes it from a thread of its own."""
+"""The recorder: queues captured exchanges without waiting, and writes them in its own thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri_scope.events import Captured, Event, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
 from .counters import RecorderCounters
-from .inbox import Begin, End, Inbox, Line, Missed, Remark, Resumed, Told
+from .inbox import Begin, End, Inbox, Missed, PluginLine, Remark, Resumed, Told
 from .ring import MIN_SIZE, Ring
 from .transactions import Writing, Written
 from .worker import Worker
@@ -24,27 +24,29 @@ if TYPE_CHECKING:
 
 
 _GRACE_SECONDS = 5.0
-"""After the time is over, for the event in hand and for telling of what is lost."""
+"""Extra time after the timeout, for the current event and for reporting lost ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterLimits:
-    """Bounds of a recorder."""
+    """Limits of a recorder."""
 
     queue_bytes: int = 64 << 20
-    """What may wait to be written; more is lost, and counted."""
+    """Bytes that may be queued; events beyond are lost, and counted."""
     batch_seconds: float = 0.05
-    """How old an event may become before it is handed to SQLite."""
+    """Age of an event, in seconds, at which it is passed to SQLite."""
     max_size: int | None = None
-    """Bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches go."""
+    """Bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches are
+    removed.
+    """
     max_age_seconds: float | None = None
-    """Events older than this go, a stretch (a sixteenth of this) at a time."""
+    """Events older than this are removed, a stretch (a sixteenth of this) at a time."""
 
 
 class Recorder:
     """A recording that is being written.
 
-    After `open`, nothing here blocks or raises. All methods but `close` are for one thread.
+    After `open`, no method blocks or raises. All methods but `close` belong to one thread.
     """
 
     def __init__(self, worker: Worker, inbox: Inbox, next_session: int) -> None:
@@ -68,15 +70,15 @@ class Recorder:
         alone: bool = False,
         on_written: Callable[[Written], None] | None = None,
     ) -> Self:
-        """Make a recording, or add sessions to one of ours.
+        """Create a recording, or add sessions to an existing one.
 
-        ``keep`` says which events to store, ``on_event`` gets each one that was; both run in the
-        writer's thread, as does ``on_problem``, which is told once of each problem with the file
-        and when it is over. ``redaction``, in that thread too, changes all that is written;
-        ``keep`` is asked about events as they came. ``alone`` says that nothing in this process is
-        urgent; in others something may be. ``on_written`` is told of each batch that is in the
-        file, in the writer's thread. Raises RecordingError where the file cannot be had or is
-        none of ours, and UsageError for limits that cannot be.
+        ``keep`` says which events to store, ``on_event`` gets each stored one; both run in the
+        writer's thread, as does ``on_problem``, which is called once for each problem with the file
+        and when the problem is over. ``redaction``, in that thread too, changes all that is
+        written; ``keep`` gets events as they came. ``alone`` says that no other thread of this
+        process is urgent; other processes may be. ``on_written`` gets each batch that is in the
+        file, in the writer's thread. Raises RecordingError where the file cannot be opened or is no
+        recording, and UsageError for impossible limits.
         """
         limits = limits or WriterLimits()
         ring = _ring(limits)
@@ -99,55 +101,57 @@ class Recorder:
 
     @property
     def is_writing(self) -> bool:
-        """Whether its thread is there, which nothing is known to end but `close`."""
+        """Whether the writer's thread runs, which no known cause but `close` ends."""
         return not self._worker.join(0)
 
     @property
     def next_session(self) -> int:
-        """What `begin_session` is going to return."""
+        """The number that `begin_session` is going to return."""
         return self._next_session
 
     def begin_session(self, start: SessionStart) -> int:
-        """Returns the session's number, for `capture`."""
+        """Begin a session; return its number, for `capture`."""
         session = self._next_session
         self._next_session += 1
         self._inbox.tell(Begin(session, start))
         return session
 
     def resume_session(self, session: Resumed) -> None:
-        """Go on with a session of a recorder that was killed. Before any other session begins."""
+        """Continue a session of a recorder that was killed. Call it before any other session
+        begins.
+        """
         self._next_session = max(self._next_session, session.session + 1)
         self._inbox.tell(session)
 
     def capture(self, session: int, item: Captured) -> None:
-        """Store an event, or count it as lost. About a microsecond; on the way of the replies."""
+        """Store an event, or count it as lost. About a microsecond; delays the reply."""
         self._inbox.put(session, item)
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
-        """The session's connection is closed."""
+        """Record that the session's connection is closed."""
         self._inbox.tell(End(session, reason, at_ns))
 
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
     ) -> None:
-        """Something was not observed. ``lost`` counts events; None where nobody can know."""
+        """Record that something was not observed. ``lost`` counts events; None where unknown."""
         self._inbox.tell(Missed(session, from_ns, to_ns, reason, lost))
 
     def tell(self, entry: Told) -> None:
-        """Keep what another inbox was told, where sessions have the numbers of this one."""
+        """Queue an entry of another inbox whose session numbers are those of this recorder."""
         self._inbox.tell(entry)
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
-        """Keep a remark."""
+        """Store a note."""
         self._inbox.tell(Remark(session, at_ns, text))
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
-        """Keep a line that a plugin printed. Lost, and not counted, where too much waits."""
-        self._inbox.tell(Line(session, at_ns, stream, text))
+        """Store a line that a plugin printed. Lost, and not counted, while the queue is full."""
+        self._inbox.tell(PluginLine(session, at_ns, stream, text))
 
     @property
     def counters(self) -> RecorderCounters:
-        """As of now."""
+        """The counters as of now."""
         tally = self._worker.tally
         return RecorderCounters(
             recorded=tally.recorded,
@@ -159,9 +163,9 @@ class Recorder:
         )
 
     def close(self, timeout: float = 10.0) -> RecorderCounters:
-        """Write all that waits and close the file.
+        """Write all that is queued and close the file.
 
-        What cannot be written within ``timeout`` seconds is lost, and told in the file as a gap.
+        What cannot be written within ``timeout`` seconds is lost, and recorded as a gap.
         """
         if not self._closed:
             self._closed = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pass recordings on: redacted, cut to a part, packed, or in another format.
+"""Prepare recordings for sharing: redacted, reduced to a part, packed, or in another format.
 
 In: an open recording, a selection of its events, and the user's rules. Out: a new recording
 (`extract`), a bundle whose files were scanned for what was replaced (`bundle`), or another format

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are written in a private folder first, and then all put in their places, or none."""
+"""Write files in a private folder first, and then move all to their places, or none."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SUFFIX = ".nriscope.zip"
 
 
 class Outputs:
-    """A context: drafts go into a folder beside the output, which is gone at the end.
+    """A context in which drafts are written to a folder beside the output, removed at the end.
 
-    Raises UsageError at its beginning where the output cannot be written, or exists without
-    ``force``. What the disk refuses inside the block is one too.
+    Raises UsageError on entry where the output cannot be written, or exists without ``force``, and
+    for errors of the file system inside the block.
     """
 
     def __init__(self, wanted: Path, source: Path, *, force: bool) -> None:
-        """``source`` is what is read, and never written over."""
+        """Write to ``wanted``. ``source`` is the file to read, which is never overwritten."""
         self.wanted = wanted
         self._source = source
         self._force = force
@@ -42,8 +42,8 @@ class Outputs:
         try:
             beside = Path(os.path.realpath(self.wanted.parent))
             self._moves = folder_access(beside).access is not FolderAccess.SHARED
-            # On the same disk what is finished is moved, not copied. Where other users could
-            # exchange the folder, they could read the drafts.
+            # On the same disk, finished files are moved, not copied. Where other users could
+            # replace the folder, they could read the drafts.
             made = tempfile.mkdtemp(prefix=".nri-scope-", dir=beside if self._moves else None)
         except OSError as error:
             raise self._unwritable(error) from error
@@ -61,22 +61,22 @@ class Outputs:
         if isinstance(error, OSError):
             raise self._unwritable(error) from error
         if isinstance(error, RecordingError) and Path(error.path).parent == self._folder:
-            # Nobody has heard of our drafts.
+            # The user does not know the drafts.
             raise RecordingError(self.wanted, error.problem, error.hint) from error
 
     @property
     def folder(self) -> Path:
-        """Where drafts are, private to us."""
+        """The folder of the drafts, private to this process."""
         assert self._folder is not None
         return self._folder
 
     def new(self, suffix: str) -> Path:
-        """A name for a draft; nothing is there yet."""
+        """Return an unused name for a draft."""
         self._count += 1
         return self.folder / f"{self._count}{suffix}"
 
     def place(self, drafts: Sequence[Path]) -> list[Path]:
-        """Put finished drafts in their places: the output, or if they are several ``NAME-1`` on."""
+        """Move finished drafts to their places: the output, or ``NAME-1`` and so on if several."""
         targets = [self.wanted] if len(drafts) == 1 else _numbered(self.wanted, len(drafts))
         for target in targets:
             self._check(target)
@@ -95,10 +95,10 @@ class Outputs:
         return targets
 
     def _set_aside(self, target: Path) -> Path | None:
-        """Keep what is at ``target`` under a second name until all drafts are placed.
+        """Keep the file at ``target`` under a second name until all drafts are placed.
 
-        It stays where it is meanwhile, unless the file system has no links. Return the second
-        name, beside the target (None: nothing is there).
+        It also stays in its place meanwhile, unless the file system has no links. Return the second
+        name, beside the target (None: there is no file).
         """
         if not os.path.lexists(target):
             return None
@@ -126,31 +126,31 @@ class Outputs:
             draft.replace(target)
             return
         try:
-            # Not in the place of what came meanwhile.
+            # Do not replace a file that was created meanwhile.
             os.link(draft, target)
         except FileExistsError as error:
             raise _exists(target) from error
         except OSError:
-            # A file system without links.
+            # A file system without hard links.
             self._check(target)
             draft.replace(target)
 
     def _check(self, target: Path) -> None:
         if target.is_dir():
             raise UsageError(f"{target} is a folder", "name a file in it")
-        # A device, a pipe, or a link to one: a file in its place would be in everybody's way.
+        # A device, a pipe, or a link to one must not be replaced by a file.
         if target.exists() and not target.is_file():
-            raise UsageError(f"{target} is no ordinary file", "name another one after -o")
-        # SQLite would take what it finds beside the file for a part of it.
+            raise UsageError(f"{target} is not a regular file", "name another one after -o")
+        # SQLite would treat a journal beside the file as a part of it.
         if not is_settled(target.absolute()):
             raise UsageError(f"{target} is being recorded to", "name another file after -o")
         if not os.path.lexists(target):
             if not target.absolute().parent.is_dir():
                 raise UsageError(f"{target}: no such folder", "make it, or name another one")
             return
-        # A source that is not there is told of by whoever reads it.
+        # Opening a missing source reports that.
         if target.exists() and self._source.exists() and target.samefile(self._source):
-            raise UsageError(f"{target} is what is read", "name another file after -o")
+            raise UsageError(f"{target} is the file to read", "name another file after -o")
         if not self._force:
             raise _exists(target)
 
@@ -160,14 +160,14 @@ class Outputs:
 
 
 def _restore(previous: Sequence[tuple[Path, Path | None]]) -> None:
-    """Put the files that were set aside back; remove those in whose place nothing was."""
+    """Restore the files that were set aside; remove new ones that replaced none."""
     for target, kept in reversed(previous):
         with suppress(OSError):
             if kept is None:
                 target.unlink()
             else:
                 kept.replace(target)
-                # Where it still was in its place, both names are left.
+                # If it never left its place, both names still exist.
                 kept.unlink(missing_ok=True)
 
 

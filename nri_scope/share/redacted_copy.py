@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A redacted recording that is no bundle; and what redaction would do, before anything is kept."""
+"""Write a redacted recording without a bundle, or count what redaction would replace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .extract import Extracted, Selection, extract
 from .extract.first_pass import learn
 from .extract.row_pages import newest_event
 from .extract.selected_events import choose
-from .extract.sources import Part
+from .extract.sources import IncludedRows
 from .formats import Format
 from .output_files import Outputs
 from .redaction import Redactor, Tally
@@ -34,9 +34,9 @@ def redact(
     force: bool = False,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write ``source``, redacted, as the new recording ``output``; then look at all of it.
+    """Write ``source``, redacted, as the new recording ``output``; then scan all of it.
 
-    Raises UsageError, RedactionLeak and RecordingError, and leaves nothing half-written.
+    Raises UsageError, RedactionLeak and RecordingError, and leaves no incomplete file.
     """
     with Outputs(output, source.path, force=force) as outputs:
         draft = outputs.new(".db")
@@ -54,13 +54,13 @@ def redact_together(
     redactor: Redactor,
     on_progress: Callable[[float], None] | None = None,
 ) -> list[Extracted]:
-    """Write several recordings, redacted, as new files in ``folder``, to be looked at together.
+    """Write several recordings, redacted, as new files in ``folder``, to be compared.
 
-    What shows in any of them that a value is secret holds for all. Raises as `redact`.
+    Evidence in any of them that a value is secret holds for all. Raises as `redact`.
     """
     for source in sources[1:]:
-        # The first one is read before the others are written.
-        learn(source, Part(until=newest_event(source)), redactor, _nobody)
+        # `redact` learns from the first one, and writes it, before the others.
+        learn(source, IncludedRows(until=newest_event(source)), redactor, _nobody)
     drafts: list[Extracted] = []
     for number, source in enumerate(sources):
         output = folder / f"{number}.nriscope.db"
@@ -71,9 +71,9 @@ def redact_together(
 def preview(
     source: Recording, redactor: Redactor, on_progress: Callable[[float], None] | None = None
 ) -> Tally:
-    """What `redact` would replace. Raises UsageError and RecordingError.
+    """Return the count of what `redact` would replace. Raises UsageError and RecordingError.
 
-    It is done, in a private temporary folder: so it is told as it would be.
+    The work is really done, in a private temporary folder: so the result is exact.
     """
     with temporary_folder() as folder, writing_to(folder):
         extract(source, folder / "r.db", change=redactor, on_progress=on_progress)
@@ -90,11 +90,11 @@ def convert(
     target: Path,
     on_progress: Callable[[float], None] | None = None,
 ) -> int:
-    """Write what is chosen to the new file ``draft`` in another format; returns how many events.
+    """Write the chosen events to the new file ``draft`` in another format; return their number.
 
-    ``target`` is what it is to become; whoever makes it of the draft sees to that. With
-    ``redactor`` a redacted recording is made first, beside the draft, and in the end nothing that
-    was replaced is left in either. Raises as `redact`, and OSError.
+    ``target`` is the final path, to which the caller moves the draft. With ``redactor`` a redacted
+    recording is made first, beside the draft, and both are scanned for values that should have been
+    replaced. Raises as `redact`, and OSError.
     """
     numbers = chosen_numbers(source, selection)
     if redactor is None:
@@ -113,15 +113,17 @@ def convert(
 
 
 def chosen_numbers(source: Recording, selection: Selection) -> array[int] | None:
-    """Which events a format is to be written of; None: all. Raises UsageError where it is none."""
+    """Return the numbers of the events to write; None: all. Raises UsageError where none is
+    chosen.
+    """
     return None if selection.is_all else choose(source, selection, _nobody).events
 
 
 def _new(path: Path) -> BinaryIO:
-    """A new file for its owner alone."""
-    # By its path, not a descriptor: it tells formats where there is room for what they need.
+    """Create a file that only its owner can read."""
+    # By path, not by descriptor: formats place temporary files beside a stream with a name.
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _nobody(_: float) -> None:
-    """Nobody wants to know."""
+    """Ignore progress."""

@@ -233,7 +233,7 @@ class TestVerify:
         (["FILE", "-o", "x.zip", "--since", "12:00", "--until", "11:00"], "nothing is both"),
         (["FILE", "-o", "x.zip", "--redact", "nowhere"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
-        (["FILE", "-o", "x.zip", "--max-size", "5000"], "wanted are at most 4.88 KiB; .*--pod"),
+        (["FILE", "-o", "x.zip", "--max-size", "5000"], "the limit is 4.88 KiB; .*--pod"),
         (["FILE", "-o", "x.zip", "--max-size", "5000", "--split"], "by themselves"),
         (["FILE", "--format", "jsonl", "--split"], "--split is for bundles"),
         (["FILE", "--format", "jsonl", "--max-size", "5k"], "--max-size is for bundles"),
@@ -245,8 +245,8 @@ class TestVerify:
         (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--pod", ""], "--pod is empty; write NS/POD"),
         (["FILE", "-o", "x.zip", "--where", " "], "--where is empty; write a filter"),
-        (["FILE", "-o", "pipe.zip", "--force"], "pipe.zip is no ordinary file; name another"),
-        (["FILE", "--format", "jsonl", "-o", "link", "--force"], "link is no ordinary file"),
+        (["FILE", "-o", "pipe.zip", "--force"], "pipe.zip is not a regular file; name another"),
+        (["FILE", "--format", "jsonl", "-o", "link", "--force"], "link is not a regular file"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_leaves_nothing(

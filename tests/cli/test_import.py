@@ -99,7 +99,7 @@ def test_a_recording_gets_no_name_of_a_bundle(
         (lambda path: path.mkdir(), "it is a folder"),
         (lambda path: a_bundle(path, b"no database"), "not an nri-scope recording"),
         (lambda path: with_manifest(path, {"version": 2}), "upgrade nri-scope"),
-        (a_bundle, "its manifest tells of 31 events, and it has 32; ask for it again"),
+        (a_bundle, "its manifest lists 31 events, but its recording has 32; ask for it again"),
     ],
 )
 def test_what_is_no_bundle_is_one_line_and_leaves_nothing(

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from nri_scope.recorder.inbox import Begin, Line
+from nri_scope.recorder.inbox import Begin, PluginLine
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.test_ring import Written, noisy
@@ -24,7 +24,7 @@ def test_it_goes_with_its_events(tmp_path: Path) -> None:
     written.write(Begin(1, a_start()))
     for number in range(120):
         items = [item._replace(held_ns=1) for item in noisy(number)]
-        written.write(Line(1, items[0].wall_ns, "stderr", f"line {number}"))
+        written.write(PluginLine(1, items[0].wall_ns, "stderr", f"line {number}"))
         written.send(items)
     written.close()
     assert written.writing.removed > 0
@@ -45,7 +45,7 @@ def test_a_plugin_that_prints_much_where_little_happens_does_not_fill_the_disk(
     for number in range(400):
         at_ns = NOW + number * 10**9
         written.send([an_item(wall_ns=at_ns)])
-        written.write(*(Line(1, at_ns + 1, "stdout", "x" * 1000) for _ in range(10)))
+        written.write(*(PluginLine(1, at_ns + 1, "stdout", "x" * 1000) for _ in range(10)))
     written.close()
     # Four times as much was printed.
     assert written.largest <= MIN_SIZE

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pack recordings as bundles (``*.nriscope.zip``) for sharing, and take them out again.
+"""Pack recordings as bundles (``*.nriscope.zip``) for sharing, and unpack them.
 
 In: a recording, a selection and a redactor; or a bundle. Out: a zip of a manifest, a README.md for
-people and the recording; or the recording. Finished files are scanned for every replaced value
+readers and the recording; or the recording. Finished files are scanned for every replaced value
 before they get their name. This package never trusts that redaction was complete, and never trusts
 a bundle from outside.
 """

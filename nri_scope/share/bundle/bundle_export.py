@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, or a part of it, packed for sharing."""
+"""Pack a recording, or a part of it, for sharing."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from .readme import render
 from .zip_writer import pack
 
 MAX_BYTES = 25_000_000
-"""What issue trackers take as an attachment."""
+"""The largest attachment that issue trackers accept."""
 MAX_NOTE = 10_000
 """Characters of a note."""
 _MOST_PARTS = 1_000
-"""Bundles of one recording; nobody attaches more."""
+"""Limit of the bundles of one recording; more are of no use as attachments."""
 _ROOM = 1 << 10
-"""Bytes that a bundle may grow by when it is known which of how many it is."""
+"""Bytes by which a bundle may grow when its part number is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written."""
+    """The result of an export."""
 
     bundles: tuple[Bundle, ...]
-    """One, or with ``split`` perhaps several, by time."""
+    """One bundle, or with ``split`` perhaps several, by time."""
 
     @property
     def damage(self) -> str:
-        """What is wrong with the original; "": nothing."""
+        """The damage of the original; "" for none."""
         return next((one.manifest.damage for one in self.bundles if one.manifest.damage), "")
 
 
@@ -78,17 +78,17 @@ def export(
     inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
-    """Pack what ``selection`` chooses of ``source`` as the bundle ``output``.
+    """Pack the events of ``source`` that ``selection`` chooses as the bundle ``output``.
 
-    The recording in it is written anew, row by row; with ``redactor`` redacted, and whatever the
-    redactor replaced is then looked for in everything that was written. A bundle larger than
+    The recording in it is written anew, row by row; with ``redactor`` it is redacted, and
+    everything that was written is then searched for the replaced values. A bundle larger than
     ``max_bytes`` is an error, or with ``split`` several bundles, ``NAME-1.nriscope.zip`` and so on.
-    ``marks`` are as for `extract`. ``force``: replace files that exist. ``inspect`` is called with
-    each finished bundle before it is in its place; what it raises ends the work. The same input
+    ``marks`` are as for `extract`. ``force``: replace existing files. ``inspect`` is called with
+    each finished bundle before it gets its name; an exception from it ends the work. The same input
     gives the same bytes.
 
-    Whatever happens, there is either all of it or nothing. Raises UsageError where nothing is
-    chosen, the output exists or is too large, RedactionLeak, and RecordingError.
+    The output is complete, or there is none. Raises UsageError where nothing is chosen, the output
+    exists or is too large, RedactionLeak, and RecordingError.
     """
     if len(note) > MAX_NOTE:
         raise UsageError(f"a note has at most {MAX_NOTE:,} characters", "put it beside the bundle")
@@ -117,14 +117,14 @@ def export(
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A bundle as it would be by itself."""
+    """A bundle of its own, before it may become a part of several."""
 
     rebuilt: Extracted
     manifest: Manifest
     path: Path
     size: int
     busiest: str
-    """The pod with the most events, with how many they are."""
+    """The pod with the most events, and their number, in words."""
 
 
 class _Packing:
@@ -150,7 +150,7 @@ class _Packing:
         self._learned = 0
 
     def draft(self, selection: Selection) -> _Draft:
-        """Rebuild and pack a part."""
+        """Extract and pack a part."""
         before = self._describing.counted()
         path = self._outputs.new(".db")
         rebuilt = extract(
@@ -166,14 +166,14 @@ class _Packing:
         size = path.stat().st_size
         if size > MAX_RECORDING:
             raise UsageError(
-                f"its recording has {in_bytes(size)}, and no bundle takes so much", _CUT
+                f"its recording has {in_bytes(size)}, more than a bundle may hold", _CUT
             )
         manifest, busiest = self._describing.manifest(rebuilt, before)
         packed = self._outputs.new(".zip")
         return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), busiest)
 
     def halves(self, draft: _Draft, max_bytes: int) -> Iterator[_Draft]:
-        """The same events in several parts by time, none of them too large."""
+        """Yield the same events as several parts by time, none of them too large."""
         numbers = choose(self._source, self._selection, lambda done: None).events
         waiting = [(draft, numbers)]
         done = 0
@@ -192,19 +192,19 @@ class _Packing:
             if len(numbers) < 2:
                 raise UsageError(
                     f"event {numbers[0]} and what it needs take up to "
-                    f"{in_bytes(draft.size + _ROOM)} by themselves, and at most "
-                    f"{in_bytes(max_bytes)} are wanted",
+                    f"{in_bytes(draft.size + _ROOM)} by themselves, and the "
+                    f"limit is {in_bytes(max_bytes)}",
                     "leave it out, or choose larger parts with --max-size",
                 )
             draft.path.unlink()
             draft.rebuilt.path.unlink()
             middle = len(numbers) // 2
-            # The last one in is looked at first.
+            # The last element is taken first.
             for part in (numbers[middle:], numbers[:middle]):
                 waiting.append((self.draft(replace(self._selection, numbers=part)), part))
 
     def finish(self, draft: _Draft, part: BundlePart | None) -> Bundle:
-        """Look at all that was written; give it its number."""
+        """Add the part's number, if any, and scan everything that was written."""
         manifest, path, size = draft.manifest, draft.path, draft.size
         if part is not None:
             manifest = replace(manifest, part=part)
@@ -220,9 +220,7 @@ class _Packing:
         try:
             check(path)
         except RecordingError as error:
-            raise UsageError(
-                f"it would be a bundle that nobody can open: {error.problem}", _CUT
-            ) from error
+            raise UsageError(f"the bundle could not be opened: {error.problem}", _CUT) from error
         return size
 
     def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
@@ -236,7 +234,7 @@ class _Packing:
 
 
 def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
-    """A manifest that names the other files, and the page that goes with it."""
+    """Return the manifest with the other files listed, and the README.md that goes with it."""
     readme = render(manifest).encode("utf-8", "backslashreplace")
     with recording.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -251,7 +249,7 @@ _CUT = "choose a part with --pod, --where, --since or --until"
 
 
 def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
-    who = "issue trackers take" if max_bytes == MAX_BYTES else "wanted are at most"
+    who = "issue trackers take" if max_bytes == MAX_BYTES else "the limit is"
     return (
         f"{output}: the bundle would have {in_bytes(draft.size)}, and {who} {in_bytes(max_bytes)}",
         f"{_CUT}{f' ({draft.busiest})' if draft.busiest else ''}; or let --split make several",

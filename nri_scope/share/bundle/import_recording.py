@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recording in a bundle, as a file of its own."""
+"""Take the recording out of a bundle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ..output_files import Outputs
 def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
     """Write the recording of the bundle ``path`` to the new file ``output``.
 
-    It is there as a whole, and a recording, or not at all. Raises RecordingError, UsageError.
+    The file is complete and a valid recording, or it does not exist. Raises RecordingError,
+    UsageError.
     """
     manifest = read_manifest(path)
     with Outputs(output, path, force=force) as outputs:
@@ -35,7 +36,7 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
         if events != told:
             raise RecordingError(
                 path,
-                f"its manifest tells of {told:,} events, and it has {events:,}",
+                f"its manifest lists {told:,} events, but its recording has {events:,}",
                 "ask for it again, or do not trust it",
             )
         outputs.place([draft])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether anything that was replaced is still in what was written: looked for in every place.
+"""Search everything that was written for values that should have been replaced.
 
-What was replaced is known exactly, so it can be searched for without knowing how it could have
-got there: in the text of every table, in every message unpacked, in every byte of the files,
-pages without content included.
+The replaced values are known exactly, so they can be searched for without knowing how they could
+have got into the output: in the text of every table, in every unpacked message, and in every byte
+of the files, including unused pages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOGETHER = 1 << 20
 _WINDOW = 8 << 20
 _PAGE = 1_000
 _OBJECT = "object "
-# Not in any text: what is put together from two places is no value.
+# Not valid in any text: a value found across two places is no value.
 _BETWEEN = b"\xff\xfe\xff\xfe"
 
 _NAMES = frozenset(
@@ -46,15 +46,18 @@ _OWN: dict[str, Collection[str]] = {
     "session.end_reason": _REASONS,
     "gap.reason": _REASONS,
 }
-"""Columns with texts that a recorder writes by itself, and these. Elsewhere they are no such."""
+"""Columns with texts that a recorder writes by itself, and these texts. In other columns the same
+texts count as values."""
 
 
 class Scan:
-    """Looks for originals. Methods raise RedactionLeak for ``target``, RecordingError and OSError.
+    """Searches for originals. Methods raise RedactionLeak for ``target``, RecordingError and
+    OSError.
 
-    ``ours`` is text of our own that is in the files whatever the recording holds: a value that is a
-    part of it (a variable may be ``CREATE TABLE``) is looked for elsewhere only. So is one that is
-    a part of ``words``, which is asked for when such a value is met: what a format writes itself.
+    ``ours`` is text that every output contains, whatever the recording holds: a value that is a
+    part of it (a variable may be ``CREATE TABLE``) is searched for in other places only. The same
+    applies to ``words``, which is called when such a value is found: the text that a format itself
+    writes.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class Scan:
         self._words = words
 
     def recording(self, path: Path) -> None:
-        """Every table, every message and every byte of a recording."""
+        """Search every table, every message and every byte of a recording."""
         with Recording.open(path) as recording, sound(recording):
             self._pieces(self._needles, _texts(recording))
             try:
@@ -82,7 +85,7 @@ class Scan:
         self.file(path, "the recording's file, outside of its tables")
 
     def file(self, path: Path, place: str) -> None:
-        """Every byte of a file."""
+        """Search every byte of a file."""
         keep = max(self._few.longest - 1, 0)
         with path.open("rb") as file:
             data = b""
@@ -91,21 +94,21 @@ class Scan:
                 self.text(data, place)
 
     def text(self, content: bytes, place: str) -> None:
-        """A text."""
+        """Search a text."""
         while (found := self._few.find(content)) is not None:
             if found.form not in self._words():
                 raise RedactionLeak(self._target, found.original.rule, place)
             self._few = self._few.without(found.form)
 
     def name(self, name: str) -> None:
-        """The name that the user chose for what is written."""
+        """Search the file name that the user chose."""
         try:
             self.text(name.encode("utf-8", "surrogateescape"), "the file's name")
         except RedactionLeak as leak:
             raise RedactionLeak(leak.path, leak.rule, leak.place, "choose another name") from None
 
     def _pieces(self, needles: Needles, pieces: Iterator[tuple[str, bytes]]) -> None:
-        """Many small ones, looked at together."""
+        """Search many small pieces, in groups."""
         if not len(needles):
             return
         waiting: list[tuple[str, bytes]] = []
@@ -130,7 +133,7 @@ class Scan:
 
 
 def _texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
-    """Every text of every table, with where it is."""
+    """Yield every text of every table, with its place."""
     for table in TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
         if not texts:
@@ -144,13 +147,13 @@ def _texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
 
 
 def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
-    """Every object's content."""
+    """Yield every object's content."""
     for (number,) in _rows(recording, "SELECT id FROM object", "id"):
         yield f"{_OBJECT}{number}", recording.stored(number_of((number,)))
 
 
 def _explained(recording: Recording, place: str) -> str:
-    """A place with the first event that it is about, where it is an object."""
+    """Return a place; if it is an object, with the first event that refers to it."""
     if not place.startswith(_OBJECT):
         return place
     number = int(place.removeprefix(_OBJECT))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many values, looked for at once in any bytes, in whatever form they may be written there."""
+"""Search bytes for many values at once, in every form in which they may be written."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from ..redaction import Original
 from ..redaction.value_encodings import forms
 
 _TOGETHER = 256
-"""Values in one pattern: more of them make each byte take longer, fewer more patterns."""
+"""Values per pattern: a larger pattern takes longer for each byte, smaller ones are more
+patterns.
+"""
 _LONG = 300
-"""Bytes from which on a value is looked for by itself, as a pattern of it would be large."""
+"""Bytes from which on a value is searched for by itself, as its pattern would be large."""
 MANY, MANY_LONG = 8_192, 256
-"""Forms from which on all are found by how they begin. That takes 0.1 s for a MiB however many
-there are; patterns are quicker for a few, and take 10 kB of memory for each."""
+"""Numbers of forms, and of long ones, from which on all are found by their first bytes. That takes
+0.1 s for a MiB regardless of their number; patterns are faster for a few, and take 10 kB of memory
+for each."""
 _BEGINNING = 6
-"""Bytes of a beginning: no original that is looked for is shorter."""
+"""Number of first bytes to compare: no searchable original is shorter."""
 
 
 class Found(NamedTuple):
-    """A value that was met."""
+    """A value that was found."""
 
     original: Original
     start: int
     form: bytes
-    """How it is written there."""
+    """The form in which it is written there."""
 
 
 class Needles:
-    """Looks for originals: as they are, in JSON, in a URL, in hexadecimal, in base64."""
+    """Searches for originals: as they are, in JSON, in a URL, in hexadecimal, in base64."""
 
     def __init__(self, originals: Iterable[Original]) -> None:
         self._of: dict[bytes, Original] = {}
@@ -52,17 +55,17 @@ class Needles:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest one; 0 where there is none."""
+        """Bytes of the longest form; 0 for none."""
         return max(map(len, self._of), default=0)
 
     def without(self, text: bytes) -> Needles:
-        """Those of them that do not occur in ``text``."""
+        """Return the forms that do not occur in ``text``."""
         fewer = Needles(())
         fewer._of = {form: original for form, original in self._of.items() if form not in text}
         return fewer
 
     def find(self, data: bytes) -> Found | None:
-        """One that is in ``data``, the first that comes up; None where there is none."""
+        """Return any value found in ``data``; None for none."""
         if self._are_many is None:
             long = sum(len(form) >= _LONG for form in self._of)
             self._are_many = len(self._of) >= MANY or long >= MANY_LONG
@@ -80,7 +83,7 @@ class Needles:
             self._size = min(_BEGINNING, min(map(len, self._of), default=0))
             for form in sorted(self._of):
                 begins_alike = index.setdefault(form[: self._size], [])
-                # One that goes on where another ends is found with that one.
+                # A form that continues a shorter one is found with that one.
                 if not begins_alike or not form.startswith(begins_alike[-1]):
                     begins_alike.append(form)
             self._longest = {begin: max(map(len, some)) for begin, some in index.items()}
@@ -88,8 +91,8 @@ class Needles:
         begins = (at for at in range(len(data) - size + 1) if data[at : at + size] in index)
         for at in begins:
             begin = data[at : at + size]
-            # As none is the beginning of another, only the last one that is not behind the text
-            # in the alphabet can be what the text begins with, however many begin alike.
+            # No form is the beginning of another, so only the last one that does not sort after
+            # the text can be a prefix of the text, however many share these first bytes.
             text = data[at : at + self._longest[begin]]
             place = bisect_right(index[begin], text)
             if place and text.startswith(form := index[begin][place - 1]):
@@ -98,7 +101,7 @@ class Needles:
 
     def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:
         if self._patterns is None:
-            # Sorted, so that those that begin alike share a pattern, which keeps it small.
+            # Sorted, so that forms with equal beginnings share a pattern, which keeps it small.
             short = sorted(form for form in self._of if len(form) < _LONG)
             self._patterns = [
                 _compiled(short[start : start + _TOGETHER])
@@ -126,7 +129,7 @@ def _compiled(values: list[bytes]) -> re2._Regexp[bytes]:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 64 << 20
-    # Bytes are bytes.
+    # Compare bytes, not UTF-8.
     options.encoding = re2.Options.Encoding.LATIN1
     return re2.compile(b"|".join(map(_escaped, values)), options)
 

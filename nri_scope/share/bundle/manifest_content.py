@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bundle's manifest says of the recording that is packed, read from that recording."""
+"""The content of a bundle's manifest, read from the recording that is packed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from .readme import render
 
 _MOST_RUNTIMES = 20
 _MOST = 200
-"""Plugins that are listed. Nobody reads more, and a manifest has at most `MAX_MANIFEST` bytes."""
+"""Limit of the plugins listed: enough for readers; a manifest has at most `MAX_MANIFEST` bytes."""
 _MOST_PLACES = 500
 _LONG = 100
-"""Characters of a name. A stranger's recording may have longer ones, which are cut."""
+"""Characters of a name. An untrusted recording may have longer ones, which are cut."""
 _LONG_FILTER = 2_000
 """Characters of an option's value."""
 
 Counted = Counter[tuple[str, str]]
-"""How many values were replaced, by rule and place."""
+"""Numbers of replaced values, by rule and place."""
 
 
 class Describing:
-    """Makes manifests for one export. Words that somebody typed are redacted on their way."""
+    """Makes manifests for one export, and redacts the texts that the user typed."""
 
     def __init__(self, selection: Selection, redactor: Redactor | None, note: str) -> None:
         self._selection = selection
@@ -49,7 +49,7 @@ class Describing:
         self._note = note
 
     def counted(self) -> Counted:
-        """What was replaced so far."""
+        """Return what was replaced so far."""
         counts: Counted = Counter()
         if self._redactor is not None:
             for one in self._redactor.tally:
@@ -57,9 +57,9 @@ class Describing:
         return counts
 
     def manifest(self, rebuilt: Extracted, before: Counted) -> tuple[Manifest, str]:
-        """The manifest without its files, and which pod has most of the events, in words.
+        """Return the manifest without its files, and the pod with the most events, in words.
 
-        ``before`` is what was replaced for others. Raises RecordingError.
+        ``before`` counts what was replaced for other bundles. Raises RecordingError.
         """
         with Recording.open(rebuilt.path) as recording:
             sessions = [one for one in recording.sessions() if one.role != Role.CRI]
@@ -70,7 +70,7 @@ class Describing:
                 if event.pod:
                     pods[f"{event.namespace}/{event.pod}"] += 1
             version = recording.version
-            # What was left out is counted by itself.
+            # Events that were left out are counted separately.
             gaps = sum(not gap.is_left_out for gap in recording.gaps())
         manifest = Manifest(
             tool_version=__version__,
@@ -128,7 +128,7 @@ class Describing:
                     key = rule[:_LONG], "elsewhere"
                 places[key] += values
         replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
-        # The name of the file may say more than is wanted.
+        # The rule file's name may reveal too much.
         rules = "default, changed by a file" if redactor.rules.source else "default"
         return Redaction(rules, tuple(replaced))
 
@@ -143,7 +143,7 @@ def _runtime(session: Session) -> Runtime:
 
 
 def our_words() -> bytes:
-    """What is in every manifest and on every page, whatever was packed."""
+    """Return the text that every manifest and every README.md contains."""
     empty = Manifest(
         tool_version=__version__,
         recording_version=1,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A redactor for one recording, or for several that are compared."""
+"""Make a redactor for one recording, or for several that are compared."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def redactor_for(
     unlinked: bool = False,
     key_folder: Path | None = None,
 ) -> Redactor:
-    """A redactor for this recording. Raises UsageError and RecordingError.
+    """Return a redactor for this recording. Raises UsageError and RecordingError.
 
-    Its key is made for it and forgotten with it. ``stable``: with the user's key, so that the same
-    recording has the same tokens each time on this machine, also when it has grown meanwhile.
-    ``unlinked``: see `Redactor`.
+    Its key is random and never stored. ``stable``: with the user's key, so that the same recording
+    has the same tokens each time on this machine, even after it has grown. ``unlinked``: see
+    `Redactor`.
     """
     key = secrets.token_bytes(KEY_BYTES)
     if stable:
@@ -37,8 +37,8 @@ def redactor_for(
 
 
 def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:
-    """A redactor for several recordings, in which containers of one name are to have the same
-    tokens, as they are compared by it. Raises RecordingError.
+    """Return a redactor for several recordings, in which containers of one name get the same
+    tokens, so that they can be compared. Raises RecordingError.
     """
     linked: dict[str, str] = {}
     for recording in recordings if len(recordings) > 1 else ():
@@ -56,7 +56,7 @@ def _memory(recordings: Iterable[Recording]) -> Memory:
 
 
 def purpose(recording: Recording) -> bytes:
-    """What tells a recording from all others: how it began, to the nanosecond."""
+    """Return what identifies a recording: how it began, to the nanosecond."""
     session = next(iter(recording.sessions()), None)
     event = next(recording.events(), None)
     told = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zip of a bundle, written: the same files give the same bytes."""
+"""Write the zip of a bundle: the same files give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 _MODE = stat.S_IFREG | 0o600
 _LEVEL = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Zip has no earlier time; when something was packed differs each time."""
+"""The earliest time of a zip; the real time would differ each time."""
 
 
 def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
-    """Write the new file ``target``, for its owner alone; returns its size. Raises OSError.
+    """Write the new file ``target``, readable by its owner only; return its size. Raises OSError.
 
-    ``files`` come in their order, each as its content or the path of a file that has it.
+    ``files`` are written in their order, each given as its content or as the path of a file.
     """
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w+b") as file:
@@ -27,7 +27,7 @@ def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
             for name, content in files.items():
                 entry = zipfile.ZipInfo(name, _EPOCH)
                 entry.compress_type = zipfile.ZIP_DEFLATED
-                # Else it would tell on what system it was made.
+                # The default would reveal the operating system.
                 entry.create_system = 3
                 entry.external_attr = _MODE << 16
                 with archive.open(entry, "w") as stream:

@@ -2,8 +2,8 @@
 """Make a new recording from a part of another one, or from all of it.
 
 In: an open recording, a selection of events, and a change of messages (redaction). Out: a new file
-with the chosen events and the context that replays and comparisons need. It writes rows and never
-pages, deleted rows or logs of the original.
+with the chosen events and the context that replays and comparisons need. Only rows are copied,
+never pages, deleted rows or logs of the original.
 """
 
 from .extraction import extract

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes along with chosen events, so that the part tells the truth by itself.
+"""The context of chosen events, without which a part would give wrong results.
 
-Of every pod and container that a chosen event is about, all that happened before comes along: what
-a plugin changed is shown by later events, so whoever leaves some of them out blames the wrong one.
-Rounds stay whole for the same reason: a connection that is there and has not seen an event would
-be taken for one that missed it.
+For every pod and container of a chosen event, all earlier events are copied, too: a plugin's
+changes show in later events, so without some of these the wrong plugin would be blamed. Rounds are
+copied as a whole for the same reason: a connection without an event of a round would look like one
+that missed it.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from nri_scope.recording.sqlite_errors import sound
 from .event_numbers import ascending, is_among, joined, listed
 from .row_pages import pages
 from .selected_events import Chosen
-from .sources import Part
+from .sources import IncludedRows
 from .update_targets import Effects
 
 _NAMESAKES = 8
-"""Rows under one id that a recorder tells apart."""
+"""Rows under one id that a recorder keeps apart."""
 _ROUND = 100
-"""Events that are looked at for the end of a round; more than connections there ever are."""
+"""Events to examine for the end of a round; more than there ever are connections."""
 _COLUMNS = "id, session, event, pod, container, at_ns"
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _BEGINS = ("RunPodSandbox", _CREATE)
-"""How pods and containers come into being."""
+"""Events that create pods and containers."""
 _ONLY_TOLD = (
     "PostCreateContainer",
     "StartContainer",
     "PostStartContainer",
     "PostUpdateContainer",
 )
-"""Between an event that can change a container and what the CRI is asked then."""
+"""Events between one that can change a container and the CRI's answer about it."""
 _ASIDE = ("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
-"""Between the runtime and one connection, also while a chain is being asked."""
+"""Calls between the runtime and one connection, possibly in the middle of a chain."""
 
 _Row = tuple[int | None, ...]
 _Subject = tuple[bool, int]
-"""Whether it is a container rather than a pod, and its key."""
+"""Whether it is a container (or a pod), and its key."""
 
 
 def with_context(
@@ -55,8 +55,8 @@ def with_context(
     on_progress: Callable[[float], None],
     *,
     bare: bool = False,
-) -> Part:
-    """What the new recording is made of; for ``bare`` see `Selection`. Raises RecordingError."""
+) -> IncludedRows:
+    """Return the rows of the new recording; for ``bare`` see `Selection`. Raises RecordingError."""
     context = _Context(source, chosen, effects, bare)
     context.collect(on_progress)
     if not bare:
@@ -66,7 +66,7 @@ def with_context(
     kept = joined(chosen.events, ascending(context.events))
     containers = {key for is_container, key in context.wanted if is_container}
     pods = {key for is_container, key in context.wanted if not is_container}
-    return Part(
+    return IncludedRows(
         until=chosen.until,
         chosen=chosen.events,
         kept=kept,
@@ -85,16 +85,18 @@ class _Context:
     effects: Effects
     bare: bool
     events: array[int] = field(default_factory=lambda: array("q"))
-    """Of the context, in any order, some twice."""
+    """Events of the context, in any order, with duplicates."""
     sessions: set[int] = field(default_factory=set)
-    """Of the chosen events and of their context: who saw the same is evidence, too."""
+    """Sessions of the chosen events and of their context: all that saw the same event are
+    evidence.
+    """
     wanted: dict[_Subject, int] = field(default_factory=dict)
-    """Subjects, each with the event up to which everything is needed."""
+    """Subjects, each with the last event up to which everything is needed."""
     _times: array[int] = field(default_factory=lambda: array("q"))
     _done: dict[_Subject, int] = field(default_factory=dict)
     _todo: list[_Subject] = field(default_factory=list)
     _aside: list[int] = field(init=False)
-    """Names of methods, as those below by number."""
+    """Numbers of method and event names, as are the lists below."""
     _begins: list[int] = field(init=False)
     _only_told: list[int] = field(init=False)
     _told_by_cri: list[int] = field(init=False)
@@ -109,7 +111,7 @@ class _Context:
         self.sessions |= self.chosen.sessions
 
     def collect(self, on_progress: Callable[[float], None]) -> None:
-        """Until nothing more is needed."""
+        """Add subjects and events until nothing more is needed."""
         for is_container, subjects in ((True, self.chosen.containers), (False, self.chosen.pods)):
             for key, until in subjects.items():
                 self._want((is_container, key), until)
@@ -123,7 +125,7 @@ class _Context:
                 on_progress(finished / (finished + len(self._todo)))
 
     def add_witnesses(self) -> None:
-        """Sessions that were there and saw nothing: where a chain ended, that is what tells it."""
+        """Add sessions that existed and saw nothing: they show where a chain ended."""
         times = sorted({*self.chosen.times, *self._times})
         for number, session in self.chosen.known.items():
             at = bisect_left(times, session.started_ns)
@@ -139,7 +141,7 @@ class _Context:
             self._todo.append(subject)
 
     def _want_told(self) -> None:
-        """What a part of Synchronize told that was chosen itself."""
+        """Add the subjects listed by chosen parts of Synchronize."""
         for event in self.chosen.synchronized:
             for _, pod, container in self._told(event):
                 self._want_both(pod, container, event)
@@ -162,7 +164,7 @@ class _Context:
             self._want((False, pod), until)
 
     def _want_updated(self, events: array[int]) -> None:
-        """Whom these events asked to update: an update of what does not exist means nothing."""
+        """Add the targets of these events: an update needs its container in the recording."""
         for container, event in self.effects.of(events):
             self._want((True, container), event)
 
@@ -180,7 +182,7 @@ class _Context:
         if self.bare:
             found = [row for row in found if row[2] in self._begins]
         else:
-            # Of a round that began, all connections that are part of it.
+            # All connections that take part in a round that began.
             found += self._rest_of_round(subject, until)
             if is_container:
                 found += self._updating(key, after, until)
@@ -191,7 +193,7 @@ class _Context:
                 continue
             if session not in self.chosen.known:
                 continue
-            # Rounds are not whole then, and nobody is to be taken for one who missed them.
+            # Rounds are incomplete then; without the session, none counts as one that missed them.
             if self.bare and session not in self.chosen.sessions:
                 continue
             self.sessions.add(session)
@@ -204,7 +206,7 @@ class _Context:
         self._want_updated(ascending(new))
 
     def _want_namesakes(self, subject: _Subject, until: int) -> None:
-        # Rows under one id are one thing for whoever reads messages.
+        # Readers of messages see rows under one id as one thing.
         is_container, key = subject
         table = "container" if is_container else "pod"
         rows = self.source.rows(
@@ -234,7 +236,7 @@ class _Context:
             yield from page
 
     def _rest_of_round(self, subject: _Subject, until: int) -> Iterator[_Row]:
-        """What comes after an event and belongs to its round, or to the creation it is of."""
+        """Yield later events of the same round, or of the creation that it belongs to."""
         before = self._beside(subject, f"id <= {int(until)}", "DESC")
         if not before:
             return
@@ -244,7 +246,7 @@ class _Context:
             if row[2] != happens:
                 if (happens, row[2]) != self._creation:
                     return
-                # Validators are told at once what became of it.
+                # Validators are called directly after the creation chain.
                 happens, seen = row[2], set()
             if row[1] in seen:
                 return
@@ -261,9 +263,10 @@ class _Context:
             return [optional_numbers_of(row) for row in rows]
 
     def _answer(self, container: int, until: int) -> Iterator[_Row]:
-        """What the CRI told next of a container, if nothing can have changed it meanwhile.
+        """Yield the CRI's next answer about a container, if nothing can have changed it before.
 
-        That is asked when it runs, and is the evidence for what became of plugins' changes.
+        The CRI is asked when a container runs; the answer is evidence for the result of plugins'
+        changes.
         """
         if not self._told_by_cri:
             return
@@ -284,7 +287,7 @@ class _Context:
                 return
 
     def _updating(self, container: int, after: int, until: int) -> Iterator[_Row]:
-        """Events about others, which asked for an update of this one."""
+        """Yield events about other containers that asked for an update of this one."""
         for event in self.effects.on(container, after, until):
             rows = self.source.rows(f"SELECT {_COLUMNS} FROM event WHERE id = ?", (event,))
             with sound(self.source):
@@ -309,7 +312,7 @@ def _condition(subject: _Subject) -> str:
 
 
 def _run(rows: list[_Row], happens: int | None) -> Iterator[_Row]:
-    """The newest events, as long as they are the same at other connections."""
+    """Yield the newest events, as long as they are the same event at other connections."""
     seen: set[int | None] = set()
     for row in rows:
         if row[2] != happens or row[1] in seen:

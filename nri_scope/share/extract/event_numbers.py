@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of events in order: eight bytes each, where a set would take eighty."""
+"""Sorted event numbers in arrays: eight bytes each, where a set would take eighty."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
 CHUNK = 500
-"""Events that are read together."""
+"""Number of events to read together."""
 
 
 def ascending(numbers: Iterable[int]) -> array[int]:
-    """The numbers in order, each once."""
+    """Return the numbers sorted, without duplicates."""
     return array("q", sorted(set(numbers)))
 
 
 def joined(one: Iterable[int], other: Iterable[int]) -> array[int]:
-    """Two ascending sequences as one."""
+    """Merge two ascending sequences, without duplicates."""
     found = array("q")
     newest: int | None = None
     for number in merge(one, other):
@@ -29,16 +29,16 @@ def joined(one: Iterable[int], other: Iterable[int]) -> array[int]:
 
 
 def is_among(numbers: Sequence[int], number: int) -> bool:
-    """Whether ascending ``numbers`` have this one."""
+    """Return whether the ascending ``numbers`` contain this one."""
     at = bisect_left(numbers, number)
     return at < len(numbers) and numbers[at] == number
 
 
 def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Some at a time."""
+    """Split numbers into slices of `CHUNK`."""
     return (numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK))
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """For ``IN`` in SQL."""
+    """Return numbers as a list for ``IN`` in SQL."""
     return f"({', '.join(str(int(number)) for number in numbers)})"

@@ -24,14 +24,14 @@ class Exchange(NamedTuple):
     request: bytes
     reply: bytes
     service: str
-    """The ttRPC service that was named; "" for the usual one."""
+    """The ttRPC service of the call; "" for the usual one."""
     pod: int | None
     """Key of the table ``pod``."""
     container: int | None
 
 
 class Stopped(Exception):
-    """The original is damaged at an event; those before it were given."""
+    """The original is damaged at an event; the events before it were yielded."""
 
     def __init__(self, event: int, cause: RecordingError) -> None:
         super().__init__(event, cause)
@@ -40,7 +40,7 @@ class Stopped(Exception):
 
 
 def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
-    """All events, some at a time. Raises RecordingError."""
+    """Yield the numbers of all events, in pages. Raises RecordingError."""
 
     def fetch(after: int, limit: int) -> list[Row]:
         return source.rows(
@@ -55,7 +55,7 @@ def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
 def exchanges(
     source: Recording, numbers: Sequence[int] | None, *, until: int
 ) -> Iterator[list[Exchange]]:
-    """Events with these numbers (None: all) up to ``until``, some at a time. Raises Stopped."""
+    """Yield events with these numbers (None: all) up to ``until``, in pages. Raises Stopped."""
     after = 0
     every = numbers_of(source, until=until) if numbers is None else chunks(numbers)
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new recording from a part of another one."""
+"""Make a new recording from a part of another one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .row_pages import newest_event
 from .selected_events import choose
 from .selection import Selection
 from .session_tables import Tables
-from .sources import Part
+from .sources import IncludedRows
 from .target_file import new_file
 from .update_targets import Effects
 
 DAMAGED = "the recording that this one was made of is damaged from here on"
-"""The reason of the gap that stands for what could not be read."""
+"""Reason of the gap in place of what could not be read."""
 
 _Progress = Callable[[float], None]
 _ALL = Selection()
@@ -47,21 +47,22 @@ def extract(
     learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write what ``selection`` chooses of ``source``, and its context, to the new file ``output``.
+    """Write the events of ``source`` that ``selection`` chooses, with context, to the new
+    ``output``.
 
-    Numbers of events and sessions, places in sessions and times stay what they were. The same
-    input gives the same bytes. Where the original is damaged, what comes before is written, and
-    `Extracted.damage` says so. A recording that is being written is taken as it is now.
+    Event and session numbers, positions in sessions and times are unchanged. The same input gives
+    the same bytes. Where the original is damaged, what comes before is written, and
+    `Extracted.damage` says so. A recording that is being written is read as of now.
 
-    ``marks`` are those of the original; None: what is kept in it and beside it. Those of events
-    that are written are written, too. ``learned``: `Extracted.learned` of an earlier part, made
-    with the same ``change``.
+    ``marks`` are those of the original; None: those stored in it and beside it. Marks of written
+    events are written, too. ``learned``: `Extracted.learned` of an earlier part, made with the same
+    ``change``.
 
-    ``on_progress`` is called now and then with the part that is done, 0 to 1, by the calling
-    thread; an exception from it, or the interrupt key, ends the work and leaves nothing behind.
+    ``on_progress`` is called now and then with the completed fraction, 0 to 1, in the calling
+    thread; an exception from it, or the interrupt key, ends the work and leaves no file behind.
 
     Raises UsageError where nothing is chosen or ``pod`` is not in the recording, RecordingError
-    where nothing of the original can be read, ``output`` exists or cannot be written.
+    where nothing of the original can be read, or ``output`` exists or cannot be written.
     """
     progress = _Steps(on_progress or _nobody)
     with _snapshot(source), new_file(output) as connection:
@@ -78,11 +79,11 @@ def extract(
 
 
 def _nobody(_: float) -> None:
-    """Nobody wants to know."""
+    """Ignore progress."""
 
 
 class _Steps:
-    """Progress of several steps as one."""
+    """Combines the progress of several steps."""
 
     def __init__(self, tell: _Progress) -> None:
         self._tell_them = tell
@@ -90,25 +91,25 @@ class _Steps:
         self._told = 0.0
 
     def step(self, share: float) -> _Progress:
-        """The next step; ``share`` of what is left of the work."""
+        """Begin the next step; ``share`` is its part of the remaining work."""
         start, length = self._before, share * (1.0 - self._before)
         self._before += length
         return lambda done: self._tell(start + length * min(max(done, 0.0), 1.0))
 
     def done(self) -> None:
-        """All of it."""
+        """Report the end of all steps."""
         self._tell(1.0)
 
     def _tell(self, done: float) -> None:
-        # How much context there is shows while it is collected; progress never goes back for it.
+        # The amount of context is known only while it is collected; progress never goes back.
         self._told = max(self._told, done)
         self._tell_them(self._told)
 
 
 @contextmanager
 def _snapshot(source: Recording) -> Iterator[None]:
-    """The recording as it is now, however long it takes: it may be written, and lose its oldest
-    events, meanwhile.
+    """Read the recording as of now, however long it takes: meanwhile, a recorder may write it and
+    remove its oldest events.
     """
     connection = source.connection
     begun = False
@@ -123,9 +124,11 @@ def _snapshot(source: Recording) -> Iterator[None]:
                 connection.execute("ROLLBACK")
 
 
-def _part(source: Recording, selection: Selection, effects: Effects, progress: _Steps) -> Part:
+def _part(
+    source: Recording, selection: Selection, effects: Effects, progress: _Steps
+) -> IncludedRows:
     if selection.is_all:
-        return Part(until=newest_event(source))
+        return IncludedRows(until=newest_event(source))
     chosen = choose(source, selection, progress.step(0.15))
     return with_context(source, chosen, effects, progress.step(0.15), bare=selection.bare)
 
@@ -145,7 +148,7 @@ class _Rebuilding:
         self,
         source: Recording,
         connection: sqlite3.Connection,
-        part: Part,
+        part: IncludedRows,
         effects: Effects,
         change: Change,
         marks: Sequence[Mark],
@@ -195,7 +198,7 @@ class _Rebuilding:
             self._tables.states(session, self._copying.objects)
         except RecordingError as error:
             self._part.damage = self._part.damage or error
-            # What there is of it is not all.
+            # The state is incomplete.
             self._connection.execute("UPDATE session SET synced_ns = NULL WHERE id = ?", (session,))
 
     def _events(self, on_progress: _Progress) -> _Counts:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets a `Change` see the whole original first.
+"""Show a `Change` the whole original first.
 
-What shows that a value is a secret may be in an event that is left out, while the value itself is
+The evidence that a value is a secret may be in an event that is left out, while the value itself is
 in one that is not.
 """
 
@@ -15,42 +15,43 @@ from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed, tapped
 
-from ..redaction import Kind
+from ..redaction import NameKind
 from .exchanges import Stopped, exchanges
 from .message_changes import Change
-from .sources import Part
+from .sources import IncludedRows
 from .wire_names import is_known
 
 
 def learn(
     source: Recording,
-    part: Part,
+    part: IncludedRows,
     change: Change,
     on_progress: Callable[[float], None],
     marks: Sequence[Mark] | None = None,
     learned: int = 0,
 ) -> None:
-    """Show everything up to `Part.until`, which becomes less where that is damaged.
+    """Show the change everything up to `IncludedRows.until`, which is lowered where an event is
+    damaged.
 
-    ``marks`` are those of the original; None: what is kept in it and beside it. ``learned``: up to
-    which event this change has seen this recording before.
+    ``marks`` are those of the original; None: those stored in it and beside it. ``learned``: the
+    last event of this recording that this change has seen before.
 
-    Raises RecordingError where a table is.
+    Raises RecordingError where a table is damaged.
     """
     for session in source.sessions():
-        change.learn_name(Kind.PLUGIN, session.plugin_name)
+        change.learn_name(NameKind.PLUGIN, session.plugin_name)
         for told in (session.runtime_name, session.runtime_version, session.nri_version):
-            change.learn_name(Kind.RUNTIME, told)
+            change.learn_name(NameKind.RUNTIME, told)
         change.learn_text(session.end_reason)
-        # Also told to sessions whose Synchronize is gone.
+        # Also of sessions whose Synchronize event is gone.
         state = source.state(session.id)
         if state.pods or state.containers:
             change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")
     for container in source.containers():
-        change.learn_name(Kind.CONTAINER, container.name)
+        change.learn_name(NameKind.CONTAINER, container.name)
     for pod in source.pods():
-        change.learn_name(Kind.NAMESPACE, pod.namespace)
-        change.learn_name(Kind.POD, pod.name)
+        change.learn_name(NameKind.NAMESPACE, pod.namespace)
+        change.learn_name(NameKind.POD, pod.name)
     for gap in source.gaps():
         change.learn_text(gap.reason)
     for note in source.notes():
@@ -77,5 +78,5 @@ def learn(
             if some:
                 on_progress(some[-1].event.id / max(part.until, 1))
     except Stopped as stopped:
-        # Whatever comes later was not learned from, so it must not be written.
+        # Later events were not learned from, so they must not be written.
         part.stop(stopped.event, stopped.cause)

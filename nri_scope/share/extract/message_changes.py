@@ -1,54 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of messages and texts on their way into the new recording."""
+"""The interface for changing messages and texts on their way into the new recording."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from ..redaction import Kind
+from ..redaction import NameKind
 
 
 class Change(Protocol):
     """What `nri_scope.share.redaction.Redactor` offers: see there for each method."""
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """Called for every event of the original, also for those that are left out."""
+        """Learn from an event of the original; called for those that are left out, too."""
 
     def learn_text(self, text: str) -> None:
-        """Called for every text of a table, likewise."""
+        """Learn from a text of a table; called for every one of the original."""
 
-    def learn_name(self, kind: Kind, text: str) -> None:
-        """Called for every name of a table, likewise."""
+    def learn_name(self, kind: NameKind, text: str) -> None:
+        """Learn from a name of a table; called for every one of the original."""
 
     def learn_keyed(self, key: str, value: str) -> None:
-        """Called for every pair of metadata, likewise."""
+        """Learn from a pair of metadata; called for every one of the original."""
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """A request's payload as it is to be written."""
+        """Return a request's payload as it is to be written."""
         ...
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """A reply's payload, likewise; of the request that was given last."""
+        """Return a reply's payload as it is to be written; it answers the last `request`."""
         ...
 
     def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
-        """Words for people, likewise; ``place`` is table and column. ``of_event``: they belong to
-        the messages that were given last.
+        """Return prose as it is to be written; ``place`` is table and column. ``of_event``: the
+        text belongs to the messages that were given last.
         """
         ...
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
-        """A key with its value, likewise."""
+        """Return a key and its value as they are to be written."""
         ...
 
-    def name(self, kind: Kind, text: str) -> str:
-        """A name as tables have it, likewise."""
+    def name(self, kind: NameKind, text: str) -> str:
+        """Return a name of a table as it is to be written."""
         ...
 
     def id(self, text: str) -> str:
-        """An id or UID as tables have it, likewise."""
+        """Return an id or UID of a table as it is to be written."""
         ...
 
     def path(self, pointer: str) -> str:
-        """An OCI path, likewise; of the messages that were given last."""
+        """Return an OCI path as it is to be written; it belongs to the last messages."""
         ...

@@ -3,48 +3,48 @@
 
 from __future__ import annotations
 
-from ..redaction import Kind
+from ..redaction import NameKind
 
 
 class Unchanged:
-    """Gives everything as it was. A `Change`."""
+    """Returns everything unchanged. A `Change`."""
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """Nothing to learn."""
+        """Ignore the event."""
 
     def learn_text(self, text: str) -> None:
-        """Nothing to learn."""
+        """Ignore the text."""
 
-    def learn_name(self, kind: Kind, text: str) -> None:
-        """Nothing to learn."""
+    def learn_name(self, kind: NameKind, text: str) -> None:
+        """Ignore the name."""
 
     def learn_keyed(self, key: str, value: str) -> None:
-        """Nothing to learn."""
+        """Ignore the pair."""
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """``message``."""
+        """Return ``message``."""
         return message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """``message``."""
+        """Return ``message``."""
         return message
 
     def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
-        """``text``."""
+        """Return ``text``."""
         return text
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
-        """``key`` and ``value``."""
+        """Return ``key`` and ``value``."""
         return key, value
 
-    def name(self, kind: Kind, text: str) -> str:
-        """``text``."""
+    def name(self, kind: NameKind, text: str) -> str:
+        """Return ``text``."""
         return text
 
     def id(self, text: str) -> str:
-        """``text``."""
+        """Return ``text``."""
         return text
 
     def path(self, pointer: str) -> str:
-        """``pointer``."""
+        """Return ``pointer``."""
         return pointer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where events of the original are not in the new recording."""
+"""Find the events of the original that are not in the new recording."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from nri_scope.recording.sqlite_text import int64
 from .row_pages import pages
 
 MOST = 256
-"""Rows of ``gap`` that are made of holes. Of more, neighbours become one."""
+"""Limit of rows of ``gap`` for holes. Beyond it, neighbours are joined."""
 _INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
 
 
 @dataclass(slots=True)
 class Hole:
-    """Events in a row that are not there; after joining two, some between them are."""
+    """Consecutive events that were left out; after joining two, some between them were not."""
 
     from_ns: int
     """Wall clock."""
@@ -30,7 +30,7 @@ class Hole:
     count: int
 
     def add(self, other: Hole) -> None:
-        """Make the two one."""
+        """Join the other hole to this one."""
         self.from_ns = min(self.from_ns, other.from_ns)
         self.to_ns = max(self.to_ns, other.to_ns)
         self.count += other.count
@@ -38,14 +38,14 @@ class Hole:
 
 @dataclass(slots=True)
 class Holes:
-    """What was left out, for people as few holes and for programs as rows of ``left_out``."""
+    """The events left out: for readers as few holes, for programs as rows of ``left_out``."""
 
     found: list[Hole] = field(default_factory=list)
     count: int = 0
     _open: Hole | None = None
 
     def leave_out(self, at_ns: int) -> None:
-        """The next event is not in the part."""
+        """Add the next event, which is not in the part, to the open hole."""
         self.count += 1
         if self._open is None:
             self._open = Hole(at_ns, at_ns, 1)
@@ -53,7 +53,7 @@ class Holes:
             self._open.add(Hole(at_ns, at_ns, 1))
 
     def keep(self) -> None:
-        """The next event is in the part, or there is none."""
+        """Close the open hole: the next event is in the part, or there is none."""
         if self._open is None:
             return
         self.found.append(self._open)
@@ -62,7 +62,7 @@ class Holes:
             self._halve()
 
     def finish(self) -> None:
-        """There are no more events."""
+        """Close the last hole, and join neighbours if there are too many."""
         self.keep()
         if len(self.found) > MOST:
             self._halve()
@@ -80,7 +80,7 @@ def find_holes(
     until: int,
     on_progress: Callable[[float], None],
 ) -> Holes:
-    """Fills ``left_out`` of the new recording; ``kept`` ascends, None is all.
+    """Fill ``left_out`` of the new recording; return the holes. ``kept`` ascends, None is all.
 
     Raises RecordingError and sqlite3.Error.
     """
@@ -92,14 +92,14 @@ def find_holes(
         return holes
     place = 0
     pending: dict[int, tuple[int, int]] = {}
-    """Of sessions: how many were left out since their last event that is there, and the newest
-    one's place."""
+    """By session: how many events were left out since its last kept event, and the position of the
+    newest one."""
     for page in _pages(source, until, is_part=is_part):
         made: list[tuple[int, int, int]] = []
         for event, session, seq, at_ns, before_seq, before in page:
             count, newest = pending.pop(session, (0, 0))
             if before:
-                # The original is a part itself.
+                # The original is itself a part of a recording.
                 count, newest = count + before, before_seq
             if kept is None or (place < len(kept) and kept[place] == event):
                 place += 1

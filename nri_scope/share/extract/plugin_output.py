@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines that plugins printed belong to a part of a recording."""
+"""Choose the lines printed by plugins that belong to a part of a recording."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nri_scope.recording.tap_tables import printed
 
 from .event_numbers import is_among
 from .row_pages import Numbers, pages
-from .sources import Part
+from .sources import IncludedRows
 
 
-def printed_in(source: Recording, part: Part) -> Iterator[Printed]:
-    """The part's lines, in order: what a plugin printed from one of its events on to the plugin's
-    next one, and what it printed before its first one.
+def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
+    """Yield the part's lines, in order: those from one of its events to the same plugin's next
+    event, and those before the plugin's first event.
 
-    A line may be about whatever the plugin was asked last: with events that are left out, what was
-    printed about them is. Raises RecordingError.
+    A line is assumed to be about the plugin's last request: lines about events that are left out
+    are left out, too. Raises RecordingError.
     """
     if part.kept is None and part.damage is None:
         for line in printed(source):
@@ -49,7 +49,7 @@ class _Events:
         self._next = next(self._rows, None)
 
     def come(self, at_ns: int) -> None:
-        """As far as this moment."""
+        """Advance to this moment."""
         while self._next is not None:
             number, session, at = self._next
             if at is not None and at > at_ns:

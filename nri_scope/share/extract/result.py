@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new recording came to."""
+"""The result of an extraction."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """A finished recording, and what is in it."""
+    """A finished recording, with counts of its content."""
 
     path: Path
     events: int
     """Events that were chosen."""
     context: int
-    """Events that came along, so that the chosen ones can be replayed and compared."""
+    """Events added so that the chosen ones can be replayed and compared."""
     left_out: int
-    """Events of the original that are in neither."""
+    """Events of the original that were not copied."""
     sessions: int
     pods: int
     containers: int
@@ -26,6 +26,6 @@ class Extracted:
     """Wall clock of the first chosen event; None where there is none."""
     last_ns: int | None
     damage: str = ""
-    """What is wrong with the original; the new recording has what came before. "": nothing."""
+    """The damage of the original; the new recording has what came before. "" for none."""
     learned: int = 0
-    """Up to which event its `Change` has seen the original; 0 where there was none."""
+    """The last event of the original that its `Change` has seen; 0 for none."""

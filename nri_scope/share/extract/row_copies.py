@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the original on their way into the new recording, through a `Change`."""
+"""Copy rows of the original into the new recording, through a `Change`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.sqlite_text import storable
 
-from ..redaction import Kind
+from ..redaction import NameKind
 from .exchanges import Exchange
 from .message_changes import Change
 from .wire_names import is_known
@@ -44,7 +44,7 @@ class Copying:
         self._stretch_began: int | None = None
 
     def events(self, exchanges: Sequence[Exchange], effects: Iterable[tuple[int, int]]) -> None:
-        """Write some, and which other containers (keys) they asked to update."""
+        """Write some events, and which other containers (keys) they asked to update."""
         if exchanges:
             self.begin_stretch(exchanges[0].event.id)
         rows = [self._row(one) for one in exchanges]
@@ -53,7 +53,7 @@ class Copying:
         self._connection.executemany(INSERT_EFFECT, effects)
 
     def begin_stretch(self, first_event: int) -> None:
-        """A new one, if the last one has become large enough."""
+        """Begin a new stretch, if the last one has become large enough."""
         stored = self.objects.stored_bytes
         if self._stretch_began is not None:
             if stored - self._stretch_began < _STRETCH_BYTES:
@@ -87,7 +87,7 @@ class Copying:
             content = rest_of(decoded, decoded.message)
             if content:
                 rest = put(Content.REST, content, "", event.method)
-        # Only the CRI's answers are versions of something.
+        # Only CRI answers are versions of one thing.
         own = event.container_id if decoded is None else ""
         return (
             event.id,
@@ -123,7 +123,7 @@ class Copying:
         return storable(self._change.text(event.status_message, _STATUS, of_event=True))
 
     def _plugin(self, name: str) -> str:
-        return self._change.name(Kind.PLUGIN, name)
+        return self._change.name(NameKind.PLUGIN, name)
 
 
 def _json(texts: Sequence[str], change: Callable[[str], str]) -> str | None:

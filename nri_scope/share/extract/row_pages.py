@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows by key, some at a time: up to the very row at which a file is damaged."""
+"""Read rows by key in pages: up to the very row at which a file is damaged."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nri_scope.recording.sqlite_errors import sound
 from nri_scope.recording.sqlite_text import HIGHEST
 
 PAGE = 2_000
-"""Rows in one query: short, so that a signal is noticed and others get their turn."""
+"""Rows in one query: few, so that a signal is noticed soon and other threads can run."""
 _LESS = 8
 
 Numbers = tuple[int | None, ...]
 
 
 def newest_event(source: Recording) -> int:
-    """The last event's number; 0 where there is none, and more than any where that is damaged."""
+    """Return the last event's number; 0 for none, and the highest possible one where damaged."""
     try:
         rows = source.rows("SELECT id FROM event ORDER BY id DESC LIMIT 1")
         with sound(source):
@@ -36,17 +36,17 @@ def pages(
     until: int = HIGHEST,
     size: int = PAGE,
 ) -> Iterator[list[Numbers]]:
-    """Rows of numbers whose first column ascends from above ``after``, up to ``until``.
+    """Yield rows of numbers whose first column ascends from above ``after``, up to ``until``.
 
-    ``fetch`` gets the key to begin behind, and how many rows it may give. Raises RecordingError,
-    when everything before the damage was given.
+    ``fetch`` gets the key after which to begin, and the largest number of rows. Raises
+    RecordingError, after everything before the damage was yielded.
     """
     limit = size
     while True:
         try:
             rows = fetch(after, limit)
         except RecordingError:
-            # A query that meets the damage gives nothing of what it read before.
+            # A query that reaches the damage returns none of the rows that it read before.
             if limit == 1:
                 raise
             limit = max(1, limit // _LESS)
@@ -61,7 +61,7 @@ def pages(
             raise
         if page:
             yield page
-        # What comes after the last one is not even looked at: that may be where the damage is.
+        # Rows after the last one are not read: they may be damaged.
         if len(rows) < limit or rows[-1][0] >= until:
             return
         after = rows[-1][0]

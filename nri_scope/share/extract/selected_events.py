@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events a selection chooses, and what they are about."""
+"""Find the events that a selection chooses, and their subjects."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ _SCAN = (
 
 @dataclass(slots=True)
 class Chosen:
-    """What a selection chooses."""
+    """The events that a selection chooses."""
 
     events: array[int] = field(default_factory=lambda: array("q"))
     """Ascending."""
     sessions: set[int] = field(default_factory=set)
     """Of the chosen events."""
     times: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock of the chosen events, but for how sessions began; ns, in any order."""
+    """Wall clock of the chosen events, except those that set up sessions; ns, in any order."""
     known: Mapping[int, Session] = field(default_factory=dict)
-    """All sessions; events of others belong to nothing."""
+    """All sessions; events of unknown sessions are ignored."""
     pods: dict[int, int] = field(default_factory=dict)
-    """Whom chosen events are about, each with the newest of these events."""
+    """Subjects of chosen events, each with the newest of these events."""
     containers: dict[int, int] = field(default_factory=dict)
     setup: list[tuple[int, int]] = field(default_factory=list)
     """All events of RegisterPlugin, Configure and Synchronize, with their sessions."""
     synchronized: array[int] = field(default_factory=lambda: array("q"))
     """Parts of Synchronize that were chosen."""
     until: int = 0
-    """The last event that there is, or that could be read."""
+    """The last event that exists or could be read."""
     damage: RecordingError | None = None
 
 
 def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
-    """Look at every event. Raises UsageError where none is chosen, and RecordingError."""
+    """Examine every event. Raises UsageError where none is chosen, and RecordingError."""
     chosen = Chosen(known={session.id: session for session in source.sessions()})
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
@@ -127,6 +127,6 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
 def _check_pod(source: Recording, wanted: str) -> None:
     if any(lookup.pod_name(pod) == wanted for pod in source.pods()):
         return
-    # Which has words for what is not there.
+    # Raises a more precise error for a name that does not exist.
     lookup.find(source, wanted)
-    raise UsageError(f'"{wanted}" is no pod', "write ns/pod")
+    raise UsageError(f'"{wanted}" is not a pod', "write ns/pod")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events a new recording is made of."""
+"""The events of which a new recording is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri_scope.filter import Filter
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Every condition has to hold; without any, all events are chosen."""
+    """Conditions that all have to hold; without any, all events are chosen."""
 
     where: Filter | None = None
     since_ns: int | None = None
@@ -21,10 +21,10 @@ class Selection:
     pod: str = ""
     """``namespace/pod``: events about this pod and its containers."""
     numbers: Sequence[int] | None = None
-    """Numbers of events; those that the recording does not have are none."""
+    """Numbers of events; unknown ones are ignored."""
     bare: bool = False
-    """What comes along is only what a replay cannot do without: how the pods and containers came
-    into being. What changed them meanwhile does not, so `blame` finds them less well known."""
+    """Add only the context that a replay needs: the creation of pods and containers, but not their
+    later changes, so `blame` knows less about them."""
 
     @property
     def is_all(self) -> bool:

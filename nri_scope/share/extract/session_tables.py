@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new recording has beside events: sessions, what they were told, pods, gaps, notes."""
+"""Copy all tables but events: sessions, their Synchronize state, pods, gaps, notes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from nri_scope.recording.sqlite_errors import sound
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
-from ..redaction import Kind
+from ..redaction import NameKind
 from .event_numbers import chunks, is_among, listed
 from .message_changes import Change
 from .plugin_output import printed_in
 from .row_pages import PAGE, pages
-from .sources import Part
+from .sources import IncludedRows
 
 _OURS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
-"""Reasons that programs know by their words."""
+"""Reasons that programs recognize by their exact text."""
 _SESSION = tuple(column.name for column in fields(Session))
 _PLACES = ("sync_event", "synced_ns", "first_event", "last_event")
 
@@ -49,7 +49,7 @@ class Tables:
     """Copies rows into an empty recording. Raises RecordingError and sqlite3.Error."""
 
     def __init__(
-        self, source: Recording, connection: sqlite3.Connection, part: Part, change: Change
+        self, source: Recording, connection: sqlite3.Connection, part: IncludedRows, change: Change
     ) -> None:
         self._source = source
         self._connection = connection
@@ -59,7 +59,7 @@ class Tables:
     # -- sessions ---------------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
-        """Write the part's sessions; returns them."""
+        """Write the part's sessions; return them."""
         wanted = [one for one in self._source.sessions() if self._has(one.id)]
         names = [*_SESSION, *_PLACES]
         insert = f"INSERT INTO session ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
@@ -77,11 +77,11 @@ class Tables:
                 (
                     one.id,
                     named(one.role),
-                    named(name(Kind.PLUGIN, one.plugin_name)),
+                    named(name(NameKind.PLUGIN, one.plugin_name)),
                     one.plugin_index,
-                    named(name(Kind.RUNTIME, one.runtime_name)),
-                    named(name(Kind.RUNTIME, one.runtime_version)),
-                    named(name(Kind.RUNTIME, one.nri_version)),
+                    named(name(NameKind.RUNTIME, one.runtime_name)),
+                    named(name(NameKind.RUNTIME, one.runtime_version)),
+                    named(name(NameKind.RUNTIME, one.nri_version)),
                     int(one.nri_version_inferred),
                     one.mask,
                     one.registration_timeout_ms,
@@ -100,10 +100,10 @@ class Tables:
     def _has(self, session: int | None) -> bool:
         return session is None or self._part.sessions is None or session in self._part.sessions
 
-    # -- what Synchronize told --------------------------------------------------------------
+    # -- Synchronize state ------------------------------------------------------------------
 
     def states(self, session: int, objects: ObjectStore) -> None:
-        """Write what a session was told to exist, as far as the part is about it."""
+        """Write the state that a session was sent, as far as it concerns the part."""
         events = self._source.rows(
             "SELECT DISTINCT event FROM state WHERE session = ? ORDER BY event", (session,)
         )
@@ -135,7 +135,7 @@ class Tables:
         message = self._changed(
             session, [content for _, content in pods], [content for _, content in containers]
         )
-        # A change keeps how many there are, and their order.
+        # A change keeps their number and order.
         if len(message.pods) != len(pods) or len(message.containers) != len(containers):
             raise self._damaged(session, "what Synchronize told cannot be taken apart")
         rows = [
@@ -184,7 +184,7 @@ class Tables:
     # -- pods and containers ----------------------------------------------------------------
 
     def subjects(self) -> tuple[int, int]:
-        """Write pods and containers; returns how many."""
+        """Write pods and containers; return their numbers."""
         name, known_as = self._change.name, self._change.id
         pods = containers = 0
         for key, pod_id, namespace, pod, uid in self._rows_of(
@@ -196,8 +196,8 @@ class Tables:
                 (
                     key,
                     named(known_as(pod_id)),
-                    named(name(Kind.NAMESPACE, namespace)),
-                    named(name(Kind.POD, pod)),
+                    named(name(NameKind.NAMESPACE, namespace)),
+                    named(name(NameKind.POD, pod)),
                     named(known_as(uid)),
                 ),
             )
@@ -210,7 +210,7 @@ class Tables:
                 (
                     key,
                     named(known_as(container_id)),
-                    named(name(Kind.CONTAINER, container)),
+                    named(name(NameKind.CONTAINER, container)),
                     of,
                 ),
             )
@@ -243,13 +243,13 @@ class Tables:
                 return
             after = page[-1][0]
 
-    # -- what people are told ---------------------------------------------------------------
+    # -- texts for readers ------------------------------------------------------------------
 
     def gaps(self, more: Iterable[tuple[int, int, str, int | None]]) -> int:
-        """Write the original's gaps, and more: from, to, reason, events. Returns how many."""
+        """Write the original's gaps and ``more``: from, to, reason, events. Return their number."""
         gaps = [gap for gap in self._source.gaps() if self._has(gap.session)]
         kept = sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
-        # Of those between sessions the original has no rows.
+        # The original has no rows for gaps between sessions.
         more = [
             *((gap.from_ns, gap.to_ns, gap.reason, gap.lost) for gap in gaps if gap.id <= 0),
             *more,
@@ -274,7 +274,7 @@ class Tables:
         return len(kept)
 
     def notes(self, more: Iterable[tuple[int, str]]) -> None:
-        """Write the original's notes, and more: when, and words."""
+        """Write the original's notes and ``more``: time and text."""
         kept = sorted(
             (note for note in self._source.notes() if self._has(note.session)),
             key=lambda note: note.id,
@@ -292,7 +292,7 @@ class Tables:
         )
 
     def marks(self, marks: Iterable[Mark]) -> None:
-        """Write those of events that are there, in order."""
+        """Write the marks of copied events, in order."""
         self._connection.executemany(
             "INSERT INTO mark (event, made_ns, comment) "
             "SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?",
@@ -304,7 +304,7 @@ class Tables:
         )
 
     def outcomes(self) -> None:
-        """Write what the original tells of the creations that are there, by events that are not."""
+        """Write outcomes of copied creations that only events left out would show."""
         with sound(self._source):
             is_part = has_outcomes(self._source.connection) and bool(
                 self._source.rows("SELECT 1 FROM outcome LIMIT 1")
@@ -321,7 +321,7 @@ class Tables:
                 event = self._source.event(number)
                 found = UNKNOWN if event is None else creations.outcome(event)
             except RecordingError as error:
-                # What comes after the damage tells nothing.
+                # Events after the damage are not evidence.
                 self._part.damage = self._part.damage or error
                 return
             if found.fate is not CreationFate.UNKNOWN:
@@ -338,10 +338,10 @@ class Tables:
                     ),
                 )
 
-    # -- what only a tap knows --------------------------------------------------------------
+    # -- observations of taps ---------------------------------------------------------------
 
     def tapped(self, events: Sequence[int]) -> None:
-        """Write what a tap knows of these events, which are there already."""
+        """Write what a tap observed of these events, which are copied already."""
         self._connection.executemany(
             INSERT_TAPPED,
             (
@@ -355,7 +355,7 @@ class Tables:
         )
 
     def output(self) -> None:
-        """Write what plugins printed."""
+        """Write the lines that plugins printed."""
         self._connection.executemany(
             "INSERT INTO output (id, session, at_ns, stream, text) VALUES (?, ?, ?, ?, ?)",
             (

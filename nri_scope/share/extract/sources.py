@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new recording is made of."""
+"""The rows of the original that a new recording includes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .event_numbers import is_among
 
 
 @dataclass(slots=True)
-class Part:
-    """Rows of a recording by number. None in place of a collection: all that there are."""
+class IncludedRows:
+    """Rows of a recording by number. None in place of a collection: all rows."""
 
     until: int
-    """The last event that was looked at; of what comes later nothing is known."""
+    """The last event that was examined; later ones are unknown."""
     chosen: Sequence[int] | None = None
     """Ascending, as `kept`."""
     kept: Sequence[int] | None = None
@@ -26,15 +26,15 @@ class Part:
     pods: Collection[int] | None = None
     containers: Collection[int] | None = None
     whole_states: Sequence[int] = field(default_factory=lambda: array("q"))
-    """Parts of Synchronize that were chosen themselves: they keep all that they told."""
+    """Chosen parts of Synchronize: their whole state is copied."""
     damage: RecordingError | None = None
-    """Why `until` is not the end."""
+    """The reason why `until` is not the end."""
 
     def is_chosen(self, event: int) -> bool:
-        """Whether an event that is kept was chosen, rather than came along."""
+        """Return whether an event that is kept was chosen (and is not context)."""
         return self.chosen is None or is_among(self.chosen, event)
 
     def stop(self, before: int, damage: RecordingError) -> None:
-        """Something is wrong with an event: nothing from there on is taken."""
+        """Exclude a damaged event and all later ones."""
         self.until = min(self.until, before - 1)
         self.damage = self.damage or damage

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a new recording: made beside its place, and put there when it is whole."""
+"""The file of a new recording: written under a temporary name, renamed when complete."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from nri_scope.recording.writable_file import lay_out
 _TAKEN = "the file exists; nothing was written"
 _OTHER_NAME = "choose another name"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""What file systems say that have no hard links."""
+"""Errors of file systems without hard links."""
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """An empty recording to be filled; it is at ``path`` when the block ends, and only then.
+    """Yield an empty recording to fill; it is at ``path`` when the block ends, and only then.
 
-    It is never put over anything. Raises RecordingError, also for what sqlite3 raises in the
-    block; whatever is raised there, nothing is left behind.
+    It never replaces an existing file. Raises RecordingError, also for sqlite3 errors of the block;
+    after any exception, no file is left behind.
     """
     with _as_recording_errors(path):
         _check_place(path)
         temporary = path.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
-        # Made here for its mode, which SQLite then keeps.
+        # Created here to set the mode, which SQLite then keeps.
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             connection = _connect(temporary)
@@ -54,7 +54,7 @@ def _check_place(path: Path) -> None:
     if os.path.lexists(path):
         raise RecordingError(path, _TAKEN, _OTHER_NAME)
     for suffix in ("-wal", "-journal"):
-        # Of a file that was deleted or moved. SQLite would take it for the new one's.
+        # Left over from a file that was deleted or moved. SQLite would use it for the new one.
         left = path.with_name(f"{path.name}{suffix}")
         if os.path.lexists(left):
             problem = f"{left.name} of another file is beside it; nothing was written"
@@ -65,13 +65,13 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
     )
-    # What is not whole is deleted: no journal is needed, nor to wait for the disk before the end.
+    # An incomplete file is deleted, so no journal is needed, and no sync before the end.
     connection.execute("PRAGMA journal_mode = OFF").fetchall()
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
     connection.execute("PRAGMA trusted_schema = OFF")
-    # So that nothing is in the file by accident: neither other bytes the next time, nor what was
-    # in this process's memory.
+    # Keep accidental content out of the file: other bytes on the next run, or data of this
+    # process's memory.
     connection.execute("PRAGMA secure_delete = ON").fetchall()
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
@@ -79,7 +79,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _put(temporary: Path, path: Path) -> None:
     try:
-        # As a rename, but never over something that came meanwhile.
+        # Like a rename, but never over a file that was created meanwhile.
         os.link(temporary, path, follow_symlinks=False)
     except FileExistsError as error:
         raise RecordingError(path, _TAKEN, _OTHER_NAME) from error
@@ -91,7 +91,7 @@ def _put(temporary: Path, path: Path) -> None:
         temporary.rename(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # Some file systems cannot, and need not.
+        # Some file systems do not support it, and do not need it.
         with suppress(OSError):
             os.fsync(folder)
     finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events asked to update containers that they are not about."""
+"""Find events that asked to update containers other than their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAGE = 2_000
 
 
 class Effects:
-    """The table ``effect`` of a recording, or what takes its place in an older one.
+    """The table ``effect`` of a recording, or its replacement for an older one.
 
     Methods raise RecordingError.
     """
@@ -36,13 +36,13 @@ class Effects:
         if self._has_table:
             self.is_empty = not source.rows("SELECT 1 FROM effect LIMIT 1")
         else:
-            # Where it is damaged, those who copy will meet it, and stop there.
+            # Copying the events meets the same damage, and stops there.
             with suppress(RecordingError):
                 self._look_through()
             self.is_empty = not self._of
 
     def of(self, events: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Containers (keys) with the event, for events that ascend; ordered by event."""
+        """Yield containers (keys) with the event, for ascending events; ordered by event."""
         if self.is_empty:
             return
         if not self._has_table:
@@ -57,7 +57,7 @@ class Effects:
                     yield number_of((container,)), number_of((event,))
 
     def on(self, container: int, after: int, until: int) -> Iterator[int]:
-        """The events with an effect on a container, above ``after`` and up to ``until``."""
+        """Yield the events with an effect on a container, above ``after`` and up to ``until``."""
         if self.is_empty:
             return
         if not self._has_table:
@@ -77,7 +77,7 @@ class Effects:
             after = events[-1]
 
     def _look_through(self) -> None:
-        """An older recording does not tell, so its replies do."""
+        """Derive the effects from replies, as an older recording has no such table."""
         source = self._source
         if not source.rows(MAY_HAVE_EFFECTS):
             return

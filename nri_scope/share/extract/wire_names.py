@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that whoever called chose: methods, events and services as the wire had them."""
+"""Names that the peer chose: methods, events and services as they were on the wire."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _KNOWN = frozenset(
 
 
 def is_known(name: str) -> bool:
-    """Whether it is a name of NRI's, or of ours: nothing that anybody chose.
+    """Return whether a name belongs to NRI or nri-scope, rather than being chosen by a peer.
 
-    Any other one may say anything, so it is changed as a text is.
+    Any other name may contain anything, so it is changed as a text is.
     """
     return name in _KNOWN

@@ -2,9 +2,9 @@
 """Write recordings in formats that other programs read.
 
 In: an open recording and numbers of events. Out: a stream of bytes, written forwards only.
-`FORMATS` lists the formats; docs/formats.md describes them. These are views for looking, searching
-and drawing: nothing here ever reads them back, and a format never knows who redacts or places its
-file.
+`FORMATS` lists the formats; docs/formats.md describes them. They are meant for viewing, searching
+and drawing: nri-scope never reads them back, and a format does not know how its recording was
+redacted or where its file is.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 
 class Write(Protocol):
-    """What writes a recording in one format."""
+    """Writes a recording in one format."""
 
     def __call__(
         self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     ) -> int:
-        """How many events were written. Raises RecordingError, and OSError for the stream's part.
+        """Write the events; return their number. Raises RecordingError, and OSError for the stream.
 
-        ``numbers`` are those of the events to be written, in any order; None is all of them. The
-        stream is only written to, from its beginning to its end: it can be a pipe.
+        ``numbers`` are those of the events to write, in any order; None means all. The stream is
+        written sequentially, so it can be a pipe.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format."""
+    """An output format."""
 
     name: str
     suffix: str
-    """How the names of its files end, usually."""
+    """The usual suffix of its files."""
     help: str
-    """What it is, in a few words."""
+    """A short description."""
     is_text: bool
     """Whether it may be shown in a terminal."""
     module: str
 
     def write(self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-        """As `Write`. What a format needs is imported when it is written."""
+        """Write as `Write` does. What the format needs is imported on the first call."""
         return cast(Write, self._module().write)(recording, numbers, stream)
 
     def own_words(self) -> bytes:
-        """Return what the format itself writes, whatever the recording holds."""
+        """Return the text that the format itself writes, whatever the recording holds."""
         return "\n".join(cast(Iterable[str], self._module().OWN_WORDS)).encode()
 
     def _module(self) -> ModuleType:

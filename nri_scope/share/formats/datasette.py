@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin for Datasette: ``nri_json`` and ``nri_object`` for recordings that it serves.
 
-Datasette finds it through the entry point ``datasette``; nothing of ours imports it. The functions
-are about the file that they are asked in, and exist for recordings only.
+Datasette finds it through the entry point ``datasette``; nri-scope does not import it. The
+functions read the file in which they are called, and exist in recordings only.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from nri_scope.recording.sql_functions import register
 
 
 class Database(Protocol):
-    """What we need of Datasette's class of that name."""
+    """The part of Datasette's class of this name that is used here."""
 
     path: str | None
 
 
 class Datasette(Protocol):
-    """Likewise."""
+    """The part of Datasette's class of this name that is used here."""
 
     def get_database(self, name: str) -> Database:
-        """Raises KeyError."""
+        """Return the database. Raises KeyError."""
         ...
 
 
@@ -38,7 +38,7 @@ Hook = Callable[[sqlite3.Connection, str, Datasette], None]
 
 
 def _marked(hook: Hook) -> Hook:
-    """The hook as Datasette wants it marked; as it is where there is no Datasette."""
+    """Mark the hook for Datasette; return it unchanged where Datasette is not installed."""
     try:
         datasette = importlib.import_module("datasette")
     except ImportError:
@@ -48,28 +48,28 @@ def _marked(hook: Hook) -> Hook:
 
 @_marked
 def prepare_connection(conn: sqlite3.Connection, database: str, datasette: Datasette) -> None:
-    """Datasette's hook: give a connection to a recording our functions."""
+    """Register nri-scope's functions for a recording; called by Datasette for each connection."""
     try:
         path = datasette.get_database(database).path
     except KeyError:
-        # It looks at connections of its own, too.
+        # Datasette also passes its internal connections.
         return
     if path is None:
         return
     try:
         (application_id,) = conn.execute("PRAGMA application_id").fetchone()
     except sqlite3.DatabaseError:
-        # Datasette says what is wrong with the file.
+        # Datasette itself reports what is wrong with the file.
         return
     if application_id == APPLICATION_ID:
         register(conn, _Opened(path))
 
 
 class _Opened:
-    """A recording that is opened when something is asked, by each thread for itself.
+    """A recording, opened by each thread when a function is first called.
 
     Datasette opens a connection in one thread and may use it in another one, and its connection is
-    none that can be trusted to read a stranger's file.
+    not set up for reading an untrusted file.
     """
 
     def __init__(self, path: str) -> None:
@@ -96,12 +96,12 @@ class _Opened:
 
 
 class _Kept:
-    """Closes a recording when nobody has the connection any more: Datasette does not tell."""
+    """Closes a recording when its connection is gone, for which Datasette has no hook."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
 
     def __del__(self) -> None:
-        # Another thread than the one that opened it may be the last to let it go.
+        # The last reference may be dropped by another thread than the one that opened it.
         with contextlib.suppress(sqlite3.ProgrammingError):
             self.recording.close()

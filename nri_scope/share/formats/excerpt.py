@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a recording that is to be written in another format."""
+"""The part of a recording to write in another format."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.tap_tables import Taps
 
 from ..extract.plugin_output import printed_in
-from ..extract.sources import Part
+from ..extract.sources import IncludedRows
 
 _PAGE = 10_000
+"""Numbers of events to request from a recording at a time."""
 _TIMES = 2
-"""How many times more may be taken apart than to be compared: it is written as it comes."""
-"""Numbers of events that a recording is asked for at a time."""
+"""Multiple of the usual decoding budget (see `Recording.allowance`): events are written as they are
+read."""
 
 
 class Excerpt:
-    """Events of a recording by their numbers, or all of them, and what belongs to them.
+    """Events of a recording by their numbers, or all of them, with related rows.
 
     Every method raises RecordingError.
     """
@@ -33,25 +34,25 @@ class Excerpt:
         self._numbers = None if numbers is None else _ascending(numbers)
 
     def events(self) -> Iterator[Event]:
-        """The events, in the order in which they were recorded."""
+        """Yield the events, in the order in which they were recorded."""
         for among in self._pages():
             yield from self._recording.events(among=among)
 
     def exchanges(self) -> Iterator[tuple[Event, bytes, bytes]]:
-        """The events with their requests and replies."""
+        """Yield the events with their requests and replies."""
         for among in self._pages():
             yield from self._recording.exchanges(among=among, allowance=self._allowance)
             if self._allowance.is_over:
                 return
 
     def sessions(self) -> list[Session]:
-        """All sessions of the recording: whose the events are, they say themselves."""
+        """Return all sessions of the recording; each event has the number of its own."""
         return self._recording.sessions()
 
     def gaps(self) -> list[Gap]:
-        """Gaps that reach into the time of the events, of whatever session.
+        """Return gaps that overlap the time of the events, of any session.
 
-        What was lost could have been chosen.
+        The lost events could have been among the chosen ones.
         """
         since_ns, until_ns = self._time()
         return [
@@ -61,18 +62,18 @@ class Excerpt:
         ]
 
     def notes(self) -> list[Note]:
-        """Notes of the time of the events."""
+        """Return the notes in the time of the events."""
         since_ns, until_ns = self._time()
         return [note for note in self._recording.notes() if since_ns <= note.at_ns <= until_ns]
 
     def printed(self, sessions: Collection[int]) -> Iterator[Printed]:
-        """What plugins printed during the events; of these sessions, which have some."""
+        """Yield lines that plugins printed during the events, of the given sessions."""
         yield from printed_in(
-            self._recording, Part(until=HIGHEST, kept=self._numbers, sessions=sessions)
+            self._recording, IncludedRows(until=HIGHEST, kept=self._numbers, sessions=sessions)
         )
 
     def taps(self) -> Taps:
-        """What taps know of the events."""
+        """Return what taps observed of the events."""
         return Taps(self._recording)
 
     def _pages(self) -> Iterator[array[int] | None]:
@@ -83,7 +84,7 @@ class Excerpt:
             yield self._numbers[start : start + _PAGE]
 
     def _time(self) -> tuple[float, float]:
-        """When the first event came and when the last one was answered."""
+        """Return when the first event came and when the last one was answered."""
         if self._numbers is None:
             return float("-inf"), float("inf")
         ends = [self._recording.event(self._numbers[at]) for at in (0, -1) if self._numbers]
@@ -97,7 +98,7 @@ class Excerpt:
 
 
 def _ascending(numbers: Iterable[int]) -> array[int]:
-    # Eight bytes each: they may be a million.
+    # Eight bytes each: there may be a million.
     given = array("q", numbers)
     if all(one < other for one, other in pairwise(given)):
         return given

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SQLite file of plain tables with JSON in columns, for Datasette, sqlite-utils and people.
+"""A SQLite file of plain tables with JSON in columns, for Datasette, sqlite-utils and users.
 
-Nothing in it has to be known or put together first, in exchange it is many times as large as the
-recording. Made with sqlite-utils, whose conventions (names, keys, JSON as text) its readers know.
+It can be read without knowing or joining anything; in exchange it is many times as large as the
+recording. Made with sqlite-utils, whose conventions (names, keys, JSON as text) such tools know.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ VIEWS = {
     "FROM events, json_each(events.request, '$.container.env') AS variable "
     "WHERE event = 'CreateContainer'",
 }
-"""What they are is in docs/formats.md."""
+"""Described in docs/formats.md."""
 
 OWN_WORDS = (
     *("SQLite format 3", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "idx_"),
@@ -123,17 +123,17 @@ OWN_WORDS = (
     *VIEWS.values(),
     *MESSAGE_WORDS,
 )
-"""What is in a file of any recording, for the search for leaked values."""
+"""Texts that this format itself writes; the leak scan does not report them."""
 
 _INDEXED = (("events", "pod_id"), ("events", "container_id"), ("events", "session"))
 _BATCH = 1_000
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """As `formats.Write`.
+    """Write as `formats.Write`.
 
-    SQLite goes back and forth in a file, and a stream does not: so the file is made elsewhere,
-    beside the stream's own where that has a name, and copied.
+    SQLite seeks in its file, and a stream cannot: so the file is made in a temporary folder, beside
+    the stream's file where that has a name, and copied.
     """
     name = getattr(stream, "name", None)
     folder = Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
@@ -142,7 +142,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
         try:
             count = _make(Excerpt(recording, numbers), recording, path)
         except sqlite3.Error as error:
-            # Whatever is wrong with the recording comes as RecordingError.
+            # Errors of the recording itself are raised as RecordingError.
             full = code_of(error) == sqlite3.SQLITE_FULL
             number = errno.ENOSPC if full else errno.EIO
             raise OSError(number, in_words(error), str(path.parent.parent)) from error
@@ -153,10 +153,10 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
 def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        # If this fails, nobody gets the file.
+        # If this fails, the file is not used.
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
-        # Plugins of sqlite-utils are somebody else's code.
+        # Plugins of sqlite-utils are third-party code.
         database = sqlite_utils.Database(connection, execute_plugins=False)
         for table, columns in TABLES.items():
             database.table(table).create(
@@ -185,12 +185,12 @@ def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
 
 
 def _fill(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str, Cell]]) -> None:
-    # Nothing keeps a recording made by hand from having an id twice.
+    # A recording made by hand may have an id twice.
     database.table(table).insert_all(rows, pk="id", batch_size=_BATCH, ignore=True)
 
 
 class _Events:
-    """The rows of ``events``, and whom they are about."""
+    """The rows of ``events``, and the keys of their subjects."""
 
     def __init__(self, excerpt: Excerpt) -> None:
         self._excerpt = excerpt
@@ -299,5 +299,5 @@ def _cell(value: object) -> Cell:
 
 
 def _text(text: str) -> str:
-    # For SQLite's own functions, and for the shell, a text ends with its first NUL.
+    # SQLite's own functions and the shell end a text at its first NUL.
     return storable(text).replace("\0", "\\x00")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON that every program can read, whatever the recording holds.
 
-Python's own may have what others refuse: halves of surrogate pairs (I-JSON, RFC 7493, 2.1), numbers
-that are none, thousands of lists in each other. Texts and answers of the CRI are somebody else's
-JSON, in which all of these can be.
+Python's own output may contain what others reject: halves of surrogate pairs (I-JSON, RFC 7493,
+2.1), numbers such as NaN, thousands of nested lists. Texts and answers of the CRI are untrusted
+JSON, in which all of these can occur.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nri_scope.nri.plain import LEFT_OUT, MALFORMED, UNKNOWN, Plain
 from nri_scope.recording.sqlite_text import storable
 
 MAX_DEPTH = 200
-"""Lists and objects in each other. SQLite reads 1,000, other programs fewer; a spec has 15."""
+"""Nesting of lists and objects. SQLite reads 1,000 levels, other programs fewer; a spec has 15."""
 
 MESSAGE_WORDS = (
     *(
@@ -32,7 +32,7 @@ MESSAGE_WORDS = (
     *(LEFT_OUT, MALFORMED, UNKNOWN),
     *("container_id", "verbose"),
 )
-"""Words of messages as JSON: the API's fields and values, and keys for what is none of them."""
+"""Words of messages as JSON: the API's fields and values, and keys that nri-scope adds."""
 
 _CUT = "…"
 _readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
@@ -40,20 +40,20 @@ _ascii = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 
 
 def json_line(value: Plain) -> str:
-    """One line of ASCII, as `records.to_json` has it."""
+    """Return one line of ASCII JSON, as `records.to_json` does."""
     try:
         text = _ascii(value)
     except (ValueError, RecursionError):
         text = _ascii(mended(value))
     else:
-        # A pair is written like two halves; only looking tells.
+        # A valid pair is escaped like two halves; `mended` tells them apart.
         if "\\ud" in text or _may_be_deep(text):
             text = _ascii(mended(value))
     return text.replace("\x7f", "\\u007f")
 
 
 def json_text(value: Plain) -> str:
-    """The same with letters as they are: for people, and for searching in it."""
+    """Return JSON with non-ASCII letters unescaped: for reading, and for searching in it."""
     try:
         text = _readable(value)
         if text.isascii() and not _may_be_deep(text):
@@ -67,7 +67,7 @@ def json_text(value: Plain) -> str:
 
 
 def mended(value: Plain) -> Plain:
-    """``value`` without what is no JSON everywhere; halves of pairs become ``\\\\ud800``."""
+    """Replace in ``value`` what is not portable JSON; halves of pairs become ``\\\\ud800``."""
     return _mended(value, 0)
 
 
@@ -76,7 +76,7 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _depth(text: str) -> int:
-    """At least the depth of what ``text`` says: brackets in strings count too."""
+    """Return an upper bound of the nesting in ``text``: brackets in strings count, too."""
     depth = deepest = 0
     for char in text:
         if char in "[{":

@@ -31,11 +31,13 @@ OWN_WORDS = (
     "request_timeout_ms started ended end_reason",
     *MESSAGE_WORDS,
 )
-"""What is in a file of any recording, for the search for leaked values."""
+"""Texts that this format itself writes; the leak scan does not report them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """As `formats.Write`. Each line has ``event``, ``session``, ``gap``, ``note`` or ``output``."""
+    """Write as `formats.Write`. Each line has ``event``, ``session``, ``gap``, ``note`` or
+    ``output``.
+    """
     excerpt = Excerpt(recording, numbers)
     taps = excerpt.taps()
     sessions: set[int] = set()
@@ -61,7 +63,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             case Began(session):
                 _put(stream, {"session": session_record(session)})
             case _:
-                pass  # A session's own line tells when it ended.
+                pass  # A session's own line has its end.
     for note in excerpt.notes():
         _put(stream, _note_record(note))
     for line in excerpt.printed(sessions):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods and containers from their first to their last event, one after the other.
+"""Pods and containers from their first to their last event, in a single pass.
 
 A recording may have a hundred thousand of them, few of which live at the same time.
 """
@@ -13,40 +13,44 @@ from dataclasses import dataclass
 from nri_scope.events import Event
 
 FIRST = frozenset({"RunPodSandbox", "CreateContainer"})
-"""Events that something's life begins with."""
+"""Events that begin a life."""
 LAST = frozenset({"RemovePodSandbox", "RemoveContainer"})
-"""Events that it ends with."""
+"""Events that end a life."""
 WAIT = 1_000
-"""Events after which nothing more is expected of what has ended: other plugins are told after it,
-and one that is slow keeps all others waiting."""
+"""Events after a life's end until it is considered over: the last event is sent to one plugin after
+the other, and a slow one delays the rest."""
 
 
 @dataclass(slots=True)
 class Life:
-    """A pod or container."""
+    """The life of a pod or container."""
 
     event: Event
-    """The first one about it."""
+    """The first event about it."""
     end_ns: int
     """Wall clock when its last event was answered."""
     began: bool = False
     """Whether its beginning was recorded."""
     ended: bool = False
-    """Whether its end was."""
+    """Whether its end was recorded."""
 
 
 class Lives:
-    """All pods, or all containers."""
+    """The lives of all pods, or of all containers."""
 
     def __init__(self) -> None:
         self._known: dict[str, Life] = {}
         self._ended: deque[tuple[int, str]] = deque()
         self._given: set[int] = set()
-        """Hashes, for want of room. That of a text is 64 bits wide, and another one each time."""
+        """Hashes of finished keys, to save memory: 64 bits, with a different seed in each
+        process.
+        """
         self._count = 0
 
     def hear(self, key: str, event: Event) -> Life | None:
-        """Somebody told of ``key``. None where its life is over and was given."""
+        """Note an event about ``key``; return its life, or None where `over` yielded that
+        before.
+        """
         life = self._known.get(key)
         if life is None:
             if hash(key) in self._given:
@@ -60,7 +64,7 @@ class Lives:
         return life
 
     def over(self) -> Iterator[Life]:
-        """To be asked after each event: those of which nothing more is expected, once."""
+        """Yield, once, lives that are over. Call it after each event."""
         self._count += 1
         while self._ended and self._ended[0][0] + WAIT < self._count:
             _, key = self._ended.popleft()
@@ -68,5 +72,5 @@ class Lives:
             yield self._known.pop(key)
 
     def rest(self) -> Iterator[Life]:
-        """All others, in the end."""
+        """Yield all remaining lives, at the end."""
         yield from self._known.values()

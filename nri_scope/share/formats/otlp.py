@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenTelemetry traces: the life of a pod is a trace, its containers and events are the spans.
+"""OpenTelemetry traces: each pod is a trace, its containers and events are spans.
 
 Everything without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection.
-Ids are made of what they are about: the same pod has the same trace in every recording.
+Ids are derived from their subject: the same pod has the same trace in every recording.
 
-Spans of pods, containers and connections are written when it is known how long they were, which is
-after what happened in them.
+Spans of pods, containers and connections are written once their duration is known, which is
+after the events in them.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ OWN_WORDS = (
     *(code.name for code in Code),
     *(f"{method.service}/{name}" for name, method in METHODS.items()),
 )
-"""What is in a file of any recording, for the search for leaked values."""
+"""Texts that this format itself writes; the leak scan does not report them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """As `formats.Write`: lines of OTLP/JSON, without the messages of events."""
+    """Write as `formats.Write`: lines of OTLP/JSON, without the messages of events."""
     excerpt = Excerpt(recording, numbers)
     sessions = {session.id: session for session in excerpt.sessions()}
     traces = _Traces(recording, Lines(stream), sessions)
@@ -75,7 +75,7 @@ class _Traces:
     pods: Lives = field(default_factory=Lives)
     containers: Lives = field(default_factory=Lives)
     connections: dict[int, int] = field(default_factory=dict)
-    """When sessions were heard of last."""
+    """The time of the last event of each session."""
     resources: dict[int, str] = field(default_factory=dict)
 
     def event(self, event: Event) -> None:
@@ -124,7 +124,7 @@ class _Traces:
         )
 
     def forget(self) -> None:
-        """Write what is over."""
+        """Write the spans of pods and containers that are over."""
         for life in self.containers.over():
             self._container(life)
         for life in self.pods.over():
@@ -235,12 +235,12 @@ class _Traces:
         )
 
     def _place(self, event: Event) -> tuple[str, str]:
-        """The trace that an event belongs to, and the span."""
+        """Return the trace and the parent span of an event."""
         if event.pod_id:
             self.pods.hear(event.pod_id, event)
         if event.container_id:
             life = self.containers.hear(event.container_id, event)
-            # Where a container was told of without its pod first, it stays alone.
+            # A container whose first event has no pod keeps a trace of its own.
             trace = _trace(life.event if life else event)
             return trace, span_id("container", event.container_id)
         if event.pod_id:
@@ -252,7 +252,7 @@ class _Traces:
         return trace_id("session", *key), span_id("session", *key)
 
     def _session_key(self, number: int) -> tuple[int | str, ...]:
-        # Numbers begin with 1 in every recording.
+        # Session numbers begin with 1 in every recording, so a number alone is not unique.
         session = self.sessions.get(number)
         return (number, session.started_ns, session.plugin) if session else (number,)
 
@@ -265,7 +265,7 @@ class _Traces:
 
 
 def _trace(event: Event) -> str:
-    """Of what is about a pod or a container."""
+    """Return the trace of an event about a pod or a container."""
     if event.pod_id:
         return trace_id("pod", event.pod_id)
     return trace_id("container", event.container_id)
@@ -306,9 +306,9 @@ def _plugin(session: Session | None) -> dict[str, Value]:
 
 
 def _runtime(session: Session | None) -> dict[str, Value]:
-    """The resource: the runtime that sent the events."""
+    """Return the resource: the runtime that sent the events."""
     if session is None or not session.runtime_name:
-        # The name that the conventions have for this.
+        # The value for an unknown service in the semantic conventions.
         return {"service.name": "unknown_service"}
     told: dict[str, Value] = {
         "service.name": session.runtime_name,

@@ -2,8 +2,8 @@
 """OTLP/JSON: spans as text, and lines of them.
 
 From the OpenTelemetry protocol specification, "JSON Protobuf Encoding", and opentelemetry-proto:
-ids are hexadecimal and not base64, enums are numbers, keys are in lowerCamelCase, and numbers of 64
-bits are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry Protocol File
+ids are hexadecimal and not base64, enums are numbers, keys are in lowerCamelCase, and 64-bit
+integers are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry Protocol File
 Exporter").
 """
 
@@ -21,24 +21,24 @@ from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
 from .json_text import json_line
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
-"""The semantic conventions whose names we use."""
+"""The semantic conventions that define the names used here."""
 
 MAX_TEXT = 4_096
 """Characters of a value; a longer one is cut and ends with ``…``."""
 MAX_ITEMS = 128
-"""Of a list; a longer one ends with ``…``."""
+"""Items of a list; a longer one is cut and ends with ``…``."""
 
-# Collectors read lines of up to 1 MiB unless told otherwise.
+# Collectors read lines of up to 1 MiB by default.
 _LINE_BYTES = 256 << 10
 _LATEST = (1 << 64) - 1
 _CUT = "…"
 
 Value = str | int | bool | tuple[str, ...]
-"""What an attribute can be."""
+"""The types of an attribute."""
 
 
 class SpanKind(IntEnum):
-    """Of ``opentelemetry.proto.trace.v1.Span.SpanKind``."""
+    """The enum ``opentelemetry.proto.trace.v1.Span.SpanKind``."""
 
     INTERNAL = 1
     SERVER = 2
@@ -49,17 +49,17 @@ _STATUS_ERROR = 2
 
 
 def trace_id(*what: str | int) -> str:
-    """The id of the trace about ``what``, always the same: 16 bytes in hexadecimal."""
+    """Return the deterministic id of the trace about ``what``: 16 bytes in hexadecimal."""
     return _digest(16, "trace", *what)
 
 
 def span_id(*what: str | int) -> str:
-    """The id of the span about ``what``, likewise: 8 bytes."""
+    """Return the deterministic id of the span about ``what``: 8 bytes in hexadecimal."""
     return _digest(8, "span", *what)
 
 
 def _digest(size: int, *what: str | int) -> str:
-    # Lengths keep two things apart that would be one text.
+    # The lengths keep different lists from being the same text.
     told = "".join(f"{len(text)}:{text}" for text in map(str, what))
     return blake2b(told.encode("utf-8", "backslashreplace"), digest_size=size).hexdigest()
 
@@ -77,13 +77,13 @@ class Span:
     start_ns: int
     end_ns: int
     attributes: dict[str, Value]
-    """What is "" or an empty tuple is left out."""
+    """Attributes that are "" or an empty tuple are left out."""
     error: str | None = None
-    """What went wrong, in words; None: nothing did."""
+    """The error message; None for success."""
 
 
 def span_text(span: Span) -> str:
-    """As JSON."""
+    """Return a span as JSON."""
     start_ns = _time(span.start_ns)
     told: dict[str, Plain] = {"traceId": span.trace, "spanId": span.id}
     if span.parent:
@@ -101,7 +101,7 @@ def span_text(span: Span) -> str:
 
 
 def attributes(values: dict[str, Value]) -> list[Plain]:
-    """A list of ``KeyValue``."""
+    """Return the attributes as a list of ``KeyValue``."""
     return [
         {"key": key, "value": _any_value(value)}
         for key, value in values.items()
@@ -132,14 +132,14 @@ def _time(at_ns: int) -> int:
 
 @dataclass(slots=True)
 class Lines:
-    """Puts spans together to lines, by the resources that they are of."""
+    """Collects spans and writes them as lines, grouped by resource."""
 
     stream: IO[bytes]
     _spans: dict[str, list[str]] = field(default_factory=dict)
     _size: int = 0
 
     def put(self, resource: str, span: Span) -> None:
-        """``resource`` is the text of `resource_text`."""
+        """Add a span; ``resource`` is the result of `resource_text`."""
         text = span_text(span)
         self._spans.setdefault(resource, []).append(text)
         self._size += len(text)
@@ -147,7 +147,7 @@ class Lines:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Write the collected spans."""
         if not self._spans:
             return
         parts = [
@@ -162,7 +162,7 @@ class Lines:
 
 
 def resource_text(values: dict[str, Value]) -> str:
-    """A ``Resource`` as JSON."""
+    """Return a ``Resource`` as JSON."""
     return json_line({"attributes": attributes(values)})
 
 

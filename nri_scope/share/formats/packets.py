@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perfetto's trace format as bytes: tracks, slices and instants on them.
+"""Perfetto's trace format as bytes: tracks, with slices and instants on them.
 
 A file is a ``perfetto.protos.Trace``, which is a sequence of ``TracePacket``; so it can be written
-piece by piece. The numbers below are the fields' in ``perfetto_trace.proto``, which keeps them for
-good. Tests read what is written here with Perfetto's own definitions.
+piece by piece. The numbers below are field numbers of ``perfetto_trace.proto``, which never change.
+Tests read the output with Perfetto's own definitions.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, storable
 MAX_TEXT = 4_096
 """Characters of a name or value; a longer one is cut and ends with ``…``."""
 MAX_ITEMS = 128
-"""Of a list; a longer one ends with ``…``."""
+"""Items of a list; a longer one is cut and ends with ``…``."""
 MAX_NAMES = 1_024
-"""Names that are written once and told by number from then on."""
+"""Names that are written once and referred to by number afterwards."""
 
 Value = bool | int | str | tuple[str, ...]
-"""What a slice can have beside its name."""
+"""The types of a slice's annotations."""
 
 _CUT = "…"
 _SHORT = 64
-"""Characters of a name that is worth a number."""
+"""Characters up to which a name gets a number."""
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
-# TracePacket.trusted_packet_sequence_id: we are one writer.
+# TracePacket.trusted_packet_sequence_id: there is a single writer.
 _SEQUENCE = 1
-# ClockSnapshot: our times are wall clock, drawn as they are.
+# ClockSnapshot: times are wall clock, drawn as they are.
 _REALTIME, _BOOTTIME = 1, 6
 _CLEARED, _NEEDED = 1, 2
-"""TracePacket.SequenceFlags: names are told anew from here on; names told before are used."""
+"""TracePacket.SequenceFlags: earlier names are invalid from here on; earlier names are used."""
 
 
-class Kind(IntEnum):
-    """TrackEvent.Type."""
+class PacketKind(IntEnum):
+    """The enum TrackEvent.Type."""
 
     BEGIN = 1
     END = 2
@@ -61,7 +61,7 @@ def _key(number: int, wire_type: int) -> bytes:
 
 
 def _number(field: int, value: int) -> bytes:
-    # As protobuf does it, a negative number is its complement of 64 bits.
+    # As in protobuf, a negative number is written as its 64-bit two's complement.
     return _key(field, _VARINT) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -77,7 +77,7 @@ def _text(field: int, text: str) -> bytes:
 _PACKET = _key(1, _LENGTH)
 _TIMESTAMP = _key(8, _VARINT)
 _TRACK_EVENT = _key(11, _LENGTH)
-_TYPE = {kind: _number(9, kind) for kind in Kind}
+_TYPE = {kind: _number(9, kind) for kind in PacketKind}
 _TRACK = _key(11, _VARINT)
 _FLOW = _key(47, _FIXED64)
 _ANNOTATION = _key(4, _LENGTH)
@@ -85,7 +85,7 @@ _OURS = _number(10, _SEQUENCE) + _number(13, _NEEDED)
 
 
 def track_id(*what: str | int) -> int:
-    """The number of the track about ``what``, always the same; never 0, which is no track."""
+    """Return the deterministic number of the track about ``what``; never 0, which means none."""
     told = "".join(f"{len(text)}:{text}" for text in map(str, what))
     digest = blake2b(told.encode("utf-8", "backslashreplace"), digest_size=8).digest()
     return int.from_bytes(digest) | 1
@@ -100,9 +100,9 @@ class Packets:
         self._keys: dict[str, int] = {}
 
     def begin(self, at_ns: int) -> None:
-        """To be called first; ``at_ns`` is any moment of the trace."""
+        """Write the first packet; ``at_ns`` is any moment of the trace."""
         at_ns = _time(at_ns)
-        # Both clocks show the same, so that the viewer can tell the time of day.
+        # Both clocks have the same time, so that the viewer can show the time of day.
         clocks = b"".join(
             _bytes(1, _number(1, clock) + _number(2, at_ns)) for clock in (_BOOTTIME, _REALTIME)
         )
@@ -116,17 +116,17 @@ class Packets:
         )
 
     def process(self, track: int, number: int, name: str, *, rank: int = 0) -> None:
-        """A group of tracks; ``number`` is shown beside its name, and told once only."""
+        """Define a group of tracks; ``number``, which must be unique, is shown beside its name."""
         process = _number(1, number) + _text(6, name)
         self._track(_number(1, track) + _bytes(3, process), rank)
 
     def track(self, track: int, parent: int, name: str, *, rank: int = 0) -> None:
-        """A track below another one or in a group; those of a lower ``rank`` come first."""
+        """Define a track below another one or in a group; tracks of a lower ``rank`` come first."""
         self._track(_number(1, track) + _number(5, parent) + _text(2, name), rank)
 
     def event(
         self,
-        kind: Kind,
+        kind: PacketKind,
         track: int,
         at_ns: int,
         name: str = "",
@@ -134,16 +134,16 @@ class Packets:
         values: Mapping[str, Value] | None = None,
         flow: int = 0,
     ) -> None:
-        """A slice's beginning or end, or an instant.
+        """Write the beginning or end of a slice, or an instant.
 
-        The end of a slice has no name: it ends the slice that began last on its track. Empty texts
-        and tuples among ``values`` are left out. ``flow`` connects it with the one before that has
-        the same; 0: none.
+        The end of a slice has no name: it ends the newest open slice of its track. Empty texts and
+        tuples among ``values`` are left out. ``flow`` connects the event with the previous one of
+        the same number; 0: none.
         """
         new_names: list[bytes] = []
         parts = [_TYPE[kind], _TRACK, _varint(track)]
         if name:
-            # Few names are used again and again; somebody else's recording may have many.
+            # Usually a few names are used again and again; an untrusted recording may have many.
             number = self._numbered(self._names, 2, name, new_names)
             parts.append(_number(10, number) if number else _text(23, name))
         if category:
@@ -175,7 +175,9 @@ class Packets:
     def _numbered(
         self, numbers: dict[str, int], field: int, name: str, new_names: list[bytes]
     ) -> int:
-        """The number of a name, which is told in ``new_names`` if it is new; 0: it has none."""
+        """Return the number of a name, whose definition is added to ``new_names`` if it is new; 0:
+        none.
+        """
         number = numbers.get(name, 0)
         if not number and len(numbers) < MAX_NAMES and len(name) <= _SHORT:
             numbers[name] = number = len(numbers) + 1
@@ -183,7 +185,7 @@ class Packets:
         return number
 
     def _track(self, descriptor: bytes, rank: int) -> None:
-        # TrackDescriptor: its children in the order of their ranks.
+        # TrackDescriptor: child tracks are ordered by rank.
         order = _number(11, 3) + (_number(12, rank) if rank else b"")
         self._put(_number(10, _SEQUENCE) + _bytes(60, descriptor + order))
 
@@ -192,7 +194,7 @@ class Packets:
 
 
 def _value(value: Value) -> bytes:
-    """The value's field of a DebugAnnotation."""
+    """Return the value field of a DebugAnnotation."""
     match value:
         case bool():
             return _number(2, value)
@@ -206,5 +208,5 @@ def _value(value: Value) -> bytes:
 
 
 def _time(at_ns: int) -> int:
-    # The viewer counts with signed numbers.
+    # The viewer uses signed numbers.
     return min(max(at_ns, 0), HIGHEST)

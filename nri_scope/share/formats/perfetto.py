@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A timeline for ui.perfetto.dev, in Perfetto's protobuf format.
 
-The JSON format that it opens too was no choice: there times are floating-point microseconds, which
-cannot tell today's nanoseconds apart, all tracks are threads of processes, and a viewer has to
-read all of it before it can show anything.
+The JSON format, which it reads too, is not suitable: its times are floating-point microseconds,
+too coarse for today's nanoseconds, all its tracks are threads of processes, and a viewer has to
+read the whole file before it can show anything.
 
-Each pod is a process. In it the pod and its containers are tracks that show their states, with
+Each pod is a process. In it, the pod and its containers are tracks that show their states, with
 their events below; an arrow goes from event to event of a container. One process has the plugin
-connections with what each was asked, one what was not observed, and one the notes.
+connections with the requests to each, one the gaps, and one the notes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from nri_scope.recording.sqlite_text import HIGHEST
 
 from .excerpt import Excerpt
 from .lifetimes import WAIT
-from .packets import Kind, Packets, Value, track_id
+from .packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
-"""Rows for what overlaps on one track; more of it is drawn as moments."""
+"""Rows for overlapping slices of one track; further ones are drawn as instants."""
 
 _STATES = {
     "RunPodSandbox": "running",
@@ -40,7 +40,7 @@ _STATES = {
     "StopContainer": "stopped",
     "RemoveContainer": "",
 }
-"""What a pod or container is from an event on; "": it is gone."""
+"""The state of a pod or container from an event on; "": it is removed."""
 _UNOBSERVED = "state not observed"
 
 OWN_WORDS = (
@@ -52,16 +52,16 @@ OWN_WORDS = (
     *("status_message", "took_us", "size", "method", "mark", "changed", "owners"),
     *("container_id", "pod_id", "deadline_ms"),
 )
-"""What is in a file of any recording, for the search for leaked values."""
+"""Texts that this format itself writes; the leak scan does not report them."""
 
 _CONNECTIONS, _GAPS, _NOTES, _NO_POD = 1, 2, 3, 1000
-"""Numbers of processes: the viewer wants them, there is nothing behind them."""
+"""Process numbers, which the viewer requires; they are no real processes."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """As `formats.Write`: one trace, without the messages of events.
+    """Write as `formats.Write`: one trace, without the messages of events.
 
-    Memory is needed for what exists at one time, and little for what is gone.
+    Memory grows with what exists at one time, and little with what was removed.
     """
     excerpt = Excerpt(recording, numbers)
     sessions = {session.id: session for session in excerpt.sessions()}
@@ -92,12 +92,12 @@ def _begun(stream: IO[bytes], at_ns: int) -> Packets:
 
 @dataclass(slots=True)
 class _Lanes:
-    """Slices that may overlap, which slices of one track must not, unless one is in the other."""
+    """Lanes for slices that may overlap: those of one track must be disjoint or nested."""
 
     parent: int
     name: str
     ends: list[int] = field(default_factory=list)
-    """When the last slice of each lane ends."""
+    """The end of the last slice of each lane."""
 
     def draw(
         self,
@@ -111,18 +111,18 @@ class _Lanes:
     ) -> None:
         to_ns = max(to_ns, from_ns)
         lane = next((at for at, end in enumerate(self.ends) if end <= from_ns), len(self.ends))
-        kind = Kind.BEGIN
+        kind = PacketKind.BEGIN
         if lane == MAX_LANES:
-            lane, kind = 0, Kind.INSTANT
+            lane, kind = 0, PacketKind.INSTANT
         track = track_id("lane", self.parent, self.name, lane)
         if lane == len(self.ends):
             self.ends.append(to_ns)
             number = f" ({lane + 1})" if lane else ""
             packets.track(track, self.parent, f"{self.name}{number}", rank=lane + 1)
         packets.event(kind, track, from_ns, name, category, values, flow)
-        if kind is Kind.BEGIN:
+        if kind is PacketKind.BEGIN:
             self.ends[lane] = to_ns
-            packets.event(Kind.END, track, to_ns)
+            packets.event(PacketKind.END, track, to_ns)
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class _Life:
     track: int
     events: _Lanes
     state: str | None = None
-    """None: nothing is drawn yet; "": it is gone."""
+    """None: nothing is drawn yet; "": it is removed."""
     since_ns: int = 0
 
     def tell(self, packets: Packets, event: Event) -> None:
@@ -141,12 +141,12 @@ class _Life:
             told = _UNOBSERVED if self.state is None else self.state
         if told == self.state:
             return
-        # A clock may have been set back; an end before its beginning would end nothing.
+        # The clock may have been set back; an end before the beginning would not end the slice.
         at_ns = max(event.at_ns, self.since_ns)
         if self.state:
-            packets.event(Kind.END, self.track, at_ns)
+            packets.event(PacketKind.END, self.track, at_ns)
         if told:
-            packets.event(Kind.BEGIN, self.track, at_ns, told, "state")
+            packets.event(PacketKind.BEGIN, self.track, at_ns, told, "state")
         self.state, self.since_ns = told, at_ns
 
 
@@ -157,13 +157,13 @@ class _Drawing:
     pods: dict[str, _Life] = field(default_factory=dict)
     containers: dict[str, _Life] = field(default_factory=dict)
     gone: deque[tuple[int, dict[str, _Life], str]] = field(default_factory=deque)
-    """What need not be kept much longer, by the count of events."""
+    """Removed pods and containers that will be forgotten soon, with the number of events so far."""
     forgotten: set[int] = field(default_factory=set)
-    """Tracks of what is not kept any more."""
+    """Tracks of forgotten pods and containers."""
     drawn_pods: int = 0
     count: int = 0
     connections: dict[int, tuple[_Lanes, _Lanes]] = field(default_factory=dict)
-    """Of each what it was asked, and what it did not get to see."""
+    """For each session the lanes of its requests, and of its gaps."""
     processes: dict[int, int] = field(default_factory=dict)
     gaps: _Lanes | None = None
 
@@ -182,7 +182,7 @@ class _Drawing:
         life = self._life(event)
         if life is None:
             return
-        # Only what the runtime did changes a state, not a question about it.
+        # Only the runtime's actions change a state, not a status request to the CRI.
         if session is None or session.role != Role.CRI:
             was = life.state
             life.tell(self.packets, event)
@@ -202,12 +202,12 @@ class _Drawing:
         )
 
     def forget(self) -> None:
-        """Let go of what was gone long ago; asked after each event."""
+        """Forget what was removed long ago; called after each event."""
         self.count += 1
         while self.gone and self.gone[0][0] + WAIT < self.count:
             _, lives, key = self.gone.popleft()
             life = lives.get(key)
-            # It may have come back, or have gone twice.
+            # It may exist again, or may have been removed twice.
             if life is not None and not life.state:
                 self.forgotten.add(life.track)
                 del lives[key]
@@ -229,10 +229,10 @@ class _Drawing:
 
     def note(self, note: Note) -> None:
         process = self._process(_NOTES, "notes")
-        self.packets.event(Kind.INSTANT, process, note.at_ns, note.text, "note")
+        self.packets.event(PacketKind.INSTANT, process, note.at_ns, note.text, "note")
 
     def _life(self, event: Event) -> _Life | None:
-        """Of the container that an event is about, else of the pod."""
+        """Return the life of the event's container, or of its pod if it has none."""
         pod = self._pod(event) if event.pod_id else None
         if not event.container_id:
             return pod
@@ -259,7 +259,7 @@ class _Drawing:
         return life
 
     def _group(self, event: Event) -> int:
-        """The process that an event's pod is."""
+        """Return the process of the event's pod."""
         if event.pod_id:
             return track_id("pod", event.pod_id)
         return self._process(_NO_POD, "containers without a pod")
@@ -268,7 +268,7 @@ class _Drawing:
         events = _Lanes(track, "events")
         if track not in self.forgotten:
             return _Life(track, events)
-        # Of which it is not known any more until when it is taken.
+        # Until when this lane is in use is no longer known.
         events.ends.append(HIGHEST)
         return _Life(track, events, state="")
 
@@ -295,11 +295,13 @@ class _Drawing:
             "nri_version_inferred": session.nri_version_inferred,
             "end_reason": session.end_reason,
         }
-        self.packets.event(Kind.BEGIN, track, session.started_ns, "connected", "connection", told)
-        # What has no end is drawn to the end of the timeline, and said to have none.
+        self.packets.event(
+            PacketKind.BEGIN, track, session.started_ns, "connected", "connection", told
+        )
+        # A connection without end is drawn to the end of the timeline, and labelled so.
         if session.ended_ns is not None:
             ended_ns = max(session.ended_ns, session.started_ns)
-            self.packets.event(Kind.END, track, ended_ns)
+            self.packets.event(PacketKind.END, track, ended_ns)
 
     def _process(self, number: int, name: str) -> int:
         known = self.processes.get(number)

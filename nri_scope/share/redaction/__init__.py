@@ -2,18 +2,18 @@
 """Replace secret and personal values, in the same way wherever a recording is written or shown.
 
 In: messages, texts, names and paths, one at a time. Out: the same with tokens in place of what the
-`Rules` name. Tokens are made with a key, so originals cannot be tried out without it, and for one
-container each (see `scope`), so a guess that was planted in another container cannot be compared. A
-value that was once seen as a secret is replaced wherever it is met in the same pod; see
-`value_owners`. For a finished recording, let the redactor see all of it first (`Redactor.learn`),
+`Rules` cover. Tokens are made with a key, so originals cannot be guessed without it, and for each
+container separately (see `scope`), so a guess planted in another container cannot be compared. A
+value once identified as a secret is replaced wherever it occurs in the same pod; see
+`value_owners`. For a finished recording, let the redactor read all of it first (`Redactor.learn`),
 and then change it. This package never knows files or tables.
 """
 
 from .known_values import Original
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .tally import Count, Tally
 from .user_key import derive, local_key
 
-__all__ = ["Count", "Kind", "Original", "Redactor", "Rules", "Tally", "derive", "local_key"]
+__all__ = ["Count", "NameKind", "Original", "Redactor", "Rules", "Tally", "derive", "local_key"]

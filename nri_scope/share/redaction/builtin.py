@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that are there without a file of rules, each with a name to switch it by."""
+"""The built-in rules, each with a name by which a rule file switches it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 
 class BuiltIn(NamedTuple):
-    """One rule, or what a token in the report is counted under."""
+    """A built-in rule; its name is also the one that counts are reported under."""
 
     name: str
     about: str
     """What it replaces, in Markdown; a row of the table in docs/redaction.md."""
     is_on: bool = True
-    """Whether it is asked when no file of rules says otherwise."""
+    """Whether it applies unless a rule file says otherwise."""
 
 
 BUILT_IN = (

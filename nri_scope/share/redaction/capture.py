@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redaction at the source: what a recorder is handed, before any of it is written."""
+"""Redact at the source: everything that a recorder gets, before it is written."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from pathlib import Path
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Captured
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.inbox import Begin, End, Line, Missed, Remark, Resumed, Told
+from nri_scope.recorder.inbox import Begin, End, Missed, PluginLine, Remark, Resumed, Told
 
 from .memory_limits import Memory
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
 
 NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
-"""A note that every recording of this kind has."""
+"""A note in every recording that was redacted at the source."""
 
 MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20)
-"""A recorder runs for weeks, and pauses of Python's garbage collector, in which the runtime waits
-for an answer, grow with what it keeps. And while it works on one message, all others wait."""
+"""A recorder runs for weeks, and pauses of Python's garbage collector, during which the runtime
+waits for an answer, grow with the memory in use. While one message is redacted, all others wait."""
 
 
 class AtSource:
-    """Redacts what one recorder writes. For its writer's thread."""
+    """Redacts what one recorder writes. Used in its writer's thread only."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     @classmethod
     def to(cls, path: Path, rules: Rules) -> AtSource:
-        """For the recording at ``path``, with this machine's key. Raises UsageError."""
+        """Return the redaction for the recording at ``path``, with this machine's key. Raises
+        UsageError.
+        """
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
         return cls(Redactor(rules, key, memory=MEMORY))
 
     def captured(self, item: Captured) -> Captured:
-        """An event as it may be written."""
+        """Return an event as it may be written."""
         redactor = self._redactor
         known = item.method in METHODS
-        # In this order: what is not in the request itself is of the container that it is about.
+        # In this order: texts beside the request belong to the container that it is about.
         request = redactor.request(item.method, item.request, service=item.service)
         reply = redactor.reply(item.method, item.reply, service=item.service)
         said = redactor.text(item.status_message, "event.status_message", of_event=True)
@@ -57,16 +59,16 @@ class AtSource:
         )
 
     def told(self, entry: Told) -> Told:
-        """What is no event, likewise."""
+        """Return an entry other than an event as it may be written."""
         redactor = self._redactor
         match entry:
             case Begin(start=start) | Resumed(start=start):
                 start = replace(
                     start,
-                    plugin_name=redactor.name(Kind.PLUGIN, start.plugin_name),
-                    runtime_name=redactor.name(Kind.RUNTIME, start.runtime_name),
-                    runtime_version=redactor.name(Kind.RUNTIME, start.runtime_version),
-                    nri_version=redactor.name(Kind.RUNTIME, start.nri_version),
+                    plugin_name=redactor.name(NameKind.PLUGIN, start.plugin_name),
+                    runtime_name=redactor.name(NameKind.RUNTIME, start.runtime_name),
+                    runtime_version=redactor.name(NameKind.RUNTIME, start.runtime_version),
+                    nri_version=redactor.name(NameKind.RUNTIME, start.nri_version),
                 )
                 return replace(entry, start=start)
             case End():
@@ -75,18 +77,18 @@ class AtSource:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case Remark():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
-            case Line():
+            case PluginLine():
                 return replace(entry, text=self.printed(entry.text))
 
     def printed(self, text: str) -> str:
-        """A line that a plugin printed, likewise."""
+        """Return a line that a plugin printed as it may be written."""
         return self._redactor.text(text, "output.text")
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
-    """Refuse to mix events that are redacted with others in one file. Raises UsageError.
+    """Refuse to mix redacted events with others in one file. Raises UsageError.
 
-    A file that cannot be read is left to whoever wants to write it, and knows more to say.
+    A file that cannot be read is not refused: the attempt to write it gives a better error.
     """
     from nri_scope.recording.reader import Recording
 
@@ -94,7 +96,7 @@ def check_continued(path: Path, *, redacts: bool) -> None:
         if not path.exists():
             return
         with Recording.open(path) as recording:
-            # However many there are: where they are too many to be read, they count all the same.
+            # By query, as a recording may have more notes than the reader accepts.
             notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [NOTE])
             sessions = recording.rows("SELECT 1 FROM session LIMIT 1")
     except (OSError, RecordingError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and words by which well-known programs take credentials, as their manuals say."""
+"""Options and words with which well-known programs take credentials, from their manuals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Takes(Enum):
     """What the value of an option is."""
 
     SECRET = "s"
-    """A credential: the next word, or what is glued to a short option."""
+    """A credential: the next word, or the rest of a short option's word."""
     GLUED = "g"
-    """The same, never in a word of its own: ``mysql -pPASSWORD DATABASE``."""
+    """A credential, but never a word of its own: ``mysql -pPASSWORD DATABASE``."""
     LOGIN = "l"
     """``user:password``"""
     PERCENT = "%"
@@ -32,13 +32,13 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What one program takes."""
+    """The options and words of one program."""
 
     options: dict[str, Takes]
     within: frozenset[str]
-    """Words one of which has to be there before; empty: none has to."""
+    """Words of which one has to come before; empty: no condition."""
     words: dict[str, tuple[int, ...]]
-    """After such a word, which of the further ones are credentials, from 1; -1: the last one."""
+    """By word, which of the following words are credentials, from 1; -1: the last one."""
 
 
 _OPTIONS = """
@@ -92,7 +92,7 @@ htpasswd: -b=-1 -bn=-1 -nb=-1 -cb=-1 -bc=-1 -nbB=-1 -Bbn=-1 -bnB=-1 -bnBC=-1 -nb
 ORACLE = frozenset({"sqlplus", "sqlldr", "expdp", "impdp", "exp", "imp", "rman"})
 """Programs that take ``user/password`` as a word, with or without ``@host``."""
 STDIN = frozenset({"--password-stdin", "--stdin", "kinit", "--passphrase-fd", "chpasswd", "sudo"})
-"""Words of commands that read a credential from what is before them in a pipe."""
+"""Words of commands that read a credential from the preceding command in a pipe."""
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"})
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials in command lines: those that containers and hooks have, and those in scripts."""
+"""Find credentials in command lines: those of containers and hooks, and those in scripts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(:[ \t]*)(.+)", re.DOTALL)
 _ORACLE = re.compile(r"([A-Za-z][A-Za-z0-9_$#]*/)(\"[^\"]+\"|[^@/\s]+)(@.*)?", re.DOTALL)
 _NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _KNOWN = frozenset(CLIENTS)
-# Wherever they stand: with user and password for all that ask for such.
+# These options take user and password in every program that has them.
 _LOGINS = frozenset({"-u", "--user", "--proxy-user"})
 _NESTED = 3
 _DEEPEST = 4
 
 
 def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
-    """A command line, by word."""
+    """Redact a command line, word by word."""
     words = list(args)
     scripts = set(_scripts(words))
     given: list[str] = []
@@ -54,17 +54,17 @@ def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
 
 
 def commands(engine: Engine, text: str, place: str, depth: int) -> str:
-    """A finder: credentials that are given to well-known programs."""
+    """Find credentials in the arguments of well-known programs. A finder."""
     return script(engine, text, place, depth) if " " in text and names_client(text) else text
 
 
 def names_client(text: str) -> bool:
-    """Whether the name of a program that takes credentials is in ``text``."""
+    """Return whether ``text`` contains the name of a program that takes credentials."""
     return not _KNOWN.isdisjoint(_NAMES.findall(text))
 
 
 def script(engine: Engine, text: str, place: str, depth: int) -> str:
-    """What a shell is to run."""
+    """Redact a shell script."""
     if not engine.is_on("credential-keys") or depth > _DEEPEST:
         return text
     pieces: list[str] = []
@@ -105,7 +105,7 @@ def _piped(engine: Engine, word: str, command: Sequence[str], place: str) -> str
 
 
 def _scripts(words: Sequence[str]) -> Iterator[int]:
-    """The numbers of words that shells are to run."""
+    """Yield the numbers of words that shells run as scripts."""
     shell_at = -1
     for number, word in enumerate(words):
         if word.rpartition("/")[2] in SHELLS:
@@ -116,7 +116,7 @@ def _scripts(words: Sequence[str]) -> Iterator[int]:
 
 
 def credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | None]:
-    """By word what becomes of those that are, or have in them, a credential; None for others."""
+    """Return for each word its replacement if it is, or contains, a credential; None for others."""
     given: list[str | None] = [None] * len(words)
     if not engine.is_on("credential-keys") and not engine.rules.rules and not engine.is_on("nodes"):
         return given
@@ -150,7 +150,7 @@ def _positions(
     given: list[str | None],
     place: str,
 ) -> None:
-    """Words that are credentials because of their place behind the one at ``number``."""
+    """Replace words that are credentials because of their position after the one at ``number``."""
     positions = client.words.get(words[number].rpartition("/")[2])
     if positions is None:
         return
@@ -198,7 +198,7 @@ def _word(
 
 
 def _glued(engine: Engine, options: dict[str, Takes], word: str, place: str) -> str | None:
-    """An option with its value in one word."""
+    """Redact an option with its value in one word; None where it has no credential."""
     key, equals, value = word.partition("=")
     takes = options.get(key)
     if equals and value and takes is not None and (key.startswith("--") or len(key) > 2):
@@ -246,7 +246,7 @@ def _taken(engine: Engine, takes: Takes, value: str, place: str) -> str | None:
 
 
 def header(engine: Engine, text: str, place: str) -> str | None:
-    """A header of HTTP; None where it has no credential."""
+    """Redact an HTTP header; None where it has no credential."""
     found = _HEADER.fullmatch(text)
     if found is None or certainty_at(found[1]) is Certainty.NONE:
         return None
@@ -257,7 +257,7 @@ def header(engine: Engine, text: str, place: str) -> str | None:
 
 
 def _login(engine: Engine, text: str, place: str, between: str) -> str | None:
-    """``user:password``; None where it is no such thing."""
+    """Redact ``user:password``; None where the text has another form."""
     user, found, password = text.partition(between)
     if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
         return None
@@ -278,7 +278,7 @@ def _oracle(engine: Engine, word: str, place: str) -> str | None:
 
 
 def _assigned(engine: Engine, word: str, place: str, nested: int) -> str | None:
-    """``--key=value``, ``NAME=value``, and ``--env=NAME=value``."""
+    """Redact ``--key=value``, ``NAME=value``, and ``--env=NAME=value``; None for no credential."""
     for pattern in _OPTION, _ASSIGNED:
         option = pattern.fullmatch(word)
         if option is None:
@@ -294,7 +294,7 @@ def _assigned(engine: Engine, word: str, place: str, nested: int) -> str | None:
 
 
 def _is_no_option(flag: str, arg: str) -> bool:
-    """Whether ``arg`` rather is the credential that ``flag`` names than the next option."""
+    """Return whether ``arg`` is more likely the credential named by ``flag`` than an option."""
     return (
         names_credential(flag.lstrip("-"))
         and len(arg) >= SECRET_MIN

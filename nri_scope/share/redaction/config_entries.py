@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys with their values in YAML, TOML, INI and properties, read from any text.
+"""Find keys with their values in YAML, TOML, INI and properties, in any text.
 
-A parser of one of these refuses what is none, or broken, or cut off; this takes what can be read
-as keys and values, by lines and by what they are indented, and goes on. Every character is looked
-at a bounded number of times.
+A parser of one of these formats rejects a text that is broken, cut off or of another format; this
+module reads keys and values as far as it can, by lines and their indentation, and continues. Every
+character is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _COMMENT = re.compile(r"[ \t]#")
 
 
 class Entries:
-    """All entries of one text, each after that in whose value it is."""
+    """All entries of one text, each after the entry that contains it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.list: list[Entry] = []
-        # Indentation and entry; that of an item is a half more, as its keys are in it.
+        # Indentation and entry; an item's is larger by a half, as its keys are inside it.
         self._open: list[tuple[float, int]] = []
         self._has_properties = (
             "=" in text
@@ -50,14 +50,14 @@ class Entries:
             and whole.end() == len(text)
         )
         self._is_unclosed = False
-        # What is in no other entry is in that of its document.
+        # The parent of entries that are in no other entry: the document.
         self._root = self._add(Entry("", -1))
         at = 0
         while at < len(text):
             at = self._line(at)
 
     def _line(self, at: int) -> int:
-        """Read the line that begins, or goes on, at ``at``; returns where to go on."""
+        """Read the line, or the rest of one, at ``at``; return where to continue."""
         text = self._text
         newline = text.find("\n", at)
         end = len(text) if newline < 0 else newline
@@ -90,17 +90,17 @@ class Entries:
         if brace < 0:
             return self._continued(at, end)
         if is_text:
-            # They mean nothing in it, if this is YAML.
+            # In YAML, braces inside a text have no meaning.
             self._continued(at, end)
         return self._all_braces(brace, end, self._top(at, end))
 
     def _is_colon(self, match: re.Match[str]) -> bool:
-        """Whether a key ends as in YAML; others also take what follows without a space."""
+        """Return whether a key ends as in YAML: other formats need no space after the sign."""
         end = match.end("sign")
         return match["sign"] == ":" and not self._text[end : end + 1].strip()
 
     def _is_in_text(self, at: int, end: int) -> bool:
-        """Whether a line goes on with a text without quotes, if it is of YAML."""
+        """Return whether a line would continue an unquoted text in YAML."""
         if not self._open:
             return False
         indent, number = self._open[-1]
@@ -116,7 +116,7 @@ class Entries:
         indent = len(match["indent"])
         is_colon = match["sign"] == ":"
         if match["dashes"] and not self._is_colon(match):
-            # An item that is a text, as variables of containers are.
+            # An item that is a text, such as a container's variable.
             item = _ITEM.match(self._text, at, end)
             assert item is not None
             return self._value(self._items(item), item.end(), end, indent)
@@ -137,7 +137,7 @@ class Entries:
         return self._value(number, match.end(), end, indent)
 
     def _is_word(self, match: re.Match[str]) -> bool:
-        """Whether ``key=value`` may be a word of a command: that is for those who read words."""
+        """Return whether ``key=value`` may be a word of a command, which other finders handle."""
         text = self._text
         return (
             match["sign"] == "="
@@ -149,7 +149,7 @@ class Entries:
         )
 
     def _items(self, match: re.Match[str]) -> int:
-        """Open the items that a line's dashes begin; returns the last one's number."""
+        """Open an item for each dash of a line; return the last one's number."""
         column = len(match["indent"])
         number = -1
         for dash in re.finditer(r"-[ \t]+", match["dashes"]):
@@ -177,7 +177,7 @@ class Entries:
     # -- values -----------------------------------------------------------------------------
 
     def _value(self, number: int, at: int, end: int, indent: int) -> int:
-        """Read the value of an entry that begins at ``at``; returns where to go on."""
+        """Read the value of an entry, which begins at ``at``; return where to continue."""
         text = self._text
         entry = self.list[number]
         if at >= end or text[at:end].isspace():
@@ -185,7 +185,7 @@ class Entries:
         if _BLOCK.match(text, at, end) is not None:
             entry.start, entry.end = self._below(end, indent)
             entry.style = "|"
-            # The lines of it may have keys of their own.
+            # The lines of the block may have keys of their own.
             return end + 1
         marks = text[at : at + 3]
         if marks in {'"""', "'''"} and _ASSIGNING.search(text, max(0, at - 40), at):
@@ -208,7 +208,7 @@ class Entries:
         pattern = _DOUBLE if mark == '"' else _SINGLE
         match = pattern.match(self._text, at, end)
         if match is None:
-            # Over several lines, if these are indented as a part of it.
+            # Over several lines, if the following ones are indented more.
             _, below = self._below(end, indent)
             match = pattern.match(self._text, at, max(below, end))
         if match is None or _CLOSED.match(self._text, match.end()) is None:
@@ -218,7 +218,7 @@ class Entries:
         return True
 
     def _below(self, end: int, indent: int) -> tuple[int, int]:
-        """From where to where the lines are that follow a line's end and are indented more."""
+        """Return start and end of the lines after a line's end that are indented more."""
         text = self._text
         start = stop = end
         at = end + 1
@@ -237,7 +237,7 @@ class Entries:
         return (start, stop) if stop > end else (end, end)
 
     def _all_braces(self, at: int, end: int, above: int) -> int:
-        """Take what is between these and further braces of the line; returns where to go on."""
+        """Read entries in these and later braces of the line; return where to continue."""
         while 0 <= at < end:
             last = self._braces(at, end, above).end
             at = self._text.find("{", last, end)
@@ -246,7 +246,7 @@ class Entries:
         return end + 1
 
     def _braces(self, at: int, end: int, above: int) -> Braces:
-        """Take what is between braces; where they are not closed, what is in this line."""
+        """Read the entries in braces; if they are not closed, only those in this line."""
         base = len(self.list)
         found = read(self._text, at, end, above, base)
         if not (found.is_closed or self._is_unclosed):
@@ -258,7 +258,7 @@ class Entries:
         return found
 
     def _continued(self, at: int, end: int) -> int:
-        """A line without a key goes on with the value above, or is the value of the key above."""
+        """Append a line without a key to the value above, or make it the value of the key above."""
         text = self._text
         if not self._open:
             return end + 1

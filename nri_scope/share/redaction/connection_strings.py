@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users and passwords in addresses: URLs, and what programs take instead of these."""
+"""Find users and passwords in addresses: URLs and other connection strings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .tokens import PLAIN, is_token
 if TYPE_CHECKING:
     from .engine import Engine
 
-# In JSON the slashes may have backslashes before them. What follows the @ may be anything, as
-# templates and variables are no hosts.
+# In JSON, slashes may have backslashes before them. After the @ anything may follow, as
+# templates and variables are no host names.
 _URL = Pattern(
     r":(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@[^\s\"'<>@]"
 )
-# A whole text that is one: then nothing else can be in it.
+# A URL that is the whole text: its password may have any character.
 _WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL)
 _PORT = re.compile(r"[0-9]{1,5}(?:/|$)")
 _DIGEST = re.compile(r"[a-z0-9]{3,10}:[0-9a-f]{32}")
@@ -41,7 +41,7 @@ _HAS_TOKEN = re.compile(PLAIN)
 
 
 def connections(engine: Engine, text: str, place: str, depth: int) -> str:
-    """User and password of URLs, of other connection strings, and of files of logins."""
+    """Replace user and password in URLs, in other connection strings, and in files of logins."""
     if not engine.is_on("url-passwords") or len(text) < 6:
         return text
 

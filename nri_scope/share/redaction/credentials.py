@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the value of a key is a credential: one answer for every syntax and place."""
+"""Decide whether the value of a key is a credential, for every syntax and place."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 REFERENCE = re.compile(r"\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)")
-"""Another variable, as Kubernetes writes it; all else with a dollar sign may be a password."""
+"""A reference to a variable, as in Kubernetes; any other text with a dollar sign may be a
+password.
+"""
 SCHEME = re.compile(
     r"(?i)(?:apikey|api-key|basic|bearer|digest|dpop|geniekey|hawk|hoba|jwt|key|mutual|negotiate|ntlm"
     r"|oauth|privatetoken|private-token|scram-sha-(?:1|256)|sharedkey|sharedkeylite|signature|splunk"
     r"|ssws|token|vapid|aws4-hmac-sha256|goog4-hmac-sha256|sso-key|zoho-oauthtoken|snowflake)[ \t]+"
 )
-"""What is before credentials in a header and says of what kind they are."""
+"""The scheme before the credentials in a header."""
 _MARKED = re.compile(rf"[^A-Za-z0-9]{{0,8}}{PLAIN}[^A-Za-z0-9]{{0,8}}")
 _NOTHING = words("true false yes no on off null none nil")
 _MASK = re.compile(r"\*+|<[a-z-]{1,20}>|%[sdvq]")
@@ -31,7 +33,7 @@ _SHELL_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*
 
 
 def hides(key: str, value: str, certainty: Certainty) -> bool:
-    """Whether ``value`` is to be replaced, where ``certainty`` is what its key and others say."""
+    """Return whether to replace ``value``, whose keys have this ``certainty``."""
     if certainty is Certainty.NONE:
         return False
     bare = value.strip()
@@ -39,7 +41,7 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
     if scheme is not None and is_token(bare[scheme.end() :].strip()):
         return False
     if _MARKED.fullmatch(bare) is not None:
-        # Read with less around it before, it was replaced then.
+        # It was replaced before, when it was read with less of the surrounding text.
         return False
     if certainty is Certainty.FORCED:
         return bool(bare) and not is_token(bare)
@@ -65,14 +67,14 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
 def credential(
     engine: Engine, key: str, value: str, place: str, above: Certainty = Certainty.NONE
 ) -> str | None:
-    """What becomes of the value of ``key``; None where it is no credential."""
+    """Return what replaces the value of ``key``; None where it is no credential."""
     if engine.is_on("credential-keys") and hides(key, value, certainty_at(key, above)):
         return put_for(engine, key, value, place)
     return None
 
 
 def put_for(engine: Engine, key: str, value: str, place: str) -> str:
-    """The token for a value that is a credential; the scheme of an ``Authorization`` stays."""
+    """Return the token for a credential; the scheme of an ``Authorization`` is kept."""
     if key[-13:].lower() == "authorization":
         scheme = SCHEME.match(value)
         if scheme is not None and scheme.end() < len(value):
@@ -81,7 +83,7 @@ def put_for(engine: Engine, key: str, value: str, place: str) -> str:
 
 
 def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
-    """The token for what follows the scheme; user and password of Basic are known then as well."""
+    """Return the token for the text after a scheme; learn user and password of Basic."""
     try:
         decoded = base64.b64decode(value.strip(), validate=True).decode()
     except (ValueError, UnicodeDecodeError):
@@ -94,7 +96,9 @@ def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
 
 
 def put_encoded(engine: Engine, value: str, place: str) -> str:
-    """The token for a value that may be base64 of a credential, as those of Secrets are."""
+    """Return the token for a value that may be base64 of a credential, as in Secrets; learn
+    that.
+    """
     try:
         decoded = base64.b64decode("".join(value.split()), validate=True).decode().strip()
     except (ValueError, UnicodeDecodeError):
@@ -105,12 +109,12 @@ def put_encoded(engine: Engine, value: str, place: str) -> str:
 
 
 def put(engine: Engine, value: str, place: str, rule: str = "credential-keys") -> str:
-    """The token for what is a credential."""
+    """Return the token for a credential."""
     return engine.whole(rule, value, strength_of(value), place)
 
 
 def strength_of(value: str) -> Strength:
-    """How far a credential is looked for: ``4096`` and ``enabled`` may be anything elsewhere."""
+    """Return how widely to replace a credential: ``4096`` and ``enabled`` also have other uses."""
     bare = value.strip()
     if is_plain(bare) or _SHELL_VARIABLE.fullmatch(bare) is not None:
         return Strength.PLAIN
@@ -118,7 +122,7 @@ def strength_of(value: str) -> Strength:
 
 
 def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
-    """What the user's rules make of a value with a key; None where they do not say."""
+    """Return what the user's rules make of a value with a key; None where none applies."""
     if not engine.rules.rules and not engine.rules.values:
         return None
     given = engine.by_user(value, place, key)
@@ -139,7 +143,7 @@ def keyed_text(
     place: str,
     above: Certainty = Certainty.NONE,
 ) -> str | None:
-    """The value of an option; None where its key says nothing about it."""
+    """Return what replaces the value of an option; None where its key does not decide it."""
     given = by_user(engine, value, place, key)
     if given is not None:
         return given
@@ -149,7 +153,7 @@ def keyed_text(
 
 
 def node(engine: Engine, value: str, place: str) -> str:
-    """A node's name, where these are replaced."""
+    """Return what replaces a node's name, where that rule is on."""
     if REFERENCE.fullmatch(value) or is_plain(value):
         return value
     return engine.put("nodes", value, Strength.NAME, place)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all parts of redaction share: rules, what is known, the count, and the way of a text."""
+"""The state of redaction (rules, known values, counts), and the passes over each text."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from .value_owners import EVERYTHING
 from .work_limit import MESSAGE, TEXT, WorkLimit
 
 MAX_DEPTH = 4
-"""Of texts in texts: JSON in base64 in JSON."""
+"""Nesting of texts: JSON in base64 in JSON."""
 _ROUNDS = 6
 _WITHIN = 3
-"""Of values in values that are replaced as a whole."""
+"""Nesting of values in values that are replaced as a whole."""
 LONGEST = 65_536
-"""Characters of a text that is looked into; a longer one may take seconds."""
+"""Characters of a text that is searched; a longer one may take seconds."""
 
 _EACH, _HIT = 32, 128
-"""Work that a text is beside its characters, and that a replacement is."""
+"""Work per text, beside its characters, and per replacement."""
 
 _ASKED = 5
-"""Units of `work_limit` for a text that was looked into before."""
+"""Units of `work_limit` for a text that was redacted before."""
 
 _Question = tuple[str, bool, tuple[Rule, ...], str | None]
-"""Without a scope: the answer is the same in all, as nothing was replaced."""
+"""The scope is None if the answer is valid in all scopes, as nothing was replaced."""
 _Given = TypeVar("_Given")
 Finder = Callable[["Engine", str, str, int], str]
-"""Gives a text with tokens in it: engine, text, place, depth."""
+"""Returns a text with tokens in it, given engine, text, place and depth."""
 
 
 class Engine:
-    """Rules at work, and what was found so far.
+    """Applies the rules, and keeps what was found so far.
 
-    ``finders`` are asked for texts, in their order, until nothing changes any more;
-    ``key_finders`` for keys, which are to stay what programs look for.
+    ``finders`` are called for texts, in their order, until nothing changes any more;
+    ``key_finders`` for keys, which should stay recognizable to programs.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class Engine:
         self.scopes = Scopes(linked)
         self._event = 0
         self.scope = NAMES
-        """Whose the text is that is being redacted."""
+        """The scope of the text that is being redacted."""
         self.tally = Tally()
         self.is_counting = True
         self._finders = finders
         self._key_finders = key_finders
         self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.hosts)]
         self._values = frozenset(rules.values)
-        # Found within a text that will be remembered, with what was found in it.
+        # Rules of what was found in a text whose answer will be remembered.
         self._found: list[str] | None = None
         self._within = 0
         self._unpacked: list[str] = []
@@ -76,20 +76,20 @@ class Engine:
         self._parts: Answers[tuple[bytes, str], object, tuple[str, str]] = Answers(memory.cached)
         self._memory = memory
         self._left = memory.message
-        # Rules and places of what is found in such a part.
+        # Rules and places of what was found in a message part whose answer will be remembered.
         self._log: list[tuple[str, str]] | None = None
 
     def unlink(self) -> None:
-        """From here on it is another event, of which tokens tell nothing about those before."""
+        """Begin another event, whose tokens must not be linkable to earlier ones."""
         self._event += 1
 
     def begin_message(self, *, is_part: bool = False) -> None:
-        """From here on it is another message; ``is_part``: about one container alone."""
+        """Begin another message; ``is_part``: about one container only."""
         self.work.spend(MESSAGE)
         self._left = self._memory.part if is_part else self._memory.message
 
     def is_spent(self) -> bool:
-        """Whether there was so much in this message that the rest is not looked at."""
+        """Return whether the work limit of this message is reached, so the rest is not searched."""
         return (
             self._left < 0
             and self._found is None
@@ -98,7 +98,7 @@ class Engine:
         )
 
     def rest(self, texts: Iterable[str], place: str) -> str:
-        """One token for all that is left of a list."""
+        """Return one token for the rest of a list."""
         return self._unseen("\0".join(texts), place)
 
     def _unseen(self, value: str, place: str) -> str:
@@ -106,11 +106,11 @@ class Engine:
         return self._tokens.of(value)
 
     def within(self, scope: Scope) -> _Within:
-        """Redact what is of this scope, as a context."""
+        """Return a context in which texts belong to this scope."""
         return _Within(self, scope)
 
     def enter(self, scope: Scope) -> None:
-        """From here on it is of this scope."""
+        """Make this the scope of the following texts."""
         self.scope = scope
         if scope is NAMES:
             self.known.owners.enter(None)
@@ -120,7 +120,7 @@ class Engine:
         self._tokens.scope = f"{scope.name} in {self._event}" if own else scope.name
 
     def is_on(self, rule: str) -> bool:
-        """Whether a rule of `builtin` is asked."""
+        """Return whether a rule of `builtin` is on."""
         return rule in self.rules.on
 
     def hit(self, rule: str, place: str) -> None:
@@ -135,7 +135,7 @@ class Engine:
             self.tally.add(rule, place)
 
     def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """The token for ``value``, which is not one; counted."""
+        """Return the token for ``value``, unless it is one already; count it."""
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
@@ -148,7 +148,7 @@ class Engine:
         return token
 
     def whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """The same for a value that may have others in it, which will be known then as well."""
+        """Replace a value as `put`; first, learn the values that are found inside it."""
         if is_token(value.strip()):
             return value
         if self._found is None:
@@ -165,19 +165,19 @@ class Engine:
         return self.put(rule, value, strength, place)
 
     def is_allowed_host(self, host: str) -> bool:
-        """Whether a host's name may be shown."""
+        """Return whether a host's name may be shown."""
         host = host.lower().rstrip(".")
         return any(pattern.fullmatch(host) is not None for pattern in self._hosts)
 
     # -- the user's rules -------------------------------------------------------------------
 
     def asked(self, place: str, key: str) -> tuple[Rule, ...]:
-        """The user's rules for a value, those with a key only if it has one."""
+        """Return the user's rules for a value; rules with a key only if the value has a key."""
         rules = self.rules.rules
         return tuple(rule for rule in rules if rule.fits(place, key)) if rules else ()
 
     def by_user(self, value: str, place: str, key: str = "") -> str | None:
-        """What the user's rules make of a value; None where they do not say."""
+        """Return what the user's rules make of a value; None where none applies."""
         if value in self._values:
             self.known.show(value)
             return value
@@ -194,15 +194,15 @@ class Engine:
     # -- texts ------------------------------------------------------------------------------
 
     def text(self, text: str, place: str, depth: int = 0) -> str:
-        """``text`` with tokens in place of what is found in it."""
+        """Return ``text`` with tokens in place of what is found in it."""
         return self._remember(text, place, depth, is_key=False)
 
     def key(self, key: str, place: str) -> str:
-        """The same for a key, or a name: only what surely is a secret is looked for."""
+        """Redact a key, or a name, for which only sure signs of a secret count."""
         return self._remember(key, place, 0, is_key=True)
 
     def keeps(self, name: str) -> bool:
-        """Whether a name stays as it is, as far as is known by now. Counts nothing."""
+        """Return whether a name stays unchanged, as far as is known now. Counts nothing."""
         found, self._found = self._found, []
         try:
             return self.key(name, "") == name
@@ -215,10 +215,10 @@ class Engine:
         if len(text) > LONGEST and self.is_on("long-texts"):
             return self.put("long-texts", text, Strength.PRIVATE, place)
         if depth > MAX_DEPTH:
-            # Who packs so deep hides something.
+            # Text that is packed this deep is replaced unseen.
             return self.put("unreadable", text, Strength.PRIVATE, place)
         if self._found is None:
-            # However it was answered before: what is replaced is to be the same each time.
+            # Also for a remembered answer: what is replaced must not depend on the cache.
             self._left -= len(text) + _EACH
             if self.is_spent():
                 return self._unseen(text, place)
@@ -271,13 +271,14 @@ class Engine:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether all of a message is looked at, so that its parts do not depend on each other."""
+        """Whether messages have no work limit, so that their parts do not depend on each other."""
         return self._memory.part == self._memory.message == UNBOUNDED
 
     def part(self, content: bytes, redacted: Callable[[], _Given]) -> _Given:
-        """What becomes of a part of a message, which most events repeat.
+        """Return the redacted part of a message, which most events repeat, from the cache if
+        possible.
 
-        ``content`` tells it from all others, ``redacted`` does the work where it has to be done.
+        ``content`` identifies the part; ``redacted`` does the work if necessary.
         """
         self.work.spend(_ASKED + len(content) // 64)
         question = content, self._tokens.scope
@@ -311,7 +312,7 @@ class Engine:
                 for rule, place in answer.found:
                     self.tally.add(rule, place)
             if self._log is not None:
-                # It is a part of one that is being answered.
+                # It is inside a part that is being redacted.
                 self._log += answer.found
                 self._unpacked.append(answer.looked_at)
         return cast("_Given", answer.text)
@@ -320,10 +321,10 @@ class Engine:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Half of a surrogate pair, which only JSON can have.
+            # Half of a surrogate pair, which can only come from JSON.
             return self.put("unreadable", text, Strength.PRIVATE, place)
         finders = self._key_finders if is_key else self._finders
-        # A token may complete what was not found before, and one secret make another one known.
+        # A token may complete another match, and one secret may make another one known.
         for _ in range(_ROUNDS):
             before = text, self.known.progress
             self.work.spend(TEXT + len(text))
@@ -344,7 +345,7 @@ class Engine:
         return text
 
     def replaced(self, rule: Rule, text: str, place: str) -> str:
-        """``text`` with tokens in place of what a user's rule finds in it."""
+        """Return ``text`` with tokens in place of what a user's rule finds in it."""
         pattern = rule.pattern
         assert pattern is not None
         pieces: list[str] = []
@@ -360,7 +361,7 @@ class Engine:
 
 
 class _Within:
-    """Each name and id has one, so it is lighter than a generator."""
+    """The context of `Engine.within`: used for each name and id, so lighter than a generator."""
 
     __slots__ = ("_before", "_engine", "_scope")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys with their values between braces: JSON, flow maps of YAML, inline tables of TOML."""
+"""Find keys with their values in braces: JSON, flow maps of YAML, inline tables of TOML."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _SINGLE = re.compile(r"'((?:[^']|'')*)'")
 _CHUNK = re.compile(r"[^,\[\]{}\n]*")
 _SPACE = re.compile(r"\s*")
 _SIGN = re.compile(r"[ \t]*(?::|=>?)")
-# In a value without quotes; "a:b" is one text, and so is "http://x".
+# In an unquoted value; "a:b" is one text, and so is "http://x".
 _KEY = re.compile(r"\s*([^\s:=\"'][^:=\"'\n,\[\]{}]{0,200}?)[ \t]*(?::(?=[\s\"'\[{]|\Z)|=>?)")
 
 
 @dataclass(slots=True)
 class Entry:
-    """A key, or an item of a list, with where its value is, if that is a text."""
+    """A key, or an item of a list, with the place of its value if that is a text."""
 
     key: str
     """Empty for an item of a list."""
     above: int
-    """The number of the entry in whose value this one is; -1: none."""
+    """The number of the entry that contains this one in its value; -1: none."""
     start: int = -1
-    """Where the value's text is, without quotes; -1: it is a map or a list, or there is none."""
+    """Where the value's text begins, without quotes; -1: it is a map, a list, or missing."""
     end: int = -1
     style: str = ""
     """A quotation mark, ``|`` for a block, or empty."""
@@ -42,18 +42,18 @@ class _Bracket:
 
 @dataclass(slots=True)
 class Braces:
-    """What was read from one opening brace on."""
+    """The entries read from one opening brace on."""
 
     end: int
-    """Behind the closing one, or where the text or the limit is."""
+    """The position after the closing brace, or where reading stopped."""
     is_closed: bool = False
     entries: list[Entry] = field(default_factory=list)
 
 
 def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
-    """Read from the brace at ``at`` on, at most up to ``limit``.
+    """Read from the brace at ``at``, at most up to ``limit``.
 
-    ``above`` is the entry whose value it is; the first new entry has the number ``base``.
+    ``above`` is the entry whose value begins there; the first new entry gets the number ``base``.
     """
     found = Braces(limit)
     entries = found.entries
@@ -95,7 +95,7 @@ def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
 def _scalar(
     text: str, at: int, limit: int, top: _Bracket, add: Callable[[int, int, str], int]
 ) -> int:
-    """Read a key, or a value that is a text; returns where to go on."""
+    """Read a key, or a value that is a text; return where to continue."""
     mark = text[at]
     if mark in "\"'":
         quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at, limit)

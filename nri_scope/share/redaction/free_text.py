@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found in free text by its form: credentials in URLs, addresses, names of hosts, users."""
+"""Find sensitive values in free text by their form: addresses, host names, users, random text."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _HOME = Pattern(
 )
 _WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
 _TRANSITIONS = 0.42
-"""Changes between capitals, small letters and digits, by character: chance has 0.62, names 0.3."""
+"""Changes between capitals, small letters and digits, per character: random text has 0.62, names
+0.3."""
 _CAPITALS = str.maketrans("", "", ascii_uppercase)
 _PARTLY = re.compile(PLAIN)
 _ENDS_IN_TOKEN = re.compile(PLAIN + "$")
 
 
 def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
-    """``text`` with what ``put`` gives in place of a group of each match."""
+    """Return ``text`` with the result of ``put`` in place of a group of each match."""
     pieces: list[str] = []
     at = 0
     for match in pattern.finditer(text):
@@ -50,7 +51,7 @@ def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> s
 
 
 def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
-    """What only chance can have made."""
+    """Replace text that looks random. A finder."""
     if len(text) < 20 or not engine.is_on("random-looking"):
         return text
 
@@ -59,7 +60,7 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
             return part
         content = _decoded64(part)
         if content is not None and _readable(content) is not None:
-            # What is in it has been looked at.
+            # Its decoded content has been searched already.
             return part
         return engine.put("random-looking", part, Strength.SECRET, place)
 
@@ -71,7 +72,7 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def is_random(run: str) -> bool:
-    """Whether letters and digits change too often for a name, and too freely for a number."""
+    """Return whether letters and digits change too often for a name or a number."""
     if len(run) < 20 or len(run) - len(run.translate(_CAPITALS)) < 2 or _PARTLY.search(run):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in run if c.isalnum()]
@@ -82,7 +83,7 @@ def is_random(run: str) -> bool:
 
 
 def mails(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Mail addresses."""
+    """Replace mail addresses. A finder."""
     if "@" not in text or not engine.is_on("emails"):
         return text
 
@@ -97,7 +98,7 @@ def mails(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def addresses(engine: Engine, text: str, place: str, depth: int) -> str:
-    """IP addresses."""
+    """Replace IP addresses. A finder."""
     if not engine.is_on("addresses") or len(text) < 2:
         return text
 
@@ -113,10 +114,10 @@ def addresses(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def address(engine: Engine, text: str, place: str) -> str:
-    """What becomes of an IP address, alone or with a port; anything else stays."""
+    """Replace an IP address, alone or with a port; return anything else unchanged."""
     found = address_of(text)
     if found is None:
-        # 10.0.0.1:80, and whatever else has addresses between colons.
+        # 10.0.0.1:80, and other texts with addresses between colons.
         parts = text.split(":")
         if len(parts) == 1:
             return text
@@ -133,7 +134,7 @@ def address(engine: Engine, text: str, place: str) -> str:
 
 
 def hosts(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Names of hosts."""
+    """Replace host names. A finder."""
     if not engine.is_on("host-names") or len(text) < 4:
         return text
 
@@ -153,7 +154,7 @@ def hosts(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def users(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Names of users in paths."""
+    """Replace names of users in paths. A finder."""
     if not engine.is_on("user-paths"):
         return text
 
@@ -177,7 +178,7 @@ _URLSAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def packed(engine: Engine, text: str, place: str, depth: int) -> str:
-    """What is written in base64, in hexadecimal, or with percent signs."""
+    """Redact text that is encoded in base64, in hexadecimal, or with percent signs. A finder."""
     if len(text) < 12:
         return text
 
@@ -191,7 +192,7 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
             return found
         read = _readable(content)
         if read is None:
-            # No text, but something known may be in it: a serialised message for example.
+            # Not a text, but it may contain a known value, for example in a serialised message.
             given, rules = engine.known.replace(content.decode("latin-1"))
             return engine.put(rules[0], found, Strength.SECRET, place) if rules else found
         changed = inside(read)
@@ -213,7 +214,7 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
 
     def put_percent(found: str) -> str:
         changed = inside(unquote(found))
-        # Tokens need no percent signs; the rest is shown as it is.
+        # Tokens need no percent signs; the rest is encoded again.
         return found if changed is None else _quoted(changed)
 
     text = sub(_BASE64, text, 0, put64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be shown: values that are plain, and names that everybody knows."""
+"""Values that may be shown: plain ones, and well-known names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from .word_lists import words
 
-# All patterns here have no repetition inside of a repetition: they take linear time.
+# No pattern here has nested repetitions: they take linear time.
 _PLAIN_VALUE = re.compile(
     r"""
     [+-]?[0-9]{1,10}(\.[0-9]{1,6})?                      # numbers, but for long ones
@@ -31,7 +31,7 @@ _PLAIN_WORDS = words(
     "production development staging test prod dev stage linux amd64 arm64 x86_64 aarch64 "
     "utf-8 utc gmt oci systemd containerd docker podman cri-o compute utility graphics video "
     "compute,utility ipv4 ipv6 tcp udp http https noninteractive xterm xterm-256color dumb "
-    # How something is proven, and what became of it.
+    # How something is authenticated, and the result.
     "basic bearer digest negotiate ldap ldaps oidc oauth oauth2 saml kerberos gssapi x509 mtls tls "
     "ssl cert certificate token tokens webhook rbac abac node alwaysallow alwaysdeny iam anonymous "
     "plain scram-sha-256 scram-sha-512 sha1 sha256 sha512 md5 bcrypt argon2 optional required "
@@ -65,7 +65,7 @@ ENV_NAMES = (
     "NVIDIA_REQUIRE_*",
     "ETCD_INITIAL_CLUSTER_TOKEN",
 )
-"""Variables whose values stay, but for what is a credential, an address and so on in them."""
+"""Variables whose values stay, except credentials, addresses and so on inside them."""
 
 HOSTS = (
     "localhost",
@@ -94,7 +94,7 @@ HOSTS = (
     "intel.com",
     "amd.com",
 )
-"""Host names that stay everywhere; annotations' keys are not looked at anyway."""
+"""Host names that stay everywhere; annotations' keys are not searched anyway."""
 
 REGISTRIES = (
     "docker.io",
@@ -113,7 +113,7 @@ REGISTRIES = (
     "registry.gitlab.com",
     "docker.elastic.co",
 )
-"""Registries for everybody."""
+"""Public registries."""
 
 NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -123,10 +123,10 @@ ENDINGS = words(
     "at au be br ca ch cn cz de dk es eu fi fr gr hu ie il in is it jp kr lu mx nl no nz pl pt ro "
     "ru se sg sk tr tv tw ua uk us za"
 )
-"""With which a dotted name is taken for a host's."""
+"""Endings by which a dotted name is recognized as a host's."""
 
 NO_HOSTS = words("service slice scope socket mount target timer")
-"""Endings of systemd's units, which look like mail addresses (``user@1000.service``)."""
+"""Endings of systemd units, which look like mail addresses (``user@1000.service``)."""
 
 SHOWN_LABELS = re.compile(
     r"(?:app|k8s-app|name|component|tier|role|run|track|environment|env|instance|"
@@ -134,11 +134,11 @@ SHOWN_LABELS = re.compile(
     r"app\.kubernetes\.io/.{1,63}|statefulset\.kubernetes\.io/pod-name|"
     r"batch\.kubernetes\.io/.{1,63}|job-name|controller-uid)"
 )
-"""Labels by which workloads are told apart: their values are names, shown as such."""
+"""Labels that identify workloads: their values are names, and shown as such."""
 
 
 def is_plain(value: str) -> bool:
-    """Whether a value says nothing about whose it is: numbers, sizes, ``true`` and so on."""
+    """Return whether a value identifies nothing: a number, a size, ``true`` and so on."""
     return (
         not value
         or value.lower() in _PLAIN_WORDS
@@ -147,11 +147,13 @@ def is_plain(value: str) -> bool:
 
 
 def is_plain_path(value: str) -> bool:
-    """Whether a value is a path as any system has it. What is in it is for others to look at."""
+    """Return whether a value is a path that any system may have; its parts may still be
+    searched.
+    """
     return len(value) <= 400 and _PLAIN_PATH.fullmatch(value) is not None
 
 
-# What a variable's name says of its value, and then the value's form.
+# Forms of names, each with the form of values that is harmless for them.
 _BY_NAME = (
     (
         re.compile(
@@ -170,7 +172,7 @@ _BY_NAME = (
 
 
 def is_plain_for(name: str, value: str) -> bool:
-    """Whether a variable's value is what its name says: a version, or the hash of sources."""
+    """Return whether a variable's value is what its name says: a version, or a hash of sources."""
     return any(
         of.fullmatch(name) is not None and form.fullmatch(value) is not None
         for of, form in _BY_NAME

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON: specs and configurations as runtimes tell them, and whatever annotations hold."""
+"""Redact JSON: specs and configurations from runtimes, and documents in annotations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .harmless import is_plain
 from .key_names import Certainty, certainty_inside, names_credential, names_person
 from .keyed_credentials import ARGUMENTS, VALUES
 from .known_values import Strength
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .tokens import is_token
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 MAX_NESTING = 100
-"""Deeper than any spec; what is below is replaced as a whole."""
+"""Deeper than any spec; a value below is replaced as a whole."""
 
 MAX_LENGTH = 1 << 20
-"""Characters of a text that is read as JSON; reading keeps all other threads waiting."""
+"""Characters of a text that is parsed as JSON; parsing blocks all other threads."""
 _ENV = frozenset({"env", "envs", "environment"})
 _KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
 _IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
@@ -37,7 +37,7 @@ _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
 
 
 def document(engine: Engine, text: str, place: str, depth: int) -> str:
-    """A finder: what is found in a text that is JSON."""
+    """Redact a text that is JSON. A finder."""
     if text.lstrip()[:1] not in {"{", "["} or len(text) > MAX_LENGTH:
         return text
     read = parsed(text)
@@ -51,7 +51,9 @@ def document(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def parsed(text: str | bytes) -> Plain:
-    """The object or array that a text is; None where it is none, or would lose something."""
+    """Return the object or array of a JSON text; None for another text, or if parsing loses
+    content.
+    """
     try:
         read = json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite
@@ -62,7 +64,7 @@ def parsed(text: str | bytes) -> Plain:
 
 
 def dumped(value: Plain) -> str:
-    """As JSON in one line."""
+    """Return a value as JSON in one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -75,9 +77,9 @@ def walk(
     level: int = 0,
     above: Certainty = Certainty.NONE,
 ) -> Plain:
-    """``value`` with tokens in it; ``key`` is the one that it is the value of.
+    """Return ``value`` with tokens in it; ``key`` is the key whose value it is.
 
-    ``above`` is what the keys say that this one is below.
+    ``above`` is the certainty from the keys of the enclosing objects.
     """
     if level > MAX_NESTING:
         return engine.put("unreadable", dumped(value), Strength.PRIVATE, place)
@@ -142,7 +144,7 @@ def _object(
 
 
 def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
-    """Name and value of a variable as ``{"name": …, "value": …}``; empty for other objects."""
+    """Redact a variable of the form ``{"name": …, "value": …}``; return {} for other objects."""
     held = next((of for of in ("value", "Value") if isinstance(value.get(of), str)), "")
     content = value.get(held)
     names = {of: name for of in _NAMES if isinstance(name := value.get(of), str)}
@@ -207,14 +209,14 @@ def _string(engine: Engine, value: str, place: str, key: str, depth: int, above:
 
 def _hostname(engine: Engine, value: str, place: str) -> str:
     if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
-        return value_places.name(engine, Kind.NODE, value, place)
+        return value_places.name(engine, NameKind.NODE, value, place)
     return engine.put("host-names", value, Strength.PRIVATE, place)
 
 
 def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
     read = dict(pairs)
     if len(read) != len(pairs):
-        # What stands first would not be looked at, and still be there.
+        # The first value would not be read, and still be in the text.
         raise ValueError("one key twice")
     return read
 
@@ -222,18 +224,18 @@ def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
 def _finite(number: str) -> float:
     read = float(number)
     if not math.isfinite(read):
-        # It could not be written again.
+        # It could not be written as JSON again.
         raise ValueError(number)
     return read
 
 
 def _refuse(constant: str) -> Plain:
-    # Python reads NaN and the like, which JSON does not know.
+    # Python accepts NaN and the like, which are not in JSON.
     raise ValueError(constant)
 
 
 def show(engine: Engine, status: dict[str, Plain]) -> None:
-    """Take note of names that stay visible, from a container's verbose status."""
+    """Note names that stay visible, from a container's verbose status."""
     for part in "runtimeSpec", "config":
         spec = status.get(part)
         if not isinstance(spec, dict):

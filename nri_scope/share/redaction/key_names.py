@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a key says about its value."""
+"""What a key implies about its value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIKELY = words(
 # Anywhere in a part: PGPASSWORD, mysecretkey.
 _SURE_INSIDE = ("password", "passwd", "passphrase", "secret")
 _LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential")
-# At its end: dbpass, rootpwd, authtoken; but for words that only sound so.
+# At the end of a part: dbpass, rootpwd, authtoken; except for words with the same ending.
 _SURE_ENDINGS = ("pass", "pwd")
 _LIKELY_ENDINGS = ("token", "tokens")
 _OTHER_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
@@ -38,9 +38,9 @@ _KEYS = words(
     "host jwt license master private root secret server service session shared signing ssh sshrsa "
     "storage subscription tls user vault"
 )
-"""Before ``key``."""
+"""Words before ``key``."""
 _PAIRS = frozenset({("connection", "string"), ("conn", "str"), ("session", "id")})
-# What comes last says that it is about a credential, and none.
+# A last part with which the key is about a credential, but its value is none.
 _ABOUT = words(
     "file files filename path dir directory name names ttl expiry expiration expires timeout "
     "length size type count enabled disabled enable disable required policy mode provider issuer "
@@ -49,11 +49,11 @@ _ABOUT = words(
     "scheme header headers rotation interval lifetime duration limit limits budget usage strategy "
     "driver backend level selector role roles status state encoding charset"
 )
-# What comes first says that it is about how many there may be.
+# A first part with which the value is an amount.
 _AMOUNTS = words("max min num total limit count maximum minimum")
 _NO_CREDENTIALS = frozenset(
     {
-        # Tells clusters apart, and protects nothing.
+        # Distinguishes clusters, and protects nothing.
         ("initial", "cluster", "token"),
         ("etcd", "initial", "cluster", "token"),
     }
@@ -66,7 +66,7 @@ _HINTS = (
     *("dockerc", "kubeconfig", "webhook", "conn", "session"),
     *("salt", "hmac", "totp"),
 )
-"""One of these is in any key that tells of a credential, or one of the short words."""
+"""Every key that names a credential contains one of these, or one of the short words."""
 _SHORT_HINT = re.compile(
     r"(?:(?:^|[^A-Za-z])(?:pin|otp|psk|pat|jwt|sig|dsn)|Pin|Otp|Psk|Pat|Jwt|Sig|Dsn"
     r"|PIN|OTP|PSK|PAT|JWT|SIG|DSN|pw|Pw|PW)(?:[^a-z]|$)"
@@ -84,15 +84,15 @@ _NODES = frozenset(
 
 
 class Certainty(IntEnum):
-    """How sure a key says that its value is a credential."""
+    """How surely the value of a key is a credential."""
 
     NONE = 0
     LIKELY = 1
-    """Numbers and words of configuration are none: ``auth: basic``, ``--max-tokens=4096``."""
+    """Except for numbers and words of configuration: ``auth: basic``, ``--max-tokens=4096``."""
     SURE = 2
-    """Whatever it is: ``password: 4096``."""
+    """Any value: ``password: 4096``."""
     FORCED = 3
-    """Whatever it is and its own key says: in the data of a Secret of Kubernetes."""
+    """Any value of any key: in the data of a Kubernetes Secret."""
 
 
 @lru_cache(maxsize=4096)
@@ -104,14 +104,14 @@ def _parts(key: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _bare_parts(key: str) -> tuple[str, ...]:
-    """The same without the numbers of PASS1 and token_2."""
+    """Return the parts of a key without trailing digits, as in PASS1 and token_2."""
     bare = (part.rstrip("0123456789") for part in _parts(key))
     return tuple(part for part in bare if part)
 
 
 @lru_cache(maxsize=4096)
 def certainty_of(key: str) -> Certainty:
-    """What a key says of its own value."""
+    """Return the certainty of a key's own value."""
     parts = _bare_parts(key)
     if key in {"PWD", "OLDPWD"} or parts in _NO_CREDENTIALS or not parts or parts[-1] in _ABOUT:
         return Certainty.NONE
@@ -143,13 +143,15 @@ def _of_part(part: str) -> Certainty:
 
 
 def names_credential(key: str) -> bool:
-    """Whether the value of such a key is a credential, or may be one."""
+    """Return whether the value of such a key is a credential, or may be one."""
     return certainty_of(key) is not Certainty.NONE
 
 
 @lru_cache(maxsize=4096)
 def certainty_within(key: str, above: Certainty) -> Certainty:
-    """The same where the key is in what ``above`` was said of, see `certainty_below`."""
+    """Return the certainty of a key inside a value with certainty ``above``, see
+    `certainty_below`.
+    """
     if above is Certainty.FORCED:
         return above
     own = certainty_of(key)
@@ -161,7 +163,7 @@ def certainty_within(key: str, above: Certainty) -> Certainty:
 
 @lru_cache(maxsize=4096)
 def certainty_below(key: str, above: Certainty) -> Certainty:
-    """What a key says of everything in the map or list that is its value."""
+    """Return the certainty of everything in the map or list that is a key's value."""
     parts = _bare_parts(key)
     if not parts or above is Certainty.FORCED:
         return above
@@ -174,14 +176,14 @@ def certainty_below(key: str, above: Certainty) -> Certainty:
 
 @lru_cache(maxsize=4096)
 def certainty_at(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """`certainty_within` for a key that may be a path itself: ``secrets.db.main``."""
+    """Return `certainty_within` for a key that may be a path itself: ``secrets.db.main``."""
     if "." in key and "/" not in key:
         above = certainty_inside(key.rpartition(".")[0], above)
     return certainty_within(key, above)
 
 
 def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """`certainty_below` for such a one."""
+    """Return `certainty_below` for a key that may be a path itself."""
     for part in key.split(".")[-20:] if "/" not in key else (key,):
         above = certainty_below(part, above)
     return above
@@ -189,33 +191,33 @@ def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
 
 @lru_cache(maxsize=64)
 def may_name_credential(text: str) -> bool:
-    """Whether there may be a key in ``text`` that `certainty_of` something is said by."""
+    """Return whether ``text`` may contain a key that names a credential (quick check)."""
     lower = text.lower()
     return any(hint in lower for hint in _HINTS) or _SHORT_HINT.search(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def tells_a_number(key: str) -> bool:
-    """Whether a credential with that key is a number of few digits."""
+    """Return whether a credential with that key is a number of few digits."""
     return not _PINS.isdisjoint(_bare_parts(key))
 
 
 @lru_cache(maxsize=4096)
 def tells_an_amount(key: str) -> bool:
-    """Whether numbers at such a key are how many there are, or may be: ``max_tokens``."""
+    """Return whether numbers with such a key are amounts or limits: ``max_tokens``."""
     parts = _bare_parts(key)
     return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNTS)
 
 
 @lru_cache(maxsize=4096)
 def names_person(key: str) -> bool:
-    """Whether the value of such a key says who somebody is."""
+    """Return whether the value of such a key identifies a person."""
     parts = _parts(key)
     return bool(parts) and (parts[-1] in _PERSONS or parts[-2:] in _PERSON_PAIRS)
 
 
 @lru_cache(maxsize=4096)
 def names_node(key: str) -> bool:
-    """Whether the value of such a key is a node's name."""
+    """Return whether the value of such a key is a node's name."""
     parts = _parts(key)
     return parts[-2:] in _NODES or parts[-1:] in _NODES or parts[-3:] in _NODES

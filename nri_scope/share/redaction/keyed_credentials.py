@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials by their keys in YAML, TOML, INI, properties and XML, or parts of these."""
+"""Find credentials by their keys in YAML, TOML, INI, properties and XML, or fragments of these."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 ARGUMENTS = words("args command cmd entrypoint argv")
-"""Members that are command lines by word."""
+"""Members that are command lines, word by word."""
 NAMING = words("name key")
-"""Members that say what another one is the value of."""
+"""Members that name the value in a neighbouring member."""
 VALUES = words("value val data content text plaintext default")
-"""Members that have the value of what they are told the name of, or of what is above."""
+"""Members that have the value for the name in a neighbouring member, or for the key above."""
 _STRUCTURED = re.compile(r"[:=]\s|[{\[\n]|\A[^\s=]+=")
 
 
 def keyed(engine: Engine, text: str, place: str, depth: int) -> str:
-    """A finder: values whose keys, or the keys that these are in, name credentials."""
+    """Replace values whose keys, or enclosing keys, name credentials. A finder."""
     if not engine.is_on("credential-keys") or not (
         may_name_credential(text) or commands.names_client(text)
     ):
@@ -69,7 +69,7 @@ def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> st
 def _words(
     engine: Engine, text: str, place: str, entries: list[Entry]
 ) -> Iterator[tuple[int, int, str]]:
-    """What becomes of words of command lines that are lists: from where to where, and what."""
+    """Yield replaced words of command lines that are lists: start, end and replacement."""
     lines: dict[int, list[Entry]] = {}
     for entry in entries:
         is_item = not entry.key and entry.start >= 0 and entry.above >= 0
@@ -84,7 +84,7 @@ def _words(
 
 
 def _written(value: str, style: str) -> str:
-    """The opposite of `_plain`."""
+    """Encode a value in the style of its entry; the opposite of `_plain`."""
     match style:
         case '"':
             return json.dumps(value, ensure_ascii=False)[1:-1]
@@ -95,7 +95,7 @@ def _written(value: str, style: str) -> str:
 
 
 def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, Certainty]]:
-    """Those whose values are credentials, with the key that says so."""
+    """Yield the entries whose values are credentials, with the key that decides it."""
     names, kinds = _siblings(entries, text)
     below: list[Certainty] = []
     certainties: list[Certainty] = []
@@ -104,7 +104,7 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
         above = entries[entry.above] if entry.above >= 0 else None
         key = entry.key
         if not key:
-            # An item of a list is what the list is, and so is what is in it.
+            # An item inherits from its list, and passes that on to its members.
             certainty = max(certainties[entry.above], inherited) if above is not None else inherited
             inner = inherited
             key = above.key if above is not None else ""
@@ -127,7 +127,7 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
 
 
 def _siblings(entries: Iterable[Entry], text: str) -> tuple[dict[int, str], dict[int, str]]:
-    """By the entry that they are in: what a ``name`` or ``key`` beside says, and the ``kind``."""
+    """Return, by enclosing entry, the name in a ``name`` or ``key`` member, and the ``kind``."""
     names: dict[int, str] = {}
     kinds: dict[int, str] = {}
     for entry in entries:
@@ -142,7 +142,7 @@ def _siblings(entries: Iterable[Entry], text: str) -> tuple[dict[int, str], dict
 
 
 def _plain(written: str, style: str) -> str:
-    """What is written in the value's style."""
+    """Decode a value from the style of its entry."""
     match style:
         case '"':
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was replaced so far, and replacing it wherever it is met."""
+"""Remember the values that were replaced, and replace them wherever they occur."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from .word_lists import words
 from .work_limit import REMEDY, VALUE, WorkLimit
 
 SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
-"""Characters from which on a credential, or any other value, does not stand somewhere by chance;
-and those that a name needs to be replaced where it stands as a word."""
+"""Lengths from which a credential, and any other value, does not occur elsewhere by chance; and the
+length from which a name is replaced where it occurs as a word."""
 _GRAM = SECRET_MIN
 _LONG = 1024
-"""Characters above which a value is looked for by itself."""
+"""Characters above which a value is searched for individually."""
 _WRITTEN = 16_384
-"""Characters up to which a value is also looked for as it may be written elsewhere."""
+"""Characters up to which a value is also searched for in encoded forms."""
 _FRESH = 100
 _NESTED = 8
-"""Values of which one begins with the other that are looked at one by one."""
+"""Values, each a prefix of the next one, that are checked one by one."""
 MOST_CHARACTERS = 64 << 20
-"""Of all values that are remembered."""
+"""Limit of all remembered values."""
 
 _OWN = 65_536
-"""Characters of names that are kept of one pod."""
+"""Characters of visible names that are kept for one pod."""
 _ALL_OWN = 16 << 20
-"""The same of all pods."""
+"""Characters of visible names that are kept for all pods."""
 
 _SEARCHED = 65_536
-"""Characters of a name that values are looked for in."""
+"""Characters up to which a name is searched for known values."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _TOKEN = re.compile(PLAIN)
@@ -64,19 +64,18 @@ class Original(NamedTuple):
     value: str
     rule: str
     is_searchable: bool
-    """Whether the value, met anywhere, means a leak: it is neither so short nor so common that it
-    may stand somewhere by chance, nor a name that the rules leave visible. Such a one is replaced
-    wherever it occurs, any other in its place (a few also where they stand as a word).
-    """
+    """Whether finding the value anywhere means a leak: it is neither so short nor so common that it
+    may occur by chance, nor a name that the rules leave visible. Such a value is replaced wherever
+    it occurs, any other only in its place (a few also where they occur as a word)."""
 
 
 class Strength(IntEnum):
     """How sure it is that a value is secret."""
 
     PLAIN = -1
-    """It is one where it stands; anywhere else it would be an ordinary number or word."""
+    """It is secret in its place; elsewhere it would be an ordinary number or word."""
     PRIVATE = 0
-    """It may be anything; nobody said that it can be shown."""
+    """It may be anything; no rule says that it can be shown."""
     NAME = 1
     """A name that is not to be shown."""
     SECRET = 2
@@ -87,51 +86,53 @@ class _Reach(IntEnum):
     """Where an original is replaced."""
 
     PLACE = 0
-    """Where a rule says so, and nowhere else."""
+    """Where a rule finds it, and nowhere else."""
     WORD = 1
-    """Also wherever it stands with no letter or digit beside it."""
+    """Also wherever it has no letter or digit beside it."""
     ANYWHERE = 2
 
 
 class Known:
-    """Originals with their tokens, and the names that are shown.
+    """Originals with their tokens, and the names that stay visible.
 
-    Where a value is replaced, its `Owners` say. Tokens are those of `Tokens.scope`, but for those
-    of names, which are the same everywhere.
+    `Owners` decides in which pods a value is replaced. Tokens belong to `Tokens.scope`, except for
+    those of names, which are the same everywhere.
     """
 
     def __init__(self, tokens: Tokens, memory: Memory, work: WorkLimit | None = None) -> None:
-        """``work`` is what adding may take; by default there is no limit."""
+        """Start without values. ``work`` limits adding; by default there is no limit."""
         self._work = work or WorkLimit(None)
         self._tokens = tokens
         self._memory = memory
         self._characters = 0
         self.is_full = False
-        """Whether there was one that is not remembered."""
+        """Whether a value could not be remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
         self._visible = VisibleNames(memory.shown)
         self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
         self._names: set[str] = set()
         self.owners = Owners(memory.values)
         self.epoch = 0
-        """Another one means that texts may stay that were replaced before."""
+        """Changes when texts may stay visible that were replaced before."""
         self.count = 0
-        """Values that are replaced elsewhere than in their places; only ever more in one epoch."""
+        """Number of values that are replaced outside of their places; it only grows in one
+        epoch.
+        """
         self._noted: dict[str, _Reach] = {}
-        # What a value may be written as, and that value.
+        # Encoded forms, each with its value.
         self._plain: dict[str, str] = {}
-        # All of both, by when they came.
+        # All values and forms, in the order of adding.
         self._numbers: dict[str, int] = {}
-        # By how they begin; those that are long apart from the others.
+        # By their first characters, long values separately.
         self._short = Beginnings(_GRAM)
         self._long: dict[str, set[str]] = {}
-        # By the first letters and digits in a row, then by what is before these and the length.
+        # By the first run of letters and digits, then by the run's offset and the length.
         self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
 
     # -- what is known ----------------------------------------------------------------------
 
     def add(self, value: str, rule: str, strength: Strength) -> str:
-        """Remember an original; returns its token."""
+        """Remember an original; return its token."""
         scope = NAMES if strength is Strength.NAME else None
         before = self._rules.get(value)
         if before is None:
@@ -158,27 +159,28 @@ class Known:
     def _fill(self) -> None:
         self.is_full = True
         if self._work.is_limited:
-            # Better now than after all of it.
+            # Fail early, not after all the work.
             self.check_remembered()
 
     def check_remembered(self) -> None:
-        """Raise UsageError where not all values are remembered: nobody could tell a leak then."""
+        """Raise UsageError where not all values are remembered, as leaks could go unnoticed."""
         if self.is_full:
             raise UsageError(
-                "so many different values are to be replaced that not all can be looked for in "
-                "what is written",
-                f"{REMEDY}, or have rules keep what is no secret",
+                "too many different values to replace: the output could not be checked for "
+                "all of them",
+                f"{REMEDY}, or have rules keep values that are not secret",
             )
 
     def show(self, name: str, pod: str = "") -> None:
-        """``name`` stays visible: no other value that is a part of it gives it away.
+        """Keep ``name`` visible: values that look ordinary and are parts of it are only replaced
+        in their places.
 
-        ``pod`` is the id of the one that it is told of; "": of all.
+        ``pod`` is the id of the pod that it belongs to; "": it belongs to all.
         """
         if not name or is_token(name) or self.shows(name, pod):
             return
         if self._names and len(name) <= _SEARCHED:
-            # What labels repeat of a name that is replaced, is not visible.
+            # The part of a label that repeats a replaced name is not visible.
             name = self._without_names(name)
             if is_token(name) or self.shows(name, pod):
                 return
@@ -193,7 +195,7 @@ class Known:
         changed = False
         for part in {self._plain.get(part, part) for part in self._parts(name)}:
             if self._reach(part, self._rules[part][1]) is not self._noted[part]:
-                # Rare: a value was met before the name of which it is a part.
+                # Rare: the value was found before the name that contains it.
                 self._forget(part)
                 changed = True
         if changed:
@@ -202,29 +204,29 @@ class Known:
             self.count = len(self._numbers)
 
     def shows(self, name: str, pod: str) -> bool:
-        """Whether `show` was told of exactly this name, for this pod."""
+        """Return whether `show` was called with exactly this name for this pod."""
         return name in self._visible and f"\n{name}\n" in (self._own.get(pod) or "")
 
     def is_shown(self, value: str, pod: str) -> bool:
-        """Whether ``value`` is a visible name of this pod, or one of all, or a part of one.
+        """Return whether ``value`` is a visible name of this pod or of all, or a part of one.
 
-        The names of other pods say nothing here: their owners may have chosen them to find out
-        whether a value is then shown.
+        Names of other pods do not count: their owners may have chosen them to find out whether a
+        value is then shown.
         """
         own = self._own.get(pod)
         return own is not None and (value if len(value) > 2 else f"\n{value}\n") in own
 
     def _is_visible(self, value: str) -> bool:
-        """The same of any pod."""
+        """Return whether ``value`` is a visible name of any pod, or a part of one."""
         return value in self._visible or (len(value) > 2 and self._visible.have_part(value))
 
     def is_known(self, value: str, strength: Strength) -> bool:
-        """Whether it was added before, of this pod, and as no weaker one."""
+        """Return whether it was added before, for this pod, with at least this strength."""
         known = self._rules.get(value)
         return known is not None and known[1] >= strength and self.owners.has(value)
 
     def originals(self) -> Iterator[Original]:
-        """Everything that was added."""
+        """Yield everything that was added."""
         left = self.owners.left()
         for value, (rule, strength) in self._rules.items():
             searchable = self._reach(value, strength) is _Reach.ANYWHERE and value not in left
@@ -233,10 +235,10 @@ class Known:
     def _reach(self, value: str, strength: Strength) -> _Reach:
         bare = value.strip()
         if bare in MARK or bare in HOST or bare in MAIL or _TOKEN.search(value):
-            # Parts of tokens, and what has been redacted in part: nothing that was there before.
+            # A part of a token, or a partly redacted text: it was never in the original like this.
             return _Reach.PLACE
         if _ASSIGNING.fullmatch(value):
-            # As any variable of that name begins.
+            # Every assignment to a variable of that name begins with this.
             return _Reach.PLACE
         if strength is Strength.PLAIN:
             return _Reach.PLACE
@@ -255,19 +257,19 @@ class Known:
             return _Reach.WORD if length > 3 and not _WORD.fullmatch(value) else _Reach.PLACE
         elif _NAME.fullmatch(value) and self._is_visible(value):
             return _Reach.PLACE
-        # Ids and times are full of these.
+        # Ids and times often contain such digits.
         return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
 
     # -- replacing it -----------------------------------------------------------------------
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Another one means that a text may have to be looked at again."""
+        """Numbers that change when a text may have to be redacted again."""
         return self.count, self.owners.added, self.epoch
 
     def has_new(self, text: str, since: int) -> bool:
-        """Whether one of those that came after the first ``since`` may be in ``text``; also where
-        that takes long to find out.
+        """Return whether ``text`` may contain a value added after the first ``since``; also True
+        where the answer would take long.
         """
         fresh = self.count - since
         if not fresh:
@@ -293,7 +295,7 @@ class Known:
         return False
 
     def replace(self, text: str) -> tuple[str, list[str]]:
-        """``text`` with the tokens of what is known in it, and the rule of each."""
+        """Return ``text`` with tokens in place of known values, and the rule of each."""
         rules: list[str] = []
         if self._numbers and len(text) > 1:
             spans = self._spans(text)
@@ -322,13 +324,13 @@ class Known:
         return self._tokens.of(value, NAMES if value in self._names else None)
 
     def _may_tell(self, value: str) -> bool:
-        """Whether it may be seen here that ``value``, or what it is a form of, is known."""
+        """Return whether ``value``, or the value whose form it is, may be replaced in this pod."""
         plain = self._plain.get(value, value)
         return plain in self._names or self.owners.may_tell(plain)
 
     def _spans(self, text: str, *, of_all: bool = False) -> list[tuple[int, str]]:
-        """Where known values begin: they do not overlap, the one that begins first counts, and of
-        two that begin together the longer one. ``of_all``: of whatever pod they are.
+        """Return positions of known values. They do not overlap: the first one counts, and of two
+        with the same start the longer one. ``of_all``: values of any pod.
         """
         starts = self._starts(text)
         words: dict[int, list[str]] = defaultdict(list)
@@ -338,7 +340,7 @@ class Known:
             starts = sorted({*starts, *words})
         if not starts:
             return []
-        # A token is left alone, whatever seems to be in it.
+        # Tokens are never changed, even if they seem to contain a value.
         taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
         ends = [end for _, end in taken]
         long = _Long(self._long, text)
@@ -381,7 +383,7 @@ class Known:
         return self._short.longest_at(text, start, limit)
 
     def _parts(self, name: str) -> set[str]:
-        """All that is known and in ``name``."""
+        """Return all known values in ``name``."""
         found = {value for _, value in self._as_words(name)}
         for start in self._starts(name):
             gram = name[start : start + _GRAM]
@@ -416,10 +418,10 @@ class Known:
         if reach is _Reach.PLACE:
             return
         if value in self._noted:
-            # It was replaced as a word so far, and is now everywhere.
+            # It was replaced as a word so far, and is replaced everywhere now.
             self._forget(value)
         if value in self._plain:
-            # It is what another one is written as, and now also one by itself.
+            # It was a form of another value so far, and is now a value itself.
             of = self._plain.pop(value)
             self._unindex(value, self._noted[of])
         self._noted[value] = reach
@@ -475,7 +477,7 @@ _NOTHING: dict[tuple[int, int], set[str]] = {}
 
 
 class _Long:
-    """Where the next ones of long values are in a text that is read from left to right."""
+    """Finds the next occurrences of long values in a text that is read from left to right."""
 
     def __init__(self, values: dict[str, set[str]], text: str) -> None:
         self._values = values
@@ -484,7 +486,7 @@ class _Long:
         self._next: list[tuple[int, int, str]] = []
 
     def longest_at(self, start: int, limit: int, gram: str) -> str:
-        """The longest one at ``start`` that ends before ``limit``; empty where there is none."""
+        """Return the longest value at ``start`` that ends by ``limit``; "" for none."""
         if gram not in self._begun:
             self._begun.add(gram)
             for value in self._values[gram]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The longest of many strings that stands at a place of a text, in logarithmic time."""
+"""Find the longest of many strings at a position of a text, in logarithmic time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .sorted_strings import Place, SortedStrings
 
 @dataclass(slots=True)
 class _Node:
-    """A string with the longest other one that it begins with."""
+    """A string, with the longest other string that is a prefix of it as its parent."""
 
     value: str
     depth: int
     parent: _Node | None
     jump: _Node | None
-    """An ancestor farther away, so that one of any length is reached in a few steps."""
+    """A more distant ancestor, so that an ancestor of any length is reached in a few steps."""
 
 
 class Prefixes:
-    """Strings in their order.
+    """A sorted set of strings with prefix search.
 
-    Of those that are not above a text in that order, the last one begins with each string that the
-    text begins with: it is the answer, or the answer is one of its ancestors.
+    Of the strings that do not sort after a text, the last one begins with every string that is a
+    prefix of the text: so it is the longest prefix itself, or one of its ancestors is.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Prefixes:
         self._longest = 0
 
     def add(self, value: str) -> None:
-        """Add a string that is not there yet."""
+        """Add a new string."""
         values = self._values
         place = values.add(value)
         before = values.before(place)
@@ -44,13 +44,13 @@ class Prefixes:
             self._longest = len(value)
 
     def remove(self, value: str) -> None:
-        """Take a string away that is there."""
+        """Remove a string, which has to exist."""
         place = self._values.remove(value)
         self._nodes.pop(value, None)
         self._detach(place, value)
 
     def longest_at(self, text: str, start: int, end: int) -> str | None:
-        """The longest string that is in ``text`` from ``start`` on and ends before ``end``."""
+        """Return the longest string that occurs in ``text`` at ``start`` and ends by ``end``."""
         content = text[start : min(end, start + self._longest)]
         place = self._values.last_to(content)
         if place is None:
@@ -64,7 +64,7 @@ class Prefixes:
         return None if node is None else node.value
 
     def _detach(self, place: Place, value: str) -> None:
-        # Those that begin with `value`, which follow it, get it as an ancestor, or lose it.
+        # Strings that begin with `value` follow it; their ancestors change.
         for one in self._values.since(place):
             if not one.startswith(value):
                 break
@@ -88,16 +88,16 @@ class Prefixes:
 
 
 class Beginnings:
-    """Strings by their first characters, by which they are found in a text."""
+    """Strings by their first characters, for searching them in a text."""
 
     def __init__(self, size: int) -> None:
-        """``size``: how many characters; no string has fewer."""
+        """``size``: the number of first characters; no string is shorter."""
         self._size = size
-        # Most begin like no other one.
+        # Most strings share their beginning with no other one.
         self.of: dict[str, str | Prefixes] = {}
 
     def add(self, value: str) -> None:
-        """Add a string that is not there yet."""
+        """Add a new string."""
         begin = value[: self._size]
         some = self.of.get(begin)
         if some is None:
@@ -110,7 +110,7 @@ class Beginnings:
         some.add(value)
 
     def remove(self, value: str) -> None:
-        """Take a string away that is there."""
+        """Remove a string, which has to exist."""
         begin = value[: self._size]
         some = self.of[begin]
         if isinstance(some, str):
@@ -119,8 +119,8 @@ class Beginnings:
             some.remove(value)
 
     def longest_at(self, text: str, start: int, end: int) -> str:
-        """The longest string that is in ``text`` from ``start`` on and ends before ``end``; empty
-        where there is none.
+        """Return the longest string that occurs in ``text`` at ``start`` and ends by ``end``; ""
+        for none.
         """
         some = self.of.get(text[start : start + self._size])
         if some is None:
@@ -134,7 +134,7 @@ def _below(parent: _Node | None, value: str) -> _Node:
     if parent is None:
         return _Node(value, 0, None, None)
     jump = parent.jump
-    # Jumps of lengths as in a skewed binary number: as many steps as that has digits.
+    # Jump lengths as in a skew binary number: a path has as many steps as that has digits.
     if jump is not None and jump.jump is not None:
         is_equal = parent.depth - jump.depth == jump.depth - jump.jump.depth
         jump = jump.jump if is_equal else parent
@@ -144,7 +144,7 @@ def _below(parent: _Node | None, value: str) -> _Node:
 
 
 def _begins(node: _Node | None, content: str) -> _Node | None:
-    """The node or the nearest of its ancestors that ``content`` begins with."""
+    """Return the node or its nearest ancestor that is a prefix of ``content``."""
     while node is not None and not content.startswith(node.value):
         jump = node.jump
         node = node.parent if jump is None or content.startswith(jump.value) else jump

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a redactor keeps and does, and the answers that it keeps."""
+"""Limits of a redactor's memory and work, and its cache of answers."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ UNBOUNDED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bounds of what is kept, and of what is done."""
+    """Limits of what is kept, and of work."""
 
     values: int = 200_000
-    """Values that were replaced; what comes later is replaced in its place only."""
+    """Values that are remembered; later ones are replaced in their places only."""
     shown: int | None = None
     """Characters of visible names, of which the oldest are forgotten; None: all are kept."""
     cached: int = 64 << 20
-    """Bytes of texts with what became of them, about; likewise of parts of messages."""
+    """Bytes of cached answers for texts, approximately; the same again for parts of messages."""
     part: int = UNBOUNDED
-    """Work on one pod or container in a message: a character is one, see `engine` for more. What
-    is left of it then is replaced without being looked at."""
+    """Work on one pod or container in a message: one unit per character, see `engine` for more. The
+    rest is replaced without a search."""
     message: int = UNBOUNDED
-    """The same on a whole message."""
+    """Work on a whole message."""
     work: int | None = None
-    """Work on all that is redacted, see `work_limit`; what takes more, or has more values, is
-    refused. None: there is no limit."""
+    """Work on all that is redacted, see `work_limit`; a recording that takes more, or has more
+    values, is refused. None: no limit."""
 
 
 @dataclass(slots=True)
 class Answer(Generic[_Given, _Found]):
-    """What became of a text, and until when that is so."""
+    """The redacted form of a text, with the state in which it is valid."""
 
     text: _Given
     found: tuple[_Found, ...]
     looked_at: str
-    """The text, and all that was unpacked from it."""
+    """The text, and everything that was decoded from it."""
     known: int
     epoch: int
     late: int | None
-    """`Owners.late` of the pod that it is for; None: it is the same for all."""
+    """`Owners.late` of the pod that it is valid for; None: valid for all."""
 
 
 class Answers(Generic[_Question, _Given, _Found]):
-    """The newest ones, up to a size."""
+    """A cache of the newest answers, limited by size."""
 
     def __init__(self, most: int) -> None:
-        """``most``: bytes, about."""
+        """``most``: bytes, approximately."""
         self._most = most
         self._answers: OrderedDict[_Question, tuple[Answer[_Given, _Found], int]] = OrderedDict()
         self.size = 0
-        """Bytes, about."""
+        """Bytes, approximately."""
 
     def get(self, question: _Question) -> Answer[_Given, _Found] | None:
-        """What was kept for it."""
+        """Return the answer to a question; None where it is not cached."""
         kept = self._answers.get(question)
         return kept[0] if kept is not None else None
 
     def keep(self, question: _Question, answer: Answer[_Given, _Found]) -> None:
-        """Keep an answer, and let go of the oldest ones, as many as that takes."""
-        # What was asked, what was given, and what was looked at, which has both in it.
+        """Add an answer, and drop as many of the oldest ones as necessary."""
+        # Question, answer, and the searched text, which contains both.
         size = 500 + 2 * len(answer.looked_at)
         if size > self._most // 8:
             return

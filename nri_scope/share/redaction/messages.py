@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI's messages, field by field."""
+"""Redact NRI's messages, field by field."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from . import commands, value_places
 from .credentials import keyed_text
-from .name_kinds import Kind
+from .name_kinds import NameKind
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -39,12 +39,12 @@ def _key(engine: Engine, text: str, place: str) -> str:
     return engine.key(text, place)
 
 
-def _name(kind: Kind) -> Text:
+def _name(kind: NameKind) -> Text:
     return lambda engine, text, place: value_places.name(engine, kind, text, place)
 
 
 def _removal(treat: Text) -> Text:
-    """For keys that a leading dash marks as to be removed."""
+    """Extend ``treat`` to keys that a leading dash marks for removal."""
 
     def treated(engine: Engine, text: str, place: str) -> str:
         for _ in range(_ROUNDS):
@@ -63,11 +63,11 @@ _PATH = _removal(_text)
 _TREATED: dict[str, Text] = {
     "PodSandbox.id": value_places.identity,
     "PodSandbox.uid": value_places.identity,
-    "PodSandbox.name": _name(Kind.POD),
-    "PodSandbox.namespace": _name(Kind.NAMESPACE),
+    "PodSandbox.name": _name(NameKind.POD),
+    "PodSandbox.namespace": _name(NameKind.NAMESPACE),
     "Container.id": value_places.identity,
     "Container.pod_sandbox_id": value_places.identity,
-    "Container.name": _name(Kind.CONTAINER),
+    "Container.name": _name(NameKind.CONTAINER),
     "Container.env": value_places.variable,
     "Hook.env": value_places.variable,
     "Mount.destination": _PATH,
@@ -80,14 +80,14 @@ _TREATED: dict[str, Text] = {
     "Image.config_digest": _key,
     "ContainerUpdate.container_id": value_places.identity,
     "ContainerEviction.container_id": value_places.identity,
-    "PluginInstance.name": _name(Kind.PLUGIN),
+    "PluginInstance.name": _name(NameKind.PLUGIN),
     "PluginInstance.index": _key,
-    "RegisterPluginRequest.plugin_name": _name(Kind.PLUGIN),
+    "RegisterPluginRequest.plugin_name": _name(NameKind.PLUGIN),
     "RegisterPluginRequest.plugin_idx": _key,
-    "ConfigureRequest.runtime_name": _name(Kind.RUNTIME),
+    "ConfigureRequest.runtime_name": _name(NameKind.RUNTIME),
     "ConfigureRequest.runtime_version": _key,
 }
-"""Fields of text that are treated in a way of their own; all others are free text."""
+"""Text fields with a special treatment; all others are free text."""
 _LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
     "Container.args": commands.arguments,
     "Hook.args": commands.arguments,
@@ -103,16 +103,16 @@ _KEYED = frozenset(
     }
 )
 _LISTING = api.SynchronizeRequest
-"""About no container more than about others."""
+"""A message about no particular container."""
 _ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
 def redact(engine: Engine, message: Message, scope: Scope) -> None:
-    """Put tokens into ``message``; ``scope`` is for what is of none of the containers in it."""
+    """Put tokens into ``message``; ``scope`` is for texts outside of the containers in it."""
     _drop_unknown(engine, message)
     for pod, container in _subjects(message):
         _show(engine, pod, container)
-    # Variables come after annotations and arguments in which their values may be met.
+    # Annotations and arguments, which may contain values of variables, come before these.
     with engine.within(scope):
         for _ in range(_ROUNDS):
             before = engine.known.progress
@@ -134,7 +134,9 @@ def is_about_one(message: Message) -> bool:
 
 
 def scope_of(engine: Engine, message: Message) -> Scope | None:
-    """Whose a message, or a part of one, is; None where it is about no container and no pod."""
+    """Return the scope of a message or a part of one; None where it is about no container or
+    pod.
+    """
     scopes = engine.scopes
     match message:
         case api.PodSandbox(id=pod):
@@ -166,7 +168,7 @@ def _drop_unknown(engine: Engine, message: Message) -> None:
 
 
 def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Container | None]]:
-    """Pods and containers, which have the names that stay visible."""
+    """Yield pods and containers, whose names stay visible."""
     match message:
         case api.PodSandbox():
             yield message, None
@@ -189,8 +191,8 @@ def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Con
 def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container | None) -> None:
     if pod is not None:
         with engine.within(engine.scopes.pod(pod.id)):
-            value_places.show(engine, Kind.NAMESPACE, pod.namespace)
-            value_places.show(engine, Kind.POD, pod.name)
+            value_places.show(engine, NameKind.NAMESPACE, pod.namespace)
+            value_places.show(engine, NameKind.POD, pod.name)
             value_places.show(engine, None, pod.id)
             value_places.show(engine, None, pod.uid)
             value_places.show_keyed(engine, pod.labels)
@@ -198,7 +200,7 @@ def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container |
     if container is not None:
         of = container.pod_sandbox_id or (pod.id if pod is not None else "")
         with engine.within(engine.scopes.container(container.id, of, container.name)):
-            value_places.show(engine, Kind.CONTAINER, container.name)
+            value_places.show(engine, NameKind.CONTAINER, container.name)
             value_places.show(engine, None, container.id)
             value_places.show_keyed(engine, container.labels)
             value_places.show_keyed(engine, container.annotations)
@@ -249,12 +251,12 @@ def _field(
 
 
 def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place: str) -> None:
-    """One field: what an event tells anew of a container is a state or a time, most often."""
+    """Redact one field with a cache: most events change only a container's state or times."""
     alone = type(message)()
     value, its_own = getattr(message, field.name), getattr(alone, field.name)
     its_own.MergeFrom(value)
     if isinstance(its_own, Message):
-        # There, even if it is empty.
+        # Present, even if it is empty.
         its_own.SetInParent()
 
     def redacted() -> bytes:
@@ -349,12 +351,14 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
 
 
 def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
-    """Owners by the key of what they own, as that key is shown elsewhere."""
+    """Redact a map of owners: its keys as in the owned field, its values as plugins' names."""
     field = place.rpartition(".")[2]
     treat = _OWNED.get(field, _key)
     owners = dict(message.owners)
     given = {
-        _removal(treat)(engine, key, place): value_places.name(engine, Kind.PLUGIN, owner, place)
+        _removal(treat)(engine, key, place): value_places.name(
+            engine, NameKind.PLUGIN, owner, place
+        )
         for key, owner in owners.items()
     }
     if given != owners:

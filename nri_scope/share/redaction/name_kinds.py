@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a name in a recording's tables is a name of."""
+"""The kinds of names in a recording's tables."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class Kind(StrEnum):
-    """For `Redactor.name`."""
+class NameKind(StrEnum):
+    """What a name belongs to, for `Redactor.name`."""
 
     POD = "pod"
     NAMESPACE = "namespace"

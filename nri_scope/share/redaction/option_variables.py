@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables that hold options or settings: ``JAVA_OPTS``, ``RUST_LOG``. Each part is looked at."""
+"""Redact variables that hold options or settings: ``JAVA_OPTS``, ``RUST_LOG``; part by part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BETWEEN = re.compile(r"([ \t\n]+|[,;])")
 
 
 def variable(engine: Engine, name: str, value: str, place: str) -> str | None:
-    """What becomes of options or settings; None where the value is none of these."""
+    """Redact options or settings; None where the value is neither."""
     if len(value) > _LONGEST:
         return None
     if _OPTIONS_NAME.fullmatch(name) is not None and value.lstrip()[:1] in {"-", "+"}:
@@ -68,7 +68,7 @@ def _options(engine: Engine, value: str, place: str) -> str | None:
 
 
 def _part(engine: Engine, value: str, place: str) -> str:
-    """One value among others: plain, or replaced by itself."""
+    """Return one value of several: unchanged if plain, or replaced."""
     if (
         not value
         or is_token(value)
@@ -82,7 +82,7 @@ def _part(engine: Engine, value: str, place: str) -> str:
 
 
 def _settings(engine: Engine, value: str, place: str) -> str | None:
-    """``info,foo=debug``: names with plain values, and plain values alone."""
+    """Redact ``info,foo=debug``: names with plain values, and plain values alone."""
     pieces = _BETWEEN.split(value)
     for number in range(0, len(pieces), 2):
         piece = pieces[number]
@@ -94,7 +94,7 @@ def _settings(engine: Engine, value: str, place: str) -> str | None:
         if _NAME.fullmatch(pair[1]) is None:
             return None
         if certainty_at(pair[1]) is not Certainty.NONE:
-            # What follows a comma may be a part of it.
+            # The text after a comma may be a part of the credential.
             return None
         if not (is_plain(pair[2]) or is_token(pair[2])) or not pair[2]:
             return None

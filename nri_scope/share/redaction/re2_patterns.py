@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of RE2, which take linear time whatever they are and whatever the text is."""
+"""RE2 patterns, which take linear time for any expression and any text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_MEMORY = 32 << 20
 
 
 class Match(Protocol):
-    """What a match of either kind can tell."""
+    """The common interface of matches of ``re`` and RE2."""
 
     def __getitem__(self, group: int, /) -> str | None: ...
     def start(self, group: int = 0, /) -> int: ...
@@ -21,7 +21,7 @@ class Match(Protocol):
 
 
 def compiled(pattern: str) -> re2._Regexp[str]:
-    """The pattern. Raises re2.error, or UnicodeEncodeError for half of a surrogate pair."""
+    """Compile a pattern. Raises re2.error, or UnicodeEncodeError for half of a surrogate pair."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_MEMORY
@@ -29,15 +29,15 @@ def compiled(pattern: str) -> re2._Regexp[str]:
 
 
 def glob(pattern: str) -> str:
-    """A pattern that matches as a whole what ``pattern`` does, where ``*`` is anything."""
+    """Translate a pattern in which ``*`` stands for anything to a regular expression."""
     return "(?s)" + ".*".join(re2.escape(part) for part in pattern.split("*"))
 
 
 class Pattern:
-    """One of our own patterns, for texts of any length.
+    """A pattern of nri-scope itself, for texts of any length.
 
-    Python's ``re`` is several times faster where a text is short, and there what it may try in
-    vain is bounded; all else goes to RE2. Written in what both understand alike.
+    Python's ``re`` is several times faster for a short text, whose length bounds its backtracking;
+    longer texts go to RE2. Such patterns use only syntax that both treat alike.
     """
 
     _SHORT = 400
@@ -47,13 +47,13 @@ class Pattern:
         self._long = compiled(pattern)
 
     def finditer(self, text: str) -> Iterator[Match]:
-        """All matches, from left to right."""
+        """Return all matches, from left to right."""
         if len(text) <= self._SHORT:
             return self._short.finditer(text)
         return self._long.finditer(text)
 
     def is_in(self, text: str) -> bool:
-        """Whether there is a match."""
+        """Return whether there is a match."""
         if len(text) <= self._SHORT:
             return self._short.search(text) is not None
         return self._long.search(text) is not None

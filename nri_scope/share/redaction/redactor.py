@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts tokens in place of what the rules name, in whatever a recording holds."""
+"""Replace what the rules cover by tokens, in every kind of content of a recording."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .http_headers import headers
 from .keyed_credentials import keyed
 from .known_values import Original, Strength
 from .memory_limits import Memory
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .rules import Rules
 from .tally import Tally
 from .tokens import is_token
@@ -59,13 +59,14 @@ _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
 class Redactor:
     """Redacts one recording, or several that are to have the same tokens.
 
-    Equal originals get equal tokens in what is told of one container, whatever they are met in; see
-    `scope`. Nothing raises because of what a recording holds. Not for use by two threads at once.
+    Equal originals get equal tokens in texts about one container, wherever they occur; see `scope`.
+    No content of a recording raises an exception, except for `UsageError` when a limit is exceeded.
+    Not thread-safe.
 
-    A finished recording is redacted in two passes, since what shows that a value is secret may come
-    after a place where it is met: first `learn` for every event (and `learn_name`, `learn_text` for
-    what only tables have), then `request`, `reply`, `text`, `name` and `path`. While recording
-    there is one pass, and a secret is replaced from the moment when it is known.
+    A finished recording is redacted in two passes, since the evidence that a value is secret may
+    come after an occurrence of it: first `learn` for every event (and `learn_name`, `learn_text`
+    for texts that only tables have), then `request`, `reply`, `text`, `name` and `path`. While
+    recording there is one pass, and a secret is replaced from the first evidence on.
     """
 
     def __init__(
@@ -77,16 +78,16 @@ class Redactor:
         linked: Mapping[str, str] | None = None,
         unlinked: bool = False,
     ) -> None:
-        """``key`` has 32 bytes and is written nowhere. ``memory``: what is kept for later; the
-        default is for a recording that is redacted as a whole. ``linked``: see `Scopes`.
-        ``unlinked``: equal originals have equal tokens in one event, and nowhere else.
+        """Start without known values. ``key`` has 32 bytes and is never written. ``memory``:
+        limits; the default is for a recording that is redacted as a whole. ``linked``: see
+        `Scopes`. ``unlinked``: equal originals have equal tokens in one event only.
         """
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
         self._is_unlinked = unlinked
-        # By what it was, how much was known after a message was learned.
+        # By hash of a message: how much was known after learning from it.
         self._learned: dict[bytes, tuple[int, int, int]] = {}
-        # Whose the message is that was given last.
+        # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
         if self._engine.is_on("nodes"):
             for node in (*rules.nodes, os.uname().nodename):
@@ -94,13 +95,13 @@ class Redactor:
 
     @property
     def tally(self) -> Tally:
-        """How many values which rule replaced, and where."""
+        """The counts of replaced values, by rule and place."""
         return self._engine.tally
 
     # -- the first pass ---------------------------------------------------------------------
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """See an event's messages before any of them is changed. Counts nothing."""
+        """Learn from an event's messages before any of them is changed. Counts nothing."""
         engine = self._engine
         told = hashlib.sha256(
             b"\0".join(
@@ -114,7 +115,7 @@ class Redactor:
         )
         seen = told.digest()
         if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
-            # The same again tells nothing, as long as nothing else was learned meanwhile.
+            # The same message has nothing new, unless something else was learned meanwhile.
             engine.work.spend(AGAIN)
             return
         engine.is_counting = False
@@ -128,32 +129,32 @@ class Redactor:
         self._learned[seen] = engine.known.progress
 
     def learn_text(self, text: str) -> None:
-        """See a text from a table (status message, end reason, note), likewise."""
+        """Learn from a text of a table (status message, end reason, note). Counts nothing."""
         self._engine.is_counting = False
         try:
             self.text(text)
         finally:
             self._engine.is_counting = True
 
-    def learn_name(self, kind: Kind, text: str) -> None:
-        """See a name from a table, likewise."""
-        # Whoever chose a pod's name has no say in what other pods show.
+    def learn_name(self, kind: NameKind, text: str) -> None:
+        """Learn from a name of a table. Counts nothing."""
+        # A pod's owner, who chose its name, must not influence what other pods show.
         with self._engine.within(self._engine.scopes.content("table", b"")):
             value_places.show(self._engine, kind, text)
 
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """A request's payload by the RPC's name; ``service`` as `Captured` has it.
+        """Return a redacted request, by the RPC's name; ``service`` as in `Captured`.
 
-        Requests of NRI, and those to the CRI that a recording holds. What is malformed or of an
-        unknown method is replaced as a whole by a token, since nobody can know what is in it.
+        Handles requests of NRI, and recorded requests to the CRI. A message that is malformed or of
+        an unknown method is replaced by a token as a whole, since its content is unknown.
         """
         if self._is_unlinked:
             self._engine.unlink()
         scopes = self._engine.scopes
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
-            # Its bytes are an id and nothing else, or no such question.
+            # A valid request has an id and nothing else.
             container = asked_about(message)
             if container is None:
                 self._scope = scopes.content(method, message)
@@ -174,7 +175,7 @@ class Redactor:
         return self._redacted(decoded) if message else message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """The payload of the answer to the request that was given last, likewise."""
+        """Return the redacted reply to the last request."""
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             return self._container_status(message)
         known = METHODS.get(method)
@@ -196,8 +197,8 @@ class Redactor:
 
         def redacted() -> bytes:
             messages.redact(engine, message, self._scope)
-            # Also where nothing was replaced: bytes may hold what a message does not, such as the
-            # first of two values of one field.
+            # Also if nothing was replaced: the bytes may contain more than the decoded message,
+            # such as the first of two values of one field.
             return message.SerializeToString(deterministic=True)
 
         if self._is_unlinked or not engine.is_unbounded or not messages.is_about_one(message):
@@ -219,7 +220,7 @@ class Redactor:
             with self._engine.within(self._scope):
                 json_documents.show(self._engine, read)
                 for _ in range(_ROUNDS):
-                    # Variables come after what their values may be met in.
+                    # Texts that may contain values of variables come before the variables.
                     before, given = given, json_documents.walk(self._engine, given, "", "", 0)
                     if given == before:
                         break
@@ -230,7 +231,7 @@ class Redactor:
     def _opaque(self, content: bytes, place: str) -> bytes:
         if not content or not self._engine.is_on("unreadable"):
             return content
-        # One character for each byte: distinct contents stay distinct.
+        # One character per byte: different contents stay different.
         text = content.decode("latin-1")
         if is_token(text) or not text.strip():
             return content
@@ -240,10 +241,10 @@ class Redactor:
     # -- texts and names --------------------------------------------------------------------
 
     def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
-        """Words for people: status messages, end reasons, notes, reasons of gaps.
+        """Return redacted prose: a status message, an end reason, a note, the reason of a gap.
 
-        ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: it belongs to the
-        messages that were given last; otherwise its tokens are of this text alone.
+        ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: the text belongs to
+        the last messages; otherwise its tokens belong to this text only.
         """
         if not text:
             return text
@@ -254,36 +255,38 @@ class Redactor:
             return engine.text(text, place)
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
-        """A key with its value, as what comes along with a request (``authorization: …``)."""
+        """Return a redacted key with its value, such as metadata of a request (``authorization:
+        …``).
+        """
         shown = self._engine.key(key, place)
         return shown, value_places.keyed_value(self._engine, key, value, place)
 
     def learn_keyed(self, key: str, value: str) -> None:
-        """See such a pair before anything is changed. Counts nothing."""
+        """Learn from a key with its value, before anything is changed. Counts nothing."""
         self._engine.is_counting = False
         try:
             self.keyed(key, value, "")
         finally:
             self._engine.is_counting = True
 
-    def name(self, kind: Kind, text: str) -> str:
-        """A name as tables have it; equal to what became of it in the messages."""
+    def name(self, kind: NameKind, text: str) -> str:
+        """Return a redacted name of a table; equal to the same name in redacted messages."""
         place = f"{kind}.name"
-        numbered = _PLUGIN.fullmatch(text) if kind is Kind.PLUGIN else None
+        numbered = _PLUGIN.fullmatch(text) if kind is NameKind.PLUGIN else None
         if numbered is not None:
             return numbered[1] + value_places.name(self._engine, kind, numbered[2], place)
         return value_places.name(self._engine, kind, text, place)
 
     def id(self, text: str) -> str:
-        """A pod's or container's id or UID as tables have it, likewise."""
+        """Return a redacted id or UID of a pod or container, as in redacted messages."""
         return value_places.identity(self._engine, text, "id") if text else text
 
     def path(self, pointer: str) -> str:
-        """An OCI path as in `Event.changed`: keys in it become what they became in the messages,
-        which were given last.
+        """Return a redacted OCI path as in `Event.changed`: its keys are redacted as in the last
+        messages.
         """
         keys = split(pointer)
-        # What an annotation is called is anybody's word, whatever it looks like.
+        # Annotations' keys are free text, even if they look like known words.
         is_ours = not keys or keys[0] != "annotations"
         if is_ours and all(_WORD.fullmatch(key) for key in keys):
             return pointer
@@ -310,9 +313,9 @@ class Redactor:
     # -- what was replaced ------------------------------------------------------------------
 
     def originals(self) -> Iterator[Original]:
-        """Everything replaced so far, for the scan of what was written.
+        """Return everything replaced so far, for the scan of the output.
 
-        Raises UsageError where that is more than was remembered: nobody could tell a leak then.
+        Raises UsageError where not all of it was remembered, as leaks could go unnoticed.
         """
         self._engine.known.check_remembered()
         return self._engine.known.originals()

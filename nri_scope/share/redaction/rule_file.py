@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of rules: TOML, read strictly, since a rule that was mistyped would protect nothing."""
+"""Read a file of rules: TOML, strictly, since a mistyped rule would protect nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rules import Action, Rule, Rules
 MAX_SIZE = 1 << 20
 """Bytes of the file."""
 _RECORDINGS = (b"SQLite format 3\0", b"PK\3\4")
-"""How recordings and bundles begin."""
+"""First bytes of recordings and bundles."""
 _MOST = 1_000
 _TABLES = ("switches", "allow", "names", "rule")
 _ALLOW = ("env", "keys", "hosts", "registries", "values")
@@ -30,7 +30,7 @@ _RULE = tuple(field.name for field in fields(Rule))
 
 
 class _Wrong(Exception):
-    """What is wrong, where (tables and keys as they stand in the file), and the way out."""
+    """A problem, its place (tables and keys as written in the file), and a hint."""
 
     def __init__(self, problem: str, hint: str, *where: str | int) -> None:
         super().__init__(problem)
@@ -40,9 +40,9 @@ class _Wrong(Exception):
 
 
 def read_rules(path: Path) -> Rules:
-    """The default rules as the file changes them.
+    """Return the default rules with the changes of the file.
 
-    Raises UsageError, which names the file, the line and the reason.
+    Raises UsageError with the file, the line and the reason.
     """
     try:
         content = read_regular(path, MAX_SIZE + 1)
@@ -50,15 +50,17 @@ def read_rules(path: Path) -> Rules:
         words = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {words}", "name a file of rules") from error
     if content.startswith(_RECORDINGS):
-        # ``--redact FILE``: what stands behind the option is its value.
+        # ``--redact FILE``: the next argument is the option's value.
         raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
     if len(content) > MAX_SIZE:
-        raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold rules only")
+        raise UsageError(
+            f"{path}: larger than {MAX_SIZE >> 10} KiB", "name a file that has rules only"
+        )
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: line {line}: this is no text in UTF-8") from error
+        raise UsageError(f"{path}: line {line}: this is not UTF-8 text") from error
     try:
         return _rules(tomllib.loads(text), path.name)
     except _Wrong as wrong:
@@ -88,7 +90,7 @@ def _rules(content: dict[str, object], name: str) -> Rules:
         _check_known(key, ("nodes",), "list", "names", key)
     given = content.get("rule", [])
     if not isinstance(given, list) or not all(isinstance(rule, dict) for rule in given):
-        raise _Wrong("rule is no list of tables", "write [[rule]]", "rule")
+        raise _Wrong("rule is not a list of tables", "write [[rule]]", "rule")
     if len(given) > _MOST:
         raise _Wrong(f"more than {_MOST} rules", "", "rule", _MOST)
     nodes = _texts(names, "names", "nodes")
@@ -111,14 +113,14 @@ def _rule(given: dict[str, object], number: int) -> Rule:
     for key, value in given.items():
         _check_known(key, _RULE, "entry of a rule", "rule", number, key)
         if not isinstance(value, str) or not value:
-            raise _Wrong(f"{key} is no text", f'write {key} = "…"', "rule", number, key)
+            raise _Wrong(f"{key} is not a text", f'write {key} = "…"', "rule", number, key)
     texts = cast("dict[str, str]", given)
     name = texts.get("name")
     if name is None:
         raise _Wrong("a rule without a name", 'write name = "…"', "rule", number)
     if name in NAMES:
         raise _Wrong(
-            f"{name!r} is the name of a rule that is there already",
+            f"{name!r} is the name of a built-in rule",
             "choose another one, or see [switches]",
             "rule",
             number,
@@ -127,11 +129,11 @@ def _rule(given: dict[str, object], number: int) -> Rule:
     action = texts.get("action", "replace")
     if action not in list(Action):
         raise _Wrong(
-            f"{action!r} is no action", 'it is "replace" or "keep"', "rule", number, "action"
+            f"{action!r} is not an action", 'it is "replace" or "keep"', "rule", number, "action"
         )
     if not {"path", "key", "value"} & texts.keys():
         raise _Wrong(
-            f"the rule {name!r} does not say for what", "add path, key or value", "rule", number
+            f"the rule {name!r} has no condition", "add path, key or value", "rule", number
         )
     for key in "key", "value":
         pattern = texts.get(key)
@@ -158,13 +160,13 @@ def _check_pattern(pattern: str, number: int, key: str) -> None:
             f"bad regular expression: {words}", "the syntax is RE2's", "rule", number, key
         ) from None
     if key == "value" and found.fullmatch("") is not None:
-        raise _Wrong("this expression matches nothing at all", "", "rule", number, key)
+        raise _Wrong("this expression matches an empty text", "", "rule", number, key)
 
 
 def _table(content: dict[str, object], name: str) -> dict[str, object]:
     table = content.get(name, {})
     if not isinstance(table, dict):
-        raise _Wrong(f"{name} is no table", f"write [{name}] on a line of its own", name)
+        raise _Wrong(f"{name} is not a table", f"write [{name}] on a line of its own", name)
     return cast("dict[str, object]", table)
 
 
@@ -172,7 +174,7 @@ def _texts(table: dict[str, object], *where: str) -> tuple[str, ...]:
     key = where[-1]
     given = table.get(key, [])
     if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
-        raise _Wrong(f"{key} is no list of texts", f'write {key} = ["…", "…"]', *where)
+        raise _Wrong(f"{key} is not a list of texts", f'write {key} = ["…", "…"]', *where)
     return tuple(cast("list[str]", given))
 
 
@@ -185,7 +187,7 @@ def _check_known(name: str, known: Collection[str], what: str, *where: str | int
 
 
 def _line(text: str, where: tuple[str | int, ...]) -> int:
-    """The line of a key, from 1. tomllib does not tell it, so this looks for how people write."""
+    """Return the line of a key, from 1, by usual spellings, as tomllib does not report it."""
     table, *rest = where
     number = rest.pop(0) if rest and isinstance(rest[0], int) else 0
     heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{re.escape(str(table))}[\"']?\s*\]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many expressions at once, of which a text is asked only those whose keywords are in it.
+"""Match many expressions at once: only those whose keywords are in the text.
 
 The public rules are those of gitleaks, as data (``gitleaks/rules.json``);
 ``scripts/update_gitleaks_rules.py`` refreshes them.
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 PUBLIC = Path(__file__).with_name("gitleaks") / "rules.json"
 _AFTER_NAME = r"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)"
-"""What stands between a name and a value in those rules that need a name."""
+"""The part between a name and a value in rules that need a name."""
 _BEFORE_NAME = r"[\w.-]{0,50}?"
-"""With which they begin; it takes time and changes nothing of what the group has."""
+"""The part with which these rules begin; it takes time and does not change the group."""
 _END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
-"""What has to follow a credential in source code. A URL or a sentence goes on in other ways."""
+"""The required end of a credential in source code; other texts continue differently."""
 _NO_LETTER, _NO_WORD = r"(?:[^A-Za-z0-9]|$)", r"(?:[^A-Za-z0-9_-]|$)"
 
 
 @dataclass(frozen=True)
 class FormatRule:
-    """What one kind of credential looks like."""
+    """The form of one kind of credential."""
 
     name: str
     expression: str
     keywords: tuple[str, ...]
-    """One of them, as expressions, is in every text that has a match; capitals or not."""
+    """Expressions, one of which occurs in every text with a match; case-insensitive."""
     group: int | None = None
-    """What is secret of a match; None for the first group that took part, or else all of it."""
+    """The secret group of a match; None for the first group that matched, or else all of it."""
     needs_digit: bool = False
-    """Whether words have the same form."""
+    """Whether a digit is required, as ordinary words have the same form."""
 
     @classmethod
     def public(cls, rule: Mapping[str, object]) -> FormatRule:
-        """One out of the file, for texts that are no source code."""
+        """Return a rule of the file, adapted to texts other than source code."""
         expression, keywords = str(rule["regex"]), rule["keywords"]
         assert isinstance(keywords, list)
         needs_name = _AFTER_NAME in expression
@@ -68,11 +68,11 @@ class FormatRule:
 
     @property
     def needs_name(self) -> bool:
-        """Whether it is the name beside it that makes a value a credential."""
+        """Whether the name beside a value makes it a credential."""
         return _AFTER_NAME in self.expression
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """From where to where the secrets are that it finds."""
+        """Yield start and end of the secrets found."""
         for match in self.pattern.finditer(text):
             start, end = self._secret(match)
             if not self.needs_digit or any(c.isdigit() for c in text[start:end]):
@@ -83,14 +83,14 @@ class FormatRule:
         if group is None:
             groups = self.pattern.groups
             is_first = self.needs_name or self.expression.endswith(_NO_LETTER)
-            # Other groups are parts of one credential.
+            # Otherwise groups are parts of one credential.
             of = range(1, groups + 1) if is_first or groups == 1 else ()
             group = next((number for number in of if match[number]), 0)
         return match.start(group), match.end(group)
 
 
 class Found(NamedTuple):
-    """A secret's place in a text."""
+    """A secret's position in a text."""
 
     start: int
     end: int
@@ -98,7 +98,7 @@ class Found(NamedTuple):
 
 
 class RuleSet:
-    """Rules that a text is asked together."""
+    """Rules that are applied together."""
 
     def __init__(self, rules: Iterable[FormatRule]) -> None:
         self._rules = tuple(rules)
@@ -116,7 +116,7 @@ class RuleSet:
         self._keywords.Compile()
 
     def find(self, text: str) -> list[Found]:
-        """All secrets, from left to right; those that overlap as one."""
+        """Return all secrets, from left to right; overlapping ones are merged."""
         hits = self._keywords.Match(text)
         if not hits:
             return []
@@ -137,6 +137,6 @@ class RuleSet:
 
 @lru_cache(maxsize=1)
 def public_rules() -> tuple[FormatRule, ...]:
-    """Those of gitleaks that we use."""
+    """Return the rules of gitleaks that are used."""
     document = json.loads(PUBLIC.read_text("utf-8"))
     return tuple(FormatRule.public(rule) for rule in document["rules"])

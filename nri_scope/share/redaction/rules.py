@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to replace and what to leave, as plain data."""
+"""What to replace and what to keep, as plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What becomes of what a rule finds."""
+    """What a rule does with a value that it finds."""
 
     REPLACE = "replace"
     KEEP = "keep"
@@ -24,20 +24,22 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a user. What it does not say, it does not ask for."""
+    """A rule of the user. Empty conditions always hold."""
 
     name: str
     action: Action = Action.REPLACE
     path: str = ""
     """A pattern with ``*`` for the place, e.g. ``container.annotations.*``."""
     key: str = ""
-    """A regular expression (RE2), found somewhere in the key of the value."""
+    """A regular expression (RE2), searched for in the key of the value."""
     value: str = ""
-    """Likewise in the value. Its first group, or else all that it matches, is what is replaced;
-    without such an expression it is the whole value."""
+    """A regular expression (RE2), searched for in the value. Its first group, or else the match, is
+    replaced; without an expression the whole value is."""
 
     def fits(self, place: str, key: str) -> bool:
-        """Whether it asks for the value at ``place``; "" is the key of what has none."""
+        """Return whether it applies to the value at ``place``; "" is the key of a value without
+        one.
+        """
         if self.path and self._path.fullmatch(place) is None:
             return False
         return not self.key or (bool(key) and self._key.search(key) is not None)
@@ -58,25 +60,25 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of one redaction. Those of the user are asked first, in their order."""
+    """The rules of one redaction. Those of the user come first, in their order."""
 
     DEFAULT: ClassVar[Rules]
 
     on: frozenset[str] = ON
-    """Names of the rules of `builtin.BUILT_IN` that are asked."""
+    """Names of the rules of `builtin.BUILT_IN` that are on."""
     rules: tuple[Rule, ...] = ()
     env: tuple[str, ...] = ()
-    """Further names of variables whose values stay, with ``*``; likewise the next four."""
+    """Additional names of variables whose values stay; ``*`` is allowed, as in the next three."""
     keys: tuple[str, ...] = ()
     """Keys of annotations and labels."""
     hosts: tuple[str, ...] = ()
     registries: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
-    """Values that stay wherever they are, as a whole and exactly."""
+    """Values that stay everywhere, if the whole value is exactly this."""
     nodes: tuple[str, ...] = ()
     """Names of nodes, for the rule of that name."""
     source: str = ""
-    """The name of the file that they come from, without its folder; "" for the default."""
+    """The name of the rule file, without its folder; "" for the default."""
 
 
 Rules.DEFAULT = Rules()

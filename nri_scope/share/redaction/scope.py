@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whom tokens are made: equal originals have equal tokens in one scope, and nowhere else.
+"""Scopes of tokens: equal originals have equal tokens in one scope, and different ones elsewhere.
 
-Who can write a value into one container sees its token. Where that were the token of the same value
-in another container, guesses could be tried out.
+A user who can write a value into one container sees its token. If the same value had that token in
+another container, guesses could be verified.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from nri_scope.recording.cache import RecentlyUsed
 from . import tokens
 
 _REMEMBERED = 10_000
-"""Containers of which it is known whose they are."""
+"""Number of containers whose pods are remembered."""
 
 
 class Scope(NamedTuple):
-    """Whose a text is."""
+    """What a text belongs to."""
 
     name: str
-    """For `Tokens.scope`."""
+    """The value for `Tokens.scope`."""
     pod: str
-    """Whose names stay visible in it."""
+    """The pod whose visible names are shown in the text."""
 
 
 NAMES = Scope(tokens.NAMES, "names")
-"""Names and ids, wherever they are met."""
+"""The scope of names and ids, everywhere."""
 
 
 class Scopes:
-    """Finds whose a part of a recording is."""
+    """Finds the scopes of a recording's parts."""
 
     def __init__(self, linked: Mapping[str, str] | None = None) -> None:
-        """``linked``: what containers and pods, by their ids, are called instead; those of one
-        name are one.
+        """``linked``: names for containers and pods, by id; those with the same name share a
+        scope.
         """
         self._linked = linked or {}
         self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_REMEMBERED)
 
     def pod(self, pod: str) -> Scope:
-        """A pod, without its containers."""
+        """Return the scope of a pod, without its containers."""
         return Scope(self._name("pod", pod), f"pod {pod}")
 
     def container(self, container: str, pod: str = "", name: str = "") -> Scope:
-        """A container; ``pod``, its pod's id, and ``name`` are remembered for when only the id is
-        told.
+        """Return the scope of a container; its ``pod`` (an id) and ``name`` are remembered for
+        texts with only the container's id.
         """
         if not pod:
             known = self._containers.get(container)
             if known is not None:
                 return known
-        # iSulad has no id yet when a container is created, and another name for it afterwards.
+        # iSulad has no id yet when a container is created, and changes the name afterwards.
         is_isulad = name.startswith("k8s_")
         if (is_isulad or not container) and pod and name:
             bare = name.split("_")[1] if is_isulad else name
@@ -67,7 +67,7 @@ class Scopes:
         return scope
 
     def content(self, place: str, content: bytes) -> Scope:
-        """What is about no container: only the same content again is of the same scope."""
+        """Return a scope for text about no container: only the same content shares it."""
         name = f"{place} {hashlib.sha256(content).hexdigest()}"
         return Scope(name, name)
 

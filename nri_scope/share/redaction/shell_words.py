@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines as shells read them, in whatever text: words, and where each of them is."""
+"""Split command lines as shells do, in any text: words with their positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
 _OPERATOR = re.compile(r"[;&|()\n`<>]+")
-# Kubernetes replaces $(NAME) before a shell sees it.
+# Kubernetes replaces $(NAME) before the shell reads it.
 _PLAIN = re.compile(r"(?:[^\s;&|()`<>\"'\\$]|\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?!\())+|\$")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
@@ -20,7 +20,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./{}\[\]~^*?!#-]*")
 
 
 class Quoted(NamedTuple):
-    """What is between quotation marks."""
+    """Text between quotation marks."""
 
     text: str
     start: int
@@ -33,16 +33,16 @@ class Word:
     """One word of a command."""
 
     text: str
-    """Without quotes."""
+    """The text without quotes."""
     start: int
     end: int
     quote: str = ""
-    """The quotation mark that all of it is in."""
+    """The quotation mark, if it encloses the whole word."""
     parts: tuple[Quoted, ...] = ()
 
 
 def commands(text: str) -> Iterator[list[Word]]:
-    """Every command of a script, or of what only looks like one; nothing has to be closed."""
+    """Yield every command of a script, or of similar text; unclosed quotes are accepted."""
     command: list[Word] = []
     at = 0
     unclosed = {'"': False, "'": False}
@@ -65,7 +65,7 @@ def commands(text: str) -> Iterator[list[Word]]:
 
 
 def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word:
-    """The word that begins at ``start``; ``unclosed`` tells what has no end any more."""
+    """Return the word at ``start``; ``unclosed`` has the quotation marks without an end."""
     unclosed = unclosed if unclosed is not None else {'"': False, "'": False}
     pieces: list[str] = []
     parts: list[Quoted] = []
@@ -84,7 +84,7 @@ def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word
             at = min(at + 2, len(text))
         elif mark in "\"'":
             quoted = None
-            # The apostrophe of "can't" begins nothing.
+            # The apostrophe of "can't" is no quotation mark.
             if not unclosed[mark] and not (mark == "'" and pieces and pieces[-1].isalpha()):
                 quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at)
                 unclosed[mark] = quoted is None
@@ -107,7 +107,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def quoted(text: str, quote: str) -> str:
-    """A word as shells are to read it, in ``quote`` if that is given."""
+    """Quote a word for a shell, with ``quote`` if given."""
     if not quote and _SAFE.fullmatch(text) is not None:
         return text
     if quote == "'" or (not quote and '"' not in text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distinct strings in their order, where adding one takes the same however many there are."""
+"""A sorted set of strings in which adding takes the same time at any size."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 MOST = 1_000
-"""Strings in one list; in a list of all, each one that is added would move half of them."""
+"""Strings per list; in a single list, each insertion would move half of all strings."""
 
 Place = tuple[int, int]
-"""Which list, and where in it. Valid until something is added or removed."""
+"""Number of a list, and index in it. Valid until the next change."""
 
 
 class SortedStrings:
-    """Lists of a bounded size, one after the other."""
+    """Lists of bounded size, one after the other."""
 
     def __init__(self) -> None:
         self._lists: list[list[str]] = [[]]
-        # The first one of each list but the first one.
+        # The first string of each list, except the first list.
         self._firsts: list[str] = []
 
     def add(self, value: str) -> Place:
-        """Add a string that is not there yet; returns where it is."""
+        """Add a new string; return its place."""
         number = bisect_right(self._firsts, value)
         some = self._lists[number]
         at = bisect_left(some, value)
@@ -35,7 +35,7 @@ class SortedStrings:
         return (number, at) if at < half else (number + 1, at - half)
 
     def remove(self, value: str) -> Place:
-        """Take a string away that is there; returns where those that follow it begin."""
+        """Remove a string, which has to exist; return the place of the strings after it."""
         number = bisect_right(self._firsts, value)
         some = self._lists[number]
         at = bisect_left(some, value)
@@ -43,22 +43,22 @@ class SortedStrings:
         return number, at
 
     def last_to(self, value: str) -> Place | None:
-        """Where the last one is that does not come after ``value``."""
+        """Return the place of the last string that does not sort after ``value``; None for none."""
         number = bisect_right(self._firsts, value)
         at = bisect_right(self._lists[number], value) - 1
         return (number, at) if at >= 0 else self._end_before(number)
 
     def at(self, place: Place) -> str:
-        """The string at a place."""
+        """Return the string at a place."""
         return self._lists[place[0]][place[1]]
 
     def before(self, place: Place) -> Place | None:
-        """Where the one before it is."""
+        """Return the place before this one; None for none."""
         number, at = place
         return (number, at - 1) if at else self._end_before(number)
 
     def since(self, place: Place) -> Iterator[str]:
-        """All from a place on."""
+        """Yield all strings from a place on."""
         number, at = place
         while number < len(self._lists):
             some = self._lists[number]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many values which rule replaced, and where. Never what they were."""
+"""Count replaced values by rule and place, without the values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PLACES = 1_000
-"""Names of containers' variables are part of a place: a stranger's recording may have many."""
+"""Limit of places, which include names of variables: an untrusted recording may have many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +19,17 @@ class Count:
     place: str
     """The field in NRI's terms, e.g. ``container.env.DB_PASSWORD`` or ``status_message``."""
     values: int
-    """How often something was replaced there."""
+    """The number of replacements there."""
 
 
 class Tally:
-    """Counts replacements. What `Redactor.learn` sees is not counted."""
+    """Counts replacements. Calls of `Redactor.learn` are not counted."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, rule: str, place: str, values: int = 1) -> None:
-        """Count what ``rule`` replaced at ``place``; the rarest places share one line."""
+        """Count what ``rule`` replaced at ``place``; beyond a limit, places share one line."""
         key = (rule, place)
         if key not in self._counts and len(self._counts) >= _PLACES:
             key = (rule, "elsewhere")
@@ -37,11 +37,11 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """Replacements altogether."""
+        """The number of all replacements."""
         return self._counts.total()
 
     def by_rule(self) -> dict[str, int]:
-        """Replacements of each rule, in the order of the rules' names."""
+        """Return replacements by rule, sorted by the rules' names."""
         sums: Counter[str] = Counter()
         for (rule, _), values in self._counts.items():
             sums[rule] += values

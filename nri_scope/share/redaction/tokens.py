@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: what stands where an original was.
+"""Tokens: the replacements of originals.
 
-A token tells what it is by its form alone, whoever made it, so what was redacted before is left as
-it is. It has the form of what it replaces as far as programs care: an address is an address, a
-host name a host name, a path a path, and the plain one can be a DNS label, a file name, a key or a
-value.
+A token is recognized by its form, regardless of its key, so what was redacted before stays as it
+is. It has the form of its original as far as programs require it: an address becomes an address, a
+host name a host name, a path a path, and a plain token is valid as a DNS label, a file name, a key
+or a value.
 
-It is made for one scope, e.g. one container: equal originals have equal tokens there, and tokens of
-two scopes tell nothing about each other.
+Tokens belong to a scope, e.g. one container: equal originals have equal tokens there, and tokens
+of two scopes cannot be linked.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .harmless import ENDINGS
 
 MARK = "redacted-"
 PLAIN = MARK + "[a-z2-7]{12}"
-"""Pattern of the plain token; all others have one in them, but for addresses."""
+"""Pattern of the plain token; all others contain one, except for addresses."""
 HOST = ".invalid"
 MAIL = "@redacted.invalid"
-# Set aside for documentation and benchmarks (RFC 2544, RFC 3849): no host has such an address.
+# Reserved for documentation and benchmarks (RFC 2544, RFC 3849): no host has such an address.
 NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
 NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 
@@ -37,25 +37,25 @@ NAMES = ""
 
 _ATTEMPTS = 64
 _ROOM = NETWORK4.num_addresses // 8
-"""IPv4 addresses that no token of a scope takes: the last ones would have to be searched for."""
+"""IPv4 addresses that stay unused in each scope, as the last ones would take a long search."""
 _TOKEN = re.compile(f"/?{PLAIN}(?:{re.escape(HOST)}|{re.escape(MAIL)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
 
 
 def is_token(text: str) -> bool:
-    """Whether all of ``text`` is one token."""
+    """Return whether ``text`` as a whole is a token."""
     return _TOKEN.fullmatch(text) is not None or is_token_address(text)
 
 
 def is_token_address(text: str) -> bool:
-    """Whether ``text`` is an address out of those that tokens are taken from."""
+    """Return whether ``text`` is an address of the networks for tokens."""
     address = address_of(text)
     return address is not None and address in (NETWORK4 if address.version == 4 else NETWORK6)
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address that ``text`` is, if it is one and nothing else."""
+    """Return the IP address if ``text`` is one and nothing else."""
     if (
         len(text) > 45
         or not text
@@ -70,20 +70,22 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 class Tokens:
-    """Makes tokens: in one scope one for each original, never one for two."""
+    """Makes tokens: in one scope exactly one for each original, and different ones for two."""
 
     def __init__(self, key: bytes, most: int = 200_000) -> None:
-        """``most``: tokens that are kept, about. Others are made anew."""
+        """``most``: tokens that are cached, approximately. Others are computed again."""
         self._key = key
         self._most = most
         self._of: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(most)
         self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._taken_count = 0
         self.scope = NAMES
-        """For whom tokens are made."""
+        """The scope of new tokens."""
 
     def of(self, original: str, scope: str | None = None) -> str:
-        """The token for ``original``, in the form that suits it; ``scope``: for another one."""
+        """Return the token for ``original``, in a suitable form; ``scope`` overrides the current
+        one.
+        """
         if scope is None:
             scope = self.scope
         token = self._of.get((scope, original))
@@ -115,10 +117,10 @@ class Tokens:
         return plain
 
     def _address4(self, original: str, scope: str) -> str | None:
-        """An address that no other original of the scope has; None where few are left.
+        """Return an address that no other original of the scope has; None where few are left.
 
-        There are only 2^17, so two originals may meet. What is no address then has a token of the
-        plain form: nobody who parses it takes it for a host's.
+        There are only 2^17, so originals may collide. The plain token that is used then is no valid
+        address, so no program can mistake it for a host's.
         """
         taken = self._taken.get(scope)
         if taken is None:
@@ -141,7 +143,7 @@ class Tokens:
     def _digest(self, original: str, scope: str, attempt: int = 0) -> bytes:
         whose = scope.encode("utf-8", "surrogatepass")
         content = original.encode("utf-8", "surrogatepass")
-        # With its length, the scope ends where it ends.
+        # The length prefix separates the scope from the original.
         whole = b"".join((bytes([attempt]), len(whose).to_bytes(4, "big"), whose, content))
         return hmac.digest(self._key, whole, hashlib.sha256)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's key, for tokens that are to be the same again. It stays on the machine."""
+"""The user's key, for tokens that are the same in each run. It stays on the machine."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ KEY_BYTES = 32
 
 
 def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the key is kept, by the XDG rules."""
+    """Return the folder of the key, by the XDG rules."""
     folder = environ.get("XDG_STATE_HOME", "")
-    # A relative path there is to be ignored, says the specification.
+    # The specification says to ignore a relative path.
     base = Path(folder) if folder.startswith("/") else Path("~/.local/state").expanduser()
     return base / "nri-scope"
 
 
 def local_key(folder: Path | None = None) -> bytes:
-    """The user's key on this machine, made on first use. Raises UsageError.
+    """Return the user's key on this machine, made on first use. Raises UsageError.
 
-    The file is readable for its owner alone. Whoever has it can find out by trying whether a token
-    stands for a value that he guesses.
+    Only its owner can read the file. With the key, guesses for the original of a token can be
+    verified.
     """
     path = (folder if folder is not None else key_folder()) / "redaction.key"
     try:
@@ -46,7 +46,7 @@ def local_key(folder: Path | None = None) -> bytes:
 
 
 def derive(key: bytes, purpose: bytes) -> bytes:
-    """A key of its own for ``purpose``, e.g. one input: tokens of two of them tell nothing."""
+    """Return a key for ``purpose``, e.g. one input: tokens of two purposes cannot be linked."""
     return hmac.digest(key, b"nri-scope redaction\0" + purpose, hashlib.sha256)
 
 
@@ -60,16 +60,16 @@ def _read(path: Path) -> bytes:
         if status.st_mode & 0o077:
             raise UsageError(
                 f"{path}: others than its owner may read this key",
-                "remove it, and a new one is made; tokens will be others then",
+                "remove it; a new one is made, and tokens change",
             )
         key = file.read(KEY_BYTES + 1)
     if len(key) != KEY_BYTES:
-        raise UsageError(f"{path}: this is no key of {KEY_BYTES} bytes", "remove it")
+        raise UsageError(f"{path}: this is not a key of {KEY_BYTES} bytes", "remove it")
     return key
 
 
 def _check_owners(path: Path, owner: int) -> None:
-    """Refuse a key that another user has, or could exchange: tokens would tell values to that one.
+    """Refuse a key that another user owns or could replace, and so use to identify values.
 
     Raises UsageError and OSError.
     """
@@ -86,7 +86,7 @@ def _check_owners(path: Path, owner: int) -> None:
 def _make(path: Path) -> bytes:
     _check_owners(path, os.geteuid())
     key = secrets.token_bytes(KEY_BYTES)
-    # Complete from the start, and never in place of one that another process made meanwhile.
+    # Complete from the start, and never replacing one that another process made meanwhile.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a value may be written: in JSON, in a URL, in hexadecimal, in base64."""
+"""The forms in which a value may be written: in JSON, in a URL, in hexadecimal, in base64."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 _MIN_PACKED = 7
-"""Characters of base64 that do not stand somewhere by chance: what is left of 6 bytes."""
+"""Length from which base64 text does not occur by chance: that of 6 bytes, shortened."""
 _MIN_HEX = 6
-"""Bytes that hexadecimal ids do not have by chance."""
+"""Number of bytes from which hexadecimal text does not match an id by chance."""
 _SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
-"""What writers of URLs leave as it is; the last two are those of JavaScript."""
+"""Characters that URL encoders leave unchanged; the last two are those of JavaScript."""
 _SIMPLE = re.compile(r"[A-Za-z0-9_.-]*")
 _HTML = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
-"""What Go writes in JSON so that HTML may have it inside."""
+"""Characters that Go escapes in JSON for use in HTML."""
 
 
 def forms(value: str) -> set[bytes]:
-    """How ``value`` may be written in a file, itself included."""
+    """Return the forms in which ``value`` may be written in a file, itself included."""
     plain = value.encode("utf-8", "surrogatepass")
     found = {plain}
-    # Most values are the same in JSON, in a URL and in a path.
+    # Most values look the same in JSON, in a URL and in a path.
     if _SIMPLE.fullmatch(value) is None:
         found |= _escaped(value, plain)
     if len(plain) >= _MIN_HEX:
@@ -34,7 +34,7 @@ def forms(value: str) -> set[bytes]:
         if len(packed) >= _MIN_PACKED:
             found |= {packed, _for_urls(packed)}
     if len(plain) >= _MIN_HEX:
-        # With what pads it, where it is all of it: no bits of its end are left then.
+        # With padding, where the value is the whole encoded content: then its last bits are fixed.
         whole = base64.b64encode(plain)
         found |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
     return found
@@ -44,7 +44,7 @@ def _escaped(value: str, plain: bytes) -> set[bytes]:
     found: set[bytes] = set()
     if not value.isascii():
         try:
-            # Bytes that are no text are told as one character each.
+            # Bytes that are no text are decoded as one character each.
             found.add(value.encode("latin-1"))
         except UnicodeEncodeError:
             pass
@@ -55,13 +55,13 @@ def _escaped(value: str, plain: bytes) -> set[bytes]:
         for safe in _SAFE:
             found.add(quote(plain, safe=safe).encode())
         found.add(quote_plus(plain).encode())
-        # A key in a JSON pointer (RFC 6901), as `event.changed` has them.
+        # A key in a JSON pointer (RFC 6901), as in `event.changed`.
         found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
     return found
 
 
 def as_words(value: str) -> set[str]:
-    """How a value so short that it is replaced as a word alone may be written as another word."""
+    """Return other words for a value that is so short that it is only replaced as a word."""
     packed = base64.b64encode(value.encode("utf-8", "surrogatepass")).rstrip(b"=")
     return {packed.decode(), _for_urls(packed).decode()}
 
@@ -71,7 +71,7 @@ def _for_urls(packed: bytes) -> bytes:
 
 
 def texts(value: str) -> set[str]:
-    """The same as texts, without ``value`` itself."""
+    """Return the forms as text, without ``value`` itself."""
     found: set[str] = set()
     for form in forms(value):
         try:
@@ -83,7 +83,7 @@ def texts(value: str) -> set[str]:
 
 
 def _in_json(value: str) -> Iterator[str]:
-    """In a string of JSON, and in one inside of another."""
+    """Yield a text as in a JSON string, and as in JSON inside of a JSON string."""
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
         yield once
@@ -95,9 +95,9 @@ def _in_json(value: str) -> Iterator[str]:
 
 
 def within_base64(content: bytes, offset: int) -> bytes:
-    """What base64 has for ``content``, whatever stands behind it and ``offset`` bytes before it.
+    """Return the base64 of ``content`` after ``offset`` bytes, before any other content.
 
-    A character tells six bits: those at the ends depend on the neighbours too.
+    Each character encodes six bits: those at the ends depend on the neighbours, and are left out.
     """
     packed = base64.b64encode(bytes(offset) + content)
     first = -(-offset * 8 // 6)

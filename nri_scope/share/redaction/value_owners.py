@@ -1,35 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods a value is known from, and whether another pod's texts may tell that it is known."""
+"""Which pods a value is known from, and whether texts of another pod may reveal that it is
+known.
+"""
 
 from __future__ import annotations
 
 import re
 
 EVERYTHING = ""
-"""Texts of no pod: what is known of any pod is replaced in them."""
+"""The key of texts of no pod, in which values of all pods are replaced."""
 _NAMES = -1
-"""Names and ids, which have to stay the same wherever they are met: no pod's."""
+"""Names and ids, which stay the same everywhere: they belong to no pod."""
 _MOST_PODS = 200_000
-"""More of them count as one."""
+"""Pods beyond this number share one."""
 _PAIRS_PER_VALUE = 10
 _RANDOM_MIN = 20
-"""Letters and digits from which on a value that looks random cannot be guessed."""
+"""Letters and digits from which on a random-looking value cannot be guessed."""
 _RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 
 
 class Owners:
-    """Pods by the values that are known from them.
+    """The pods from which values are known.
 
-    Who writes a guess into a pod of theirs, and sees the result, must not learn from it that
-    another pod has that value. So a value that can be guessed is replaced in the texts of the pods
-    that it is known from, and in texts of no pod; one that cannot be guessed is replaced
+    A user who writes a guess into their own pod, and sees the result, must not learn from it that
+    another pod has that value. So a value that can be guessed is replaced only in texts of the pods
+    from which it is known, and in texts of no pod; one that cannot be guessed is replaced
     everywhere.
     """
 
     def __init__(self, values: int) -> None:
-        """``values``: how many there will be at most. Of more pairs of a value and a pod than ten
-        times that many, the later values are replaced everywhere.
+        """``values``: the most values to expect. Once there are ten times as many pairs of a value
+        and a pod, further values are replaced everywhere.
         """
         self._most_pairs = values * _PAIRS_PER_VALUE
         self._of: dict[str, int | set[int]] = {}
@@ -40,12 +42,12 @@ class Owners:
         self._pairs = 0
         self._current = 0
         self.added = 0
-        """How often a value that was known became known from one more pod."""
+        """How often a known value became known from one more pod."""
         self.skipped = 0
-        """How often a value was left."""
+        """How often a known value was not replaced in a pod's text."""
 
     def enter(self, pod: str | None) -> None:
-        """Take what comes for text of this pod; None: for a name."""
+        """Make this the pod of the following texts; None: they are names."""
         if pod is None:
             self._current = _NAMES
         else:
@@ -56,7 +58,7 @@ class Owners:
 
     @property
     def late(self) -> int:
-        """How many values became known from this pod that were known before from another one."""
+        """How many values, known from another pod before, became known from this one."""
         return self._late.get(self._current, 0)
 
     def add(self, value: str) -> None:
@@ -66,7 +68,7 @@ class Owners:
             return
         owners = self._of.get(value)
         if self._pairs >= self._most_pairs:
-            # Better replaced than not.
+            # Replacing too much is better than too little.
             self._random.add(value)
             return
         self._pairs += 1
@@ -83,11 +85,11 @@ class Owners:
         self._late[current] = self._late.get(current, 0) + 1
 
     def has(self, value: str) -> bool:
-        """Whether a value is known from the current pod."""
+        """Return whether a value is known from the current pod."""
         return self._is_of(value, self._current)
 
     def may_tell(self, value: str) -> bool:
-        """Whether the current pod's texts may tell that a value is known; if not, it is left."""
+        """Return whether to replace a known value in the current pod's texts; if not, note that."""
         if self._current == 0 or value in self._random or self.has(value):
             return True
         self._left.add((value, self._current))
@@ -95,7 +97,7 @@ class Owners:
         return False
 
     def left(self) -> set[str]:
-        """Values that were left in texts of pods that they are not known from."""
+        """Return values that were not replaced in texts of pods from which they are not known."""
         return {value for value, pod in self._left if not self._is_of(value, pod)}
 
     def _is_of(self, value: str, pod: int) -> bool:
@@ -104,10 +106,11 @@ class Owners:
 
 
 def can_be_guessed(value: str) -> bool:
-    """Whether a value does not look random, or is too short for that to mean anything.
+    """Return whether a value does not look random, or is too short to judge.
 
-    Random are 20 letters and digits, in any encoding, that change between small letters, capitals
-    and digits as often as at every third of them; words and numbers put together do not.
+    A value looks random if it has 20 letters and digits or more, in any encoding, and changes
+    between small letters, capitals and digits at every third of them or more often; combined words
+    and numbers do not.
     """
     bare = _OTHER.sub("", value)
     return len(bare) < _RANDOM_MIN or 3 * len(_RUN.findall(bare)) < len(bare)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values whose place says what they are: variables, arguments, annotations, options, images."""
+"""Redact values by their place: variables, arguments, annotations, options, images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .harmless import (
 )
 from .key_names import names_node, names_person
 from .known_values import Strength
-from .name_kinds import Kind
+from .name_kinds import NameKind
 from .re2_patterns import compiled, glob
 from .scope import NAMES
 from .tokens import address_of, is_token
@@ -48,17 +48,21 @@ _MANIFESTS = frozenset(
         "kopf.zalando.org/last-handled-configuration",
     }
 )
-_SWITCHES = {Kind.POD: "pods", Kind.NAMESPACE: "namespaces", Kind.CONTAINER: "containers"}
+_SWITCHES = {
+    NameKind.POD: "pods",
+    NameKind.NAMESPACE: "namespaces",
+    NameKind.CONTAINER: "containers",
+}
 
-_KNOWN_KEYS: dict[str, Kind | str] = {
-    "io.kubernetes.pod.name": Kind.POD,
-    "io.kubernetes.pod.namespace": Kind.NAMESPACE,
-    "io.kubernetes.container.name": Kind.CONTAINER,
-    "io.kubernetes.cri.sandbox-name": Kind.POD,
-    "io.kubernetes.cri.sandbox-namespace": Kind.NAMESPACE,
-    "io.kubernetes.cri.container-name": Kind.CONTAINER,
-    "io.kubernetes.cri-o.KubeName": Kind.POD,
-    "io.kubernetes.cri-o.Namespace": Kind.NAMESPACE,
+_KNOWN_KEYS: dict[str, NameKind | str] = {
+    "io.kubernetes.pod.name": NameKind.POD,
+    "io.kubernetes.pod.namespace": NameKind.NAMESPACE,
+    "io.kubernetes.container.name": NameKind.CONTAINER,
+    "io.kubernetes.cri.sandbox-name": NameKind.POD,
+    "io.kubernetes.cri.sandbox-namespace": NameKind.NAMESPACE,
+    "io.kubernetes.cri.container-name": NameKind.CONTAINER,
+    "io.kubernetes.cri-o.KubeName": NameKind.POD,
+    "io.kubernetes.cri-o.Namespace": NameKind.NAMESPACE,
     "io.kubernetes.cri.image-name": "image",
     "io.kubernetes.cri.podsandbox.image-name": "image",
     "io.kubernetes.cri-o.Image": "image",
@@ -77,17 +81,17 @@ _KNOWN_KEYS: dict[str, Kind | str] = {
     "kubernetes.io/config.hash": "id",
     "io.kubernetes.container.hash": "id",
 }
-"""Annotations and labels in which runtimes and the kubelet repeat what is told elsewhere."""
+"""Annotations and labels in which runtimes and the kubelet repeat values of other fields."""
 
 
 # -- environment variables ------------------------------------------------------------------
 
 
 def variable(engine: Engine, entry: str, place: str) -> str:
-    """A variable as ``NAME=value``."""
+    """Redact a variable of the form ``NAME=value``."""
     name, equals, value = entry.partition("=")
     if not equals:
-        # No variable at all. Only a plain name is shown.
+        # Not a variable. Only a plain name is shown.
         is_name = _CONSTANT.fullmatch(entry) is not None
         return engine.key(entry, place) if is_name else variable_value(engine, "", entry, place)
     shown = variable_name(engine, name, place)
@@ -99,13 +103,13 @@ def variable(engine: Engine, entry: str, place: str) -> str:
         and engine.is_on("env-values")
         and engine.known.replace(entry)[1]
     ):
-        # All of NAME=value is somebody else's value, and was replaced there.
+        # NAME=value as a whole is a known value, and was replaced elsewhere.
         given = engine.put("env-values", value, Strength.PRIVATE, place)
     return f"{shown}={given}"
 
 
 def variable_name(engine: Engine, name: str, place: str) -> str:
-    """Names of variables stay, but for what is no name."""
+    """Redact the name of a variable: unchanged, unless it is not a valid name."""
     if not name or is_token(name):
         return name
     if not _ENV_NAME.fullmatch(name):
@@ -114,7 +118,7 @@ def variable_name(engine: Engine, name: str, place: str) -> str:
 
 
 def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
-    """The value of the variable ``name``; ``place`` has its name."""
+    """Redact the value of the variable ``name``; ``place`` includes its name."""
     if not value or is_token(value):
         return value
     given = by_user(engine, value, place, name)
@@ -137,7 +141,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
 
 
 def is_harmless(engine: Engine, name: str, value: str) -> bool:
-    """Whether a variable's value may be shown, but for what is found in it."""
+    """Return whether a variable's value may be shown, except for what is found inside it."""
     return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
@@ -172,7 +176,7 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
 
 
 def mount_option(engine: Engine, option: str, place: str) -> str:
-    """An option of a mount: ``key=value``, or several with commas between."""
+    """Redact an option of a mount: ``key=value``, or several separated by commas."""
     pieces: list[str] = []
     at = 0
     for match in _MOUNT_OPTION.finditer(option):
@@ -191,7 +195,7 @@ def mount_option(engine: Engine, option: str, place: str) -> str:
 
 
 def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
-    """Annotations or labels with what became of keys and values; None where nothing did."""
+    """Redact annotations or labels; return None where nothing changed."""
     given: dict[str, str] = {}
     is_changed = False
     pairs = sorted(mapping.items())
@@ -208,7 +212,7 @@ def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, s
 
 
 def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
-    """The value of an annotation or label."""
+    """Redact the value of an annotation or label."""
     if not value or is_token(value):
         return value
     key = key.removeprefix("-")
@@ -219,7 +223,7 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
         engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
-        case Kind() as kind:
+        case NameKind() as kind:
             return name(engine, kind, value, place)
         case "image":
             return image(engine, value, place)
@@ -241,23 +245,23 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 
 def identity(engine: Engine, value: str, place: str) -> str:
-    """An id. It stays, unless it is none."""
+    """Redact an id: unchanged, unless it is not a valid id."""
     with engine.within(NAMES):
         if _ID.fullmatch(value):
-            # What identifies pods holds their names where nobody gave them a UID.
+            # An id contains the pod's name where the pod has no UID.
             return engine.known.replace(value)[0] if _renames(engine) else value
         return engine.key(value, place)
 
 
-def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
-    """A pod's, namespace's, container's, plugin's or runtime's name."""
+def name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
+    """Redact the name of a pod, namespace, container, plugin, runtime or node."""
     if not value or is_token(value):
         return value
     switch = _SWITCHES.get(kind, "")
-    if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
+    if switch and engine.is_on(switch) and not (kind is NameKind.NAMESPACE and value in NAMESPACES):
         return engine.put(switch, value, Strength.NAME, place)
     with engine.within(NAMES):
-        if kind is Kind.NODE:
+        if kind is NameKind.NODE:
             is_on = engine.is_on("nodes")
             return node(engine, value, place) if is_on else engine.text(value, place)
         return engine.key(value, place)
@@ -267,8 +271,8 @@ def _renames(engine: Engine) -> bool:
     return any(engine.is_on(switch) for switch in (*_SWITCHES.values(), "nodes"))
 
 
-def show(engine: Engine, kind: Kind | None, value: str) -> None:
-    """Take note of a name that stays visible, or of one that does not; None for an id."""
+def show(engine: Engine, kind: NameKind | None, value: str) -> None:
+    """Note a name that stays visible, or one that is replaced; ``kind`` is None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
         pod = engine.scope.pod
@@ -279,10 +283,10 @@ def show(engine: Engine, kind: Kind | None, value: str) -> None:
 
 
 def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
-    """The same for what annotations and labels tell of names."""
+    """Note the names in annotations and labels, as `show` does."""
     for key, value in mapping.items():
         kind = _KNOWN_KEYS.get(key)
-        if isinstance(kind, Kind):
+        if isinstance(kind, NameKind):
             show(engine, kind, value)
         elif kind == "image":
             show_image(engine, value)
@@ -294,10 +298,10 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 
 
 def image(engine: Engine, reference: str, place: str) -> str:
-    """An image's reference, without the host of a registry that is not everybody's."""
+    """Redact an image reference: the host, unless its registry is public."""
     login, rest = _login(reference)
     if login and engine.is_on("url-passwords"):
-        # Nobody can pull with it, but it may be written so.
+        # No image can be pulled with such a reference, but it may occur.
         user, colon, password = login.partition(":")
         if not colon:
             user, password = "", user
@@ -311,7 +315,7 @@ def image(engine: Engine, reference: str, place: str) -> str:
         return engine.key(reference, place)
     host, colon, port = registry.partition(":")
     if colon and not _PORT.fullmatch(port):
-        # No port at all: user and password perhaps.
+        # Not a port: perhaps user and password.
         if not is_token(port):
             port = engine.put("registries", port, Strength.SECRET, place)
         if is_token(host):
@@ -328,7 +332,7 @@ def image(engine: Engine, reference: str, place: str) -> str:
 
 
 def _login(reference: str) -> tuple[str, str]:
-    """What is before the host, if that is no part of a digest; and the rest."""
+    """Split off the text before the host, if it is not a part of a digest; return both parts."""
     digest = _DIGEST.search(reference)
     end = digest.start() if digest is not None else len(reference)
     at = reference.rfind("@", 0, end)
@@ -336,7 +340,7 @@ def _login(reference: str) -> tuple[str, str]:
 
 
 def show_image(engine: Engine, reference: str) -> None:
-    """Repository and tag stay visible."""
+    """Note that repository and tag stay visible."""
     rest = _registry(_login(reference)[1])[1]
     if len(rest) <= 300:
         engine.known.show(rest, engine.scope.pod)

@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Iterable
 
 _GRAM, _EVERY = 4, 3
-"""Characters by which parts are found, and at every how many of a name they are noted."""
+"""Length of the index keys, and the step between the indexed positions of a name."""
 _LEAST = _GRAM + _EVERY - 1
-"""A part that is this long has such characters in it, wherever in a name it begins."""
+"""A part of this length contains an index key, wherever it begins in a name."""
 
 
 class VisibleNames:
-    """Each once, oldest first."""
+    """A set of names, oldest first."""
 
     def __init__(self, most: int | None = None) -> None:
         """``most``: characters, of which the older half is forgotten; None: all are kept."""
@@ -27,19 +27,19 @@ class VisibleNames:
         return name in self._numbers
 
     def add(self, name: str) -> None:
-        """Add a name that is not there yet."""
+        """Add a new name."""
         self._put(name)
         if self._most is not None and self._size > self._most:
-            # Half of them at once: it is all put together anew.
+            # Half of them at once, as the index has to be built again.
             self._keep(self._names[(len(self._names) + 1) // 2 :])
 
     def have_part(self, value: str) -> bool:
-        """Whether a value is in one of them."""
+        """Return whether a value is a part of a name."""
         if len(value) < _LEAST:
             return any(value in name for name in self._names)
         last = len(value) - _GRAM
         for first in range(_EVERY):
-            # Of all that have to be there if it begins at such a place, the one of the fewest.
+            # Of the index keys required for this alignment, take the one with the fewest names.
             fewest: array[int] | None = None
             for at in range(first, last + 1, _EVERY):
                 numbers = self._by_gram.get(value[at : at + _GRAM])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of words as they read best."""
+"""Readable lists of words."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of ``text``."""
+    """Return the words of ``text``."""
     return frozenset(text.split())

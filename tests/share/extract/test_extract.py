@@ -334,7 +334,7 @@ class TestNothing:
         output = whole.path.with_name("part.db")
         with pytest.raises(UsageError, match="the nearest is shop/web-1"):
             extract(whole, output, Selection(pod="shop/web-1x"))
-        with pytest.raises(UsageError, match="no pod"):
+        with pytest.raises(UsageError, match="is not a pod"):
             extract(whole, output, Selection(pod="shop/web-1/app-0"))
 
 

@@ -18,7 +18,7 @@ from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.extract.no_change import Unchanged
-from nri_scope.share.redaction import Kind, Redactor, Rules
+from nri_scope.share.redaction import NameKind, Redactor, Rules
 from tests.recording.traffic import NOW, a_container, a_pod, a_synchronize, an_item, lifecycles
 from tests.share.extract.test_extract import started
 
@@ -32,7 +32,7 @@ class Masking(Unchanged):
     def __init__(self) -> None:
         self.learned: list[tuple[str, bytes, bytes, str]] = []
         self.texts: list[str] = []
-        self.names: set[tuple[Kind, str]] = set()
+        self.names: set[tuple[NameKind, str]] = set()
         self.began = False
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
@@ -47,7 +47,7 @@ class Masking(Unchanged):
         assert not self.began
         self.texts += key, value
 
-    def learn_name(self, kind: Kind, text: str) -> None:
+    def learn_name(self, kind: NameKind, text: str) -> None:
         assert not self.began
         self.names.add((kind, text))
 
@@ -62,7 +62,7 @@ class Masking(Unchanged):
         assert re.fullmatch(r"(event|session|gap|note|mark)\.[a-z_]+", place)
         return self.path(text)
 
-    def name(self, kind: Kind, text: str) -> str:
+    def name(self, kind: NameKind, text: str) -> str:
         return self.path(text)
 
     def id(self, text: str) -> str:
@@ -165,8 +165,12 @@ def test_it_sees_everything_before_anything_is_changed(path: Path, tmp_path: Pat
     assert {"the secret was refused", "a secret gap", "a secret note", "it secretly ended"} <= set(
         change.texts
     )
-    expected = {(Kind.POD, "web-7"), (Kind.NAMESPACE, "secret-ns"), (Kind.PLUGIN, "secret")}
-    expected |= {(Kind.RUNTIME, "1.7-secret"), (Kind.RUNTIME, "0.6-secret")}
+    expected = {
+        (NameKind.POD, "web-7"),
+        (NameKind.NAMESPACE, "secret-ns"),
+        (NameKind.PLUGIN, "secret"),
+    }
+    expected |= {(NameKind.RUNTIME, "1.7-secret"), (NameKind.RUNTIME, "0.6-secret")}
     assert expected <= change.names
 
 

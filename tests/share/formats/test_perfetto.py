@@ -17,7 +17,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.share.formats import packets, perfetto
-from nri_scope.share.formats.packets import Kind, Packets
+from nri_scope.share.formats.packets import PacketKind, Packets
 from nri_scope.share.formats.perfetto import MAX_LANES
 from tests.recording.traffic import NOW, a_container, a_pod, an_item, lifecycles, record
 from tests.share.formats.recordings import BEGIN, END, SAMPLES, SECOND, exported, hostile, varied
@@ -261,7 +261,9 @@ def test_names_that_are_long_or_too_many_are_written_as_they_are() -> None:
     drawing.process(7, 1, "p")
     names = ["n" * 5_000, *(f"name {number}" for number in range(packets.MAX_NAMES + 3))] * 2
     for number, name in enumerate(names):
-        drawing.event(Kind.INSTANT, 7, NOW + number, name, "", {"yes": True, "no": False, "": -5})
+        drawing.event(
+            PacketKind.INSTANT, 7, NOW + number, name, "", {"yes": True, "no": False, "": -5}
+        )
     drawn = drawn_from(stream.content)
     assert [found.name for found in drawn.instants] == [
         name if len(name) < 5_000 else name[: packets.MAX_TEXT] + "…" for name in names

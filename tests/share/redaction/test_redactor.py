@@ -15,7 +15,7 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.methods import METHODS
 from nri_scope.recording.cri_answers import status_request
-from nri_scope.share.redaction import Kind, Redactor, Rules
+from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.engine import LONGEST
 from nri_scope.share.redaction.known_values import Known
 from nri_scope.share.redaction.memory_limits import Answer, Answers, Memory
@@ -277,12 +277,12 @@ def test_the_spec_that_the_cri_tells_is_redacted_as_messages_are(redactor: Redac
 def test_names_stay_unless_a_secret_is_in_them(redactor: Redactor) -> None:
     env(redactor, "API_KEY=x9y8z7w6", "API_TOKEN=x9y8Z7w6V5u4T3s2R1q0p9")
 
-    assert redactor.name(Kind.POD, "checkout-0") == "checkout-0"
-    assert redactor.name(Kind.PLUGIN, "10-limits") == "10-limits"
-    shown = redactor.name(Kind.POD, "checkout-x9y8Z7w6V5u4T3s2R1q0p9")
+    assert redactor.name(NameKind.POD, "checkout-0") == "checkout-0"
+    assert redactor.name(NameKind.PLUGIN, "10-limits") == "10-limits"
+    shown = redactor.name(NameKind.POD, "checkout-x9y8Z7w6V5u4T3s2R1q0p9")
     assert shown.startswith("checkout-redacted-")
     # It may be a guess: to replace it would be to confirm it.
-    assert redactor.name(Kind.POD, "checkout-x9y8z7w6") == "checkout-x9y8z7w6"
+    assert redactor.name(NameKind.POD, "checkout-x9y8z7w6") == "checkout-x9y8z7w6"
 
 
 def test_a_poor_password_that_is_also_a_name_does_not_take_the_name_away(
@@ -291,7 +291,7 @@ def test_a_poor_password_that_is_also_a_name_does_not_take_the_name_away(
     shown = env(redactor, "DB_PASSWORD=checkout")
 
     assert shown[0].startswith("DB_PASSWORD=redacted-")
-    assert redactor.name(Kind.POD, "checkout-0") == "checkout-0"
+    assert redactor.name(NameKind.POD, "checkout-0") == "checkout-0"
     assert not next(redactor.originals()).is_searchable
 
 
@@ -403,7 +403,7 @@ def test_a_value_is_harmless_by_names_of_its_own_pod_alone(redactor: Redactor) -
     other.labels["app"] = "payments-db"
     request = api.CreateContainerRequest(pod=other, container=api.Container(id="c2", name="x"))
     redactor.learn("CreateContainer", request.SerializeToString(), b"")
-    redactor.learn_name(Kind.POD, "payments-db")
+    redactor.learn_name(NameKind.POD, "payments-db")
 
     assert env(redactor, "ANY=checkout-0") == ["ANY=checkout-0"]
     assert env(redactor, "ANY=payments-db") != ["ANY=payments-db"]

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.share.redaction import Kind, Redactor, Rules
+from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.builtin import ON
 from nri_scope.share.redaction.rule_file import read_rules
 
@@ -45,15 +45,15 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
 def test_switches_turn_rules_on_and_off(tmp_path: Path) -> None:
     read = redactor("[switches]\nnamespaces = true\nhost-names = false\n", tmp_path)
 
-    assert read.name(Kind.NAMESPACE, "shop").startswith("redacted-")
-    assert read.name(Kind.NAMESPACE, "kube-system") == "kube-system"
-    assert read.name(Kind.POD, "web-0") == "web-0"
+    assert read.name(NameKind.NAMESPACE, "shop").startswith("redacted-")
+    assert read.name(NameKind.NAMESPACE, "kube-system") == "kube-system"
+    assert read.name(NameKind.POD, "web-0") == "web-0"
     assert read.text("see db.acme.corp") == "see db.acme.corp"
 
 
 def test_names_of_namespaces_go_from_paths_and_annotations_too(tmp_path: Path) -> None:
     read = redactor("[switches]\nnamespaces = true\n", tmp_path)
-    shown = read.name(Kind.NAMESPACE, "shop")
+    shown = read.name(NameKind.NAMESPACE, "shop")
     given = container(
         read,
         annotations={
@@ -85,7 +85,7 @@ def test_a_label_that_repeats_a_replaced_name_shows_no_part_of_it(
 def test_nodes_that_are_named_go_everywhere(tmp_path: Path) -> None:
     read = redactor('[names]\nnodes = ["worker-3"]\n', tmp_path)
 
-    assert "worker-3" not in read.name(Kind.POD, "kube-proxy-worker-3")
+    assert "worker-3" not in read.name(NameKind.POD, "kube-proxy-worker-3")
     assert "worker-3" not in read.text("evicted from worker-3")
     assert read.text("evicted from worker-30") != "evicted from redacted-"
 
@@ -162,23 +162,26 @@ def test_rules_choose_by_path_key_and_value(tmp_path: Path) -> None:
         ("[switches]\nx = true", "line 2: there is no switch 'x'"),
         ("[switches]\n\nemail = true", "line 3: there is no switch 'email'; did you mean emails?"),
         ('[switches]\nemails = "no"', "line 2: emails is neither true nor false"),
-        ("switches = 1", "line 1: switches is no table"),
+        ("switches = 1", "line 1: switches is not a table"),
         ("[allowed]", "line 1: there is no table 'allowed'; did you mean allow?"),
-        ("[allow]\nenv = [1]", "line 2: env is no list of texts"),
+        ("[allow]\nenv = [1]", "line 2: env is not a list of texts"),
         ("[allow]\nenvs = []", "line 2: there is no list 'envs'"),
         ("[names]\npods = []", "line 2: there is no list 'pods'"),
-        ("rule = 3", "line 1: rule is no list of tables"),
-        ('[[rule]]\nname = "a"', "line 1: the rule 'a' does not say for what"),
+        ("rule = 3", "line 1: rule is not a list of tables"),
+        ('[[rule]]\nname = "a"', "line 1: the rule 'a' has no condition"),
         ('[[rule]]\nvalue = "a"', "line 1: a rule without a name"),
-        ('[[rule]]\nname = "emails"\nvalue = "a"', "line 2: 'emails' is the name of a rule"),
+        (
+            '[[rule]]\nname = "emails"\nvalue = "a"',
+            "line 2: 'emails' is the name of a built-in rule",
+        ),
         (
             '[[rule]]\nname = "a"\nvalue = "a"\n\n[[rule]]\nname = "b"\nvalue = "("',
             "line 7: bad regular expression: missing ): (; the syntax is RE2's",
         ),
-        ('[[rule]]\nname = "a"\nvalue = "x*"', "line 3: this expression matches nothing at all"),
-        ('[[rule]]\nname = "a"\nkey = "x"\naction = "drop"', "line 4: 'drop' is no action"),
+        ('[[rule]]\nname = "a"\nvalue = "x*"', "line 3: this expression matches an empty text"),
+        ('[[rule]]\nname = "a"\nkey = "x"\naction = "drop"', "line 4: 'drop' is not an action"),
         ('[[rule]]\nname = "a"\nkeys = "x"', "line 3: there is no entry of a rule 'keys'"),
-        ("[[rule]]\nname = 3", "line 2: name is no text"),
+        ("[[rule]]\nname = 3", "line 2: name is not a text"),
         ("[switches\n", "line 1: this is no TOML"),
         ('[allow]\nenv = ["a"\n', "this is no TOML"),
         ("a = " + "[" * 5000, "line 1: "),
@@ -201,7 +204,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"#" * (1 << 21))
     for name, words in [
         ("none", "no such file"),
-        ("binary", "line 2: this is no text in UTF-8"),
+        ("binary", "line 2: this is not UTF-8 text"),
         ("large", "larger than"),
         (".", "is a directory"),
     ]:

@@ -38,7 +38,7 @@ def test_anything_else_in_its_place_is_refused(content: bytes, tmp_path: Path) -
     file.write_bytes(content)
     file.chmod(0o600)
 
-    with pytest.raises(UsageError, match="no key of 32 bytes"):
+    with pytest.raises(UsageError, match="not a key of 32 bytes"):
         local_key(tmp_path)
 
 
