@@ -31,7 +31,6 @@ NOT_YET_COVERED = (
     "nri_scope/cli",
     "nri_scope/differ/blame",
     "nri_scope/differ/render",
-    "nri_scope/logger",
     "nri_scope/recorder",
     "nri_scope/share",
 )
