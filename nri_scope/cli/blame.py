@@ -16,7 +16,7 @@ from .params import ANY_PATH, redact_option
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.history import History
     from nri_scope.differ.attribution.model import Asked, ChangeStep
-    from nri_scope.differ.blame import Line, Past, View
+    from nri_scope.differ.blame import OwnedLine, Past, View
     from nri_scope.events import Container
     from nri_scope.recording.reader import Recording
     from nri_scope.share.redaction import Rules
@@ -122,7 +122,7 @@ def _perform(
 
 def _text(
     history: History,
-    lines: Sequence[Line],
+    lines: Sequence[OwnedLine],
     part: tuple[Sequence[Past], Sequence[Asked]] | None,
     kind: View,
     width: int | None,

@@ -8,13 +8,13 @@ programs. This package never decides who made a change, and never reads a record
 from .document import document
 from .folding import View, view
 from .markdown import markdown
-from .owned_lines import Line, lines
+from .owned_lines import OwnedLine, lines
 from .path_history import Past, asked_for, past, resolve
 from .path_history_text import past_body
 from .text import body, head, legend
 
 __all__ = [
-    "Line",
+    "OwnedLine",
     "Past",
     "View",
     "asked_for",

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..attribution.owner import Owner
-from .owned_lines import Line
+from .owned_lines import OwnedLine
 
 View: TypeAlias = Literal["usual", "full", "changed"]
 
@@ -21,10 +21,10 @@ class Fold(NamedTuple):
     indent: int
 
 
-Row: TypeAlias = "Line | Fold"
+Row: TypeAlias = "OwnedLine | Fold"
 
 
-def view(lines: Sequence[Line], kind: View) -> list[Row]:
+def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
     """``full``: all; ``changed``: what is otherwise than the runtime alone would have it, with what
     that is a part of; ``usual``: the same, with a word for what lies between.
     """
@@ -41,7 +41,7 @@ def view(lines: Sequence[Line], kind: View) -> list[Row]:
     return rows
 
 
-def _shown(lines: Sequence[Line]) -> set[int]:
+def _shown(lines: Sequence[OwnedLine]) -> set[int]:
     parents: dict[str, int] = {}
     for at, line in enumerate(lines):
         if line.heading:
@@ -61,7 +61,7 @@ def _shown(lines: Sequence[Line]) -> set[int]:
     return shown
 
 
-def _folds(lines: Sequence[Line]) -> Iterator[Fold]:
+def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
     counts: dict[Owner, int] = {}
     for line in lines:
         if line.there and line.owner is not None and not line.heading:

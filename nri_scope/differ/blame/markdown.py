@@ -12,7 +12,7 @@ from ..attribution.history import History
 from ..attribution.model import Asked
 from ..render import wording
 from ..render.markdown_escape import code, prose
-from .owned_lines import Line
+from .owned_lines import OwnedLine
 from .text import summary
 
 _BACKTICKS = re.compile(r"`+")
@@ -20,7 +20,7 @@ _BACKTICKS = re.compile(r"`+")
 
 def markdown(
     history: History,
-    lines: Sequence[Line] | None,
+    lines: Sequence[OwnedLine] | None,
     body: Sequence[str],
     legend: Sequence[str],
     about: Sequence[Asked] | None = None,

@@ -24,7 +24,7 @@ UNMET = "!"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OwnedLine:
     """One line."""
 
     path: str
@@ -81,7 +81,7 @@ def document(history: History) -> Spec:
     return spec
 
 
-def lines(history: History) -> list[Line]:
+def lines(history: History) -> list[OwnedLine]:
     """All lines of the newest spec, in its order, and those that are gone where they were.
 
     Every line that has a value has an owner.
@@ -114,9 +114,9 @@ class _Lines:
                 found.append((change.path, change.after))
         return found
 
-    def all(self) -> Iterator[Line]:
+    def all(self) -> Iterator[OwnedLine]:
         root = self._nodes[""]
-        waiting: list[tuple[Node, int, bool, tuple[Line, ...]]] = [
+        waiting: list[tuple[Node, int, bool, tuple[OwnedLine, ...]]] = [
             (node, 0, False, ()) for node in reversed(root.below)
         ]
         while waiting:
@@ -133,12 +133,12 @@ class _Lines:
                 first = heads_member and not at
                 waiting.append((below, inner, first, (line,) if first else ()))
 
-    def _line(self, node: Node, indent: int, *, dash: bool) -> Line:
+    def _line(self, node: Node, indent: int, *, dash: bool) -> OwnedLine:
         owner, evidence, step = self._owner(node)
         heading = not node.is_leaf or (not node.there and not _is_own(step, node))
         moved = self._newest.move(node.path)
         mark = self._mark(node, step)
-        return Line(
+        return OwnedLine(
             path=node.path,
             label=node.label,
             value=node.value,
@@ -205,7 +205,7 @@ def _of(
     return (base, (), None) if step is None else (step.owner, step.evidence, step)
 
 
-def _joined(member: Line, first: Line) -> Line:
+def _joined(member: OwnedLine, first: OwnedLine) -> OwnedLine:
     """The first line of a member, with what is to be said of the member as a whole."""
     remarks = tuple(dict.fromkeys((*member.remarks, *first.remarks)))
     line = replace(first, indent=member.indent, dash=True, remarks=remarks)

@@ -18,7 +18,7 @@ from ..attribution.owner import Owner, Who
 from ..render import wording
 from .folding import Fold, Row
 from .gutter import Gutter, short
-from .owned_lines import UNMET, Line
+from .owned_lines import UNMET, OwnedLine
 
 LEAST = 24
 """Columns for YAML even where there is less room."""
@@ -34,7 +34,7 @@ STYLES = {
 
 def head(
     history: History,
-    lines: Sequence[Line] | None,
+    lines: Sequence[OwnedLine] | None,
     width: int | None = None,
     about: Sequence[Asked] | None = None,
 ) -> Iterator[str]:
@@ -62,7 +62,7 @@ def head(
         yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, Style.BAD)
 
 
-def summary(lines: Sequence[Line]) -> str:
+def summary(lines: Sequence[OwnedLine]) -> str:
     """How many lines were changed, and by whom. Not escaped."""
     total = sum(line.there and not line.heading for line in lines)
     counts: dict[str, int] = {}
@@ -82,7 +82,7 @@ def summary(lines: Sequence[Line]) -> str:
     return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{vain}"
 
 
-def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
+def doing(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
     """Mark, owner and evidence as the gutter shows them: the CRI confirms what was applied."""
     mark, step, owner, evidence = line.mark, line.step, line.owner, line.evidence
     if line.mover is not None and mark == ">":
@@ -125,7 +125,7 @@ def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
         yield from Layout(width).sentence(line, 0, Style.DIM)
 
 
-def yaml_lines(line: Line, width: int | None) -> list[str]:
+def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
     """One line of the spec as YAML; several where it is too long."""
     head = " " * line.indent + ("- " if line.dash else "")
     if line.member and line.heading:
@@ -139,7 +139,7 @@ def yaml_lines(line: Line, width: int | None) -> list[str]:
     return fill(head, line.written, width, line.indent + 4)
 
 
-def _line(line: Line, gutter: Gutter, width: int | None) -> Iterator[str]:
+def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = doing(line)
     own = owner is not None and owner.who is Who.RUNTIME and not line.changed
     style = Style.DIM if own else STYLES[mark]
