@@ -29,8 +29,6 @@ EXCLUDED = (
 
 NOT_YET_COVERED = (
     "nri_scope/cli",
-    "nri_scope/differ/blame",
-    "nri_scope/differ/render",
     "nri_scope/recorder",
     "nri_scope/share",
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show a container's spec line by line, with the owner of each line and what was there before.
+"""Show a container's spec line by line, with the owner of each line and its former value.
 
 In: a container's history from `attribution`. Out: lines with a gutter, Markdown or a document for
 programs. This package never decides who made a change, and never reads a recording.

@@ -21,9 +21,9 @@ def document(
     pasts: Iterable[Past] | None = None,
     path: str = "",
 ) -> dict[str, Plain]:
-    """``lines`` that are there and have a value, each with its owner; and ``changes`` in order.
+    """Return present ``lines`` with values, each with its owner, and ``changes`` in order.
 
-    With `pasts` it is the history of `path`: with ``began``, what there was at first.
+    With `pasts` it is the history of `path`, and ``began`` has the first values.
     """
     told: dict[str, Plain] = {
         "schema_version": SCHEMA_VERSION,

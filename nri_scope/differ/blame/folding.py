@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines are shown, and what is folded away."""
+"""Choose the lines to show, and fold the others."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ Row: TypeAlias = "OwnedLine | Fold"
 
 
 def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
-    """``full``: all; ``changed``: what is otherwise than the runtime alone would have it, with what
-    that is a part of; ``usual``: the same, with a word for what lies between.
+    """Return the rows of a view.
+
+    ``full``: all lines; ``changed``: lines that differ from what the runtime alone would have made,
+    with their parents; ``usual``: the same, with the lines between them as folds.
     """
     if kind == "full":
         return list(lines)
@@ -47,7 +49,7 @@ def _shown(lines: Sequence[OwnedLine]) -> set[int]:
         if line.heading:
             parents.setdefault(line.path, at)
         if line.dash and not line.member:
-            # A member has no line of its own, but its first one tells which it is.
+            # A member has no line of its own, but its first one shows which member it is.
             parents.setdefault(line.path.rpartition("/")[0], at)
     shown: set[int] = set()
     for at, line in enumerate(lines):

@@ -25,9 +25,9 @@ def markdown(
     legend: Sequence[str],
     about: Sequence[Asked] | None = None,
 ) -> Iterator[str]:
-    """`body` is the text between head and legend, as wide as it gets and without colour.
+    """Yield the Markdown. `body`: the text between head and legend, unbroken and without colour.
 
-    Of all requests that were not simply carried out, only `about` is told where it is given.
+    `about`: the requests to list of those not simply carried out; None for all.
     """
     began = f", {history.beginning}" if history.beginning else ""
     yield f"### {code(history.name)}"
@@ -48,7 +48,7 @@ def markdown(
 
 
 def fenced(lines: Sequence[str]) -> Iterator[str]:
-    """Lines as a block of code that nothing in them can end."""
+    """Yield lines as a block of code, with a fence longer than any in the lines."""
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}text"

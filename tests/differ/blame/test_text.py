@@ -117,7 +117,7 @@ def test_the_legend_explains_what_is_there() -> None:
         "one of 01–29: a plugin with one of these indices",
         "another plugin at 00 or 30 may have done it instead",
         "unknown: it was not seen",
-        "CRI request: whoever asked",
+        "CRI request: the client that asked",
         "P: two connections of the chain saw it differently (probes)",
     ):
         assert words in said
