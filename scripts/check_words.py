@@ -28,7 +28,6 @@ EXCLUDED = (
 )
 
 NOT_YET_COVERED = (
-    "nri_scope/cli",
     "nri_scope/recorder",
     "nri_scope/share",
 )
@@ -39,7 +38,7 @@ INSTEAD = {
     r"somebody|anybody|everybody|nobody": "the client, the caller, a user, no process",
     r"in vain": "without effect, not applied",
     r"likewise": "the same for …, also",
-    r"what (?:is|are|was|were) (?:no|none|neither)": "the thing itself: 'other entries'",
+    r"what (?:is|are|was|were) (?:no|(?-i:none)|neither)": "the thing itself: 'other entries'",
     r"strangers?|stranger's": "untrusted",
     r"(?:any|every|no|some)(?:thing|one)? of ours|\w+ of ours": "our …, nri-scope's …",
     r"all else": "everything else, the rest",
