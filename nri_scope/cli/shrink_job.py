@@ -90,7 +90,7 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
     return not interrupted
 
 
-# -- telling ----------------------------------------------------------------------------------
+# -- reporting --------------------------------------------------------------------------------
 
 
 def _tell_failure(failure: Failure, number: int) -> None:

@@ -94,7 +94,7 @@ class TapSession:
         # change the order of events in a session.
         self._wall_offset = wall_offset()
 
-    # -- what is heard ----------------------------------------------------------------------
+    # -- decoding ---------------------------------------------------------------------------
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
         """Decode a piece that was passed on, ``forth`` to the plugin, else to the runtime.
@@ -128,7 +128,7 @@ class TapSession:
             self._kept_from.clear()
 
     def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """Note that a runtime's request, which comes next to `heard`, does not reach the plugin."""
+        """Note that a runtime's request, which `heard` gets next, does not reach the plugin."""
         if len(self._kept_from) < UNANSWERED_MAX:
             self._kept_from[(True, conn_id, stream_id)] = words
 

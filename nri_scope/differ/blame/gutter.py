@@ -69,11 +69,11 @@ class Gutter:
             where = "" if best.or_runtime else ", between two connections that saw it"
             indices = "this index" if best.first == best.last else "one of these indices"
             lines.append(
-                f"one of {best.index}: a plugin with {indices}{where}; nothing tells which"
+                f"one of {best.index}: a plugin with {indices}{where}; nothing shows which"
             )
         lines += (f"{safe(short(owner), self._most)}: {owner}" for owner in self._cut())
         if any(owner.who is Who.ONE_OF and owner.plugins for owner in self._owners):
-            lines.append("one of …: any one of these plugins, or several; nothing tells which")
+            lines.append("one of …: any one of these plugins, or several; nothing shows which")
         ties = sorted({index for owner in self._owners for index in owner.ties})
         if ties:
             lines.append(

@@ -36,7 +36,9 @@ def markdown(
     yield f"{code(history.id[:SHORT_ID])}{began}{told}"
     said = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
     if history.real is not None:
-        said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
+        said.append(
+            f"- the spec that the runtime really used, reported by event {history.real_event}"
+        )
     doubt = filter(None, [history.doubt])
     said += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
     unnoted = wording.unnoted(history.asked if about is None else about, history.steps)

@@ -51,7 +51,7 @@ def head(
     if history.failure:
         yield from layout.sentence(f"! its creation failed: {history.failure}", 0, Style.BAD)
     if history.real is not None:
-        told = f"the spec that the runtime really used, told by event {history.real_event}"
+        told = f"the spec that the runtime really used, reported by event {history.real_event}"
         yield from layout.sentence(told, 0)
     if lines is not None:
         yield from layout.sentence(summary(lines), 0)

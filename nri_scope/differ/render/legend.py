@@ -47,9 +47,9 @@ class Legend:
         found: list[str] = []
         if self._range:
             what = "with such an index" if self._later else "between two connections that we saw"
-            found.append(f"{self._range}: a plugin {what}; nothing tells which")
+            found.append(f"{self._range}: a plugin {what}; nothing shows which")
         if self._choice:
-            found.append(f"{self._choice}: any one of these or several; nothing tells which")
+            found.append(f"{self._choice}: any one of these or several; nothing shows which")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
             found.append(

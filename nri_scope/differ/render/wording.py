@@ -165,7 +165,7 @@ _BESIDE = ("ContainerStatus",)
 """Rounds of which plugins are not asked."""
 _TITLES = {
     "UpdateContainers": "UpdateContainers, asked out of turn",
-    "ContainerStatus": "ContainerStatus, told over CRI",
+    "ContainerStatus": "ContainerStatus, reported over CRI",
 }
 
 
