@@ -269,7 +269,7 @@ def _check_original(places: Places) -> None:
     _check_there(places)
     status = places.place.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{places.place} is not a program", "a plugin is an executable file")
+        raise UsageError(f"{places.place} is no program", "a plugin is an executable file")
     if not status.st_mode & 0o111:
         raise UsageError(
             f"{places.place} is not executable: no runtime launches it", "run chmod +x on it"

@@ -89,7 +89,7 @@ x.nriscope.db
 9 changes of 2 containers, in 1 of 2 events
 one of 01–29: a plugin between two connections that we saw; nothing shows which
 one of 30-env-injector, 60-cpu-policy: any one of these or several; nothing
-  tells which
+  shows which
 another plugin at 00 or 30 may have done it instead, if there is one: equal
   indices have no order
 evidence: tap: the plugin's own answer; validator: the runtime's list of last
