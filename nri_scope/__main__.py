@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m nri_scope`` is ``nri-scope``."""
+"""Run the ``nri-scope`` command with ``python -m nri_scope``."""
 
 from nri_scope.cli.main import main
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope blame``: who put each line of a container's OCI spec there."""
+"""``nri-scope blame``: show the owner of each line of a container's OCI spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .params import ANY_PATH, redact_option
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.history import History
     from nri_scope.differ.attribution.model import Asked, ChangeStep
-    from nri_scope.differ.blame import Line, Past, View
+    from nri_scope.differ.blame import OwnedLine, Past, View
     from nri_scope.events import Container
     from nri_scope.recording.reader import Recording
     from nri_scope.share.redaction import Rules
@@ -25,7 +25,7 @@ _LISTED = 5
 
 _EPILOG = """
 \b
-The gutter: who, how that is known (letters, explained below), and what happened:
+The gutter: owner, evidence (letters, explained below), and kind of change:
   + added, - removed, ~ changed, > moved to another place, ! requested but not applied.
 """
 
@@ -37,7 +37,7 @@ The gutter: who, how that is known (letters, explained below), and what happened
     "--history",
     "path",
     metavar="PATH",
-    help="All that happened to a path of the spec, such as /process/env/FOO or FOO, in order.",
+    help="All changes of a path of the spec, such as /process/env/FOO or FOO, in order.",
 )
 @click.option("--full", is_flag=True, help="Every line, not only what was changed.")
 @click.option("--changed", is_flag=True, help="Changed lines alone, and what they are part of.")
@@ -63,13 +63,13 @@ def command(
     redact: Rules | None,
     output_format: Literal["text", "json", "markdown"],
 ) -> None:
-    """Show who put each line of a container's OCI spec there.
+    """Show which plugin set each line of a container's OCI spec.
 
     WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, an event about it, or
     its pod where that has one container only.
 
-    Lines stand as they do in the spec, as YAML, with what was there before. Without --full those
-    that no plugin changed are only counted. Without --redact values are shown as they are, secrets
+    Lines are in the order of the spec, as YAML, with their former values. Without --full those that
+    no plugin changed are only counted. Without --redact values are shown as they are, secrets
     included.
 
     Exit status: 0 it was shown; 2 it could not be done. With --exit-code: 0 no plugin was seen to
@@ -87,7 +87,7 @@ def command(
 def _perform(
     file: Path, rules: Rules | None, what: str, path: str | None, kind: View, form: str
 ) -> bool:
-    """Show it. Return whether a plugin changed any of what was shown."""
+    """Show the container or the path. Return whether a plugin changed any of it."""
     from nri_scope.differ import blame
     from nri_scope.differ.recorded import blame as history_of
     from nri_scope.events import Container
@@ -122,14 +122,14 @@ def _perform(
 
 def _text(
     history: History,
-    lines: Sequence[Line],
+    lines: Sequence[OwnedLine],
     part: tuple[Sequence[Past], Sequence[Asked]] | None,
     kind: View,
     width: int | None,
     *,
     markdown: bool,
 ) -> Iterator[str]:
-    """All of a container; or of a path what happened there, and what was requested there."""
+    """Yield all lines of a container, or the history and the requests of one path."""
     from nri_scope.differ import blame
 
     if part is None:
@@ -150,14 +150,14 @@ def _text(
 
 
 def _by_plugins(steps: Sequence[ChangeStep]) -> bool:
-    """Whether any step may be a plugin's."""
+    """Return whether any step may be a plugin's."""
     from nri_scope.differ.attribution.owner import Who
 
     return any(step.owner.who not in (Who.RUNTIME, Who.REQUEST) for step in steps)
 
 
 def _container(recording: Recording, what: str) -> Container:
-    """The container that is meant. Raises UsageError."""
+    """Return the container that `what` names. Raise UsageError."""
     from nri_scope.events import Container, Event, Pod
     from nri_scope.recording import lookup
 

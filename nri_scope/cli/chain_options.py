@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of all commands that replay: to which plugins, what of a recording, and how."""
+"""Options of all commands that replay: the plugins, the session, and the runtime's behaviour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
 class ChainOptions(TypedDict):
-    """As click hands them over."""
+    """The options as click passes them."""
 
     file: Path
     command_line: tuple[str, ...]
@@ -47,7 +47,7 @@ _CHAIN = (
         "configs",
         multiple=True,
         metavar="[NN=]FILE",
-        help="Configuration that Configure brings to launched plugins, or to the one with this "
+        help="Configuration to send to launched plugins with Configure, or to the one with this "
         "index.",
     ),
     click.option(
@@ -55,7 +55,8 @@ _CHAIN = (
         "variables",
         multiple=True,
         metavar="NAME=VALUE",
-        help="One more variable for launched plugins; a runtime gives them none but its own three.",
+        help="An additional variable for launched plugins, which otherwise get only the three of a "
+        "runtime.",
     ),
 )
 _MANNER = (
@@ -77,20 +78,20 @@ _MANNER = (
         "faults",
         multiple=True,
         metavar="FAULT",
-        help="Something that goes wrong on purpose; `replay --help` lists what. Several may.",
+        help="A fault to inject; `replay --help` lists them. Can be given several times.",
     ),
 )
 
 
 def chain_options(command: _Command) -> _Command:
-    """FILE, COMMAND and the plugins beside it."""
+    """Add FILE, COMMAND and the options of its plugins."""
     for option in reversed(_CHAIN):
         command = option(command)
     return command
 
 
 def manner_options(command: _Command) -> _Command:
-    """Which session, and how the runtime behaves."""
+    """Add the options of the session and of the runtime's behaviour."""
     for option in reversed(_MANNER):
         command = option(command)
     return command

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope demo``: a recording of a real containerd, played into a real ``record``."""
+"""``nri-scope demo``: play a recording of a real containerd into a real ``record``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECORDING = "containerd-1.7.nriscope.db"
 """The sample recording that is played."""
 
 EVENTS_MAX = 1_000
-"""More than anybody would watch."""
+"""Events that are played at most, as a demo should be short."""
 
 QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times DESC"
 """An example for `sql`."""
@@ -57,15 +57,15 @@ def command(output: Path | None, speed: float, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
     Plays a recording of a real containerd at a pace that people can follow, through an emulated
-    runtime, into a real `nri-scope record`, and shows in `tui` what that writes; where there is no
-    terminal, it prints the log. What comes out is a recording on which the other commands can be
-    tried. It can be left at any time, and need not be run as root.
+    runtime, into a real `nri-scope record`, and shows the new recording in `tui`; where there is no
+    terminal, it prints the log. The other commands can be tried on that recording. The demo can be
+    left at any time, and need not be run as root.
     """
     play_to_record(bundled_path(), output, speed, as_log=as_log)
 
 
 def bundled_path() -> Path:
-    """Where the recording is: inside an installed package, or beside it in a checkout."""
+    """Return the sample recording's path, in an installed package or in a checkout."""
     package = Path(__file__).parent.parent
     for folder in (package / "recordings", package.parent / "recordings"):
         if (folder / RECORDING).is_file():
@@ -122,7 +122,7 @@ def _browse(performance: Performance) -> None:
     async def watch() -> None:
         await app.run_async()
 
-    # Not on uvloop: that is for those who answer runtimes.
+    # Not on uvloop, which is for processes that answer runtimes.
     status = asyncio.run(performance.perform_for(watch))
     say_made(app)
     _say(iter(performance.said[-1:]))
@@ -133,20 +133,20 @@ def _browse(performance: Performance) -> None:
 
 
 class _News:
-    """What the screen tells of the performance."""
+    """The performance's messages for the screen."""
 
     def __init__(self, performance: Performance, key: str) -> None:
         self._performance = performance
-        self.latest = f"all was played; {key} leaves, and tells what to try next"
+        self.latest = f"all was played; {key} leaves, and shows what to try next"
 
     @property
     def ended(self) -> bool:
-        """Whether all was played."""
+        """Whether all events were played."""
         return self._performance.over
 
 
 def _first_session(recording: Recording) -> tuple[Session, list[Stored]]:
-    """The session and all its requests, those of the set-up first."""
+    """Return the first session and all its requests, those of the set-up first."""
     from nri_scope.runtime import Stored
 
     sessions = recording.sessions()
@@ -167,18 +167,18 @@ def _new_recording(output: Path | None) -> Iterator[Path]:
     if output is not None:
         yield output
         return
-    # Not in the current folder: who only wants to look should not have to clean up there.
+    # Not in the current folder: a demo should leave nothing to clean up there.
     folder = Path(tempfile.mkdtemp(prefix="nri-scope-demo-"))
     try:
         yield folder / "demo.nriscope.db"
     finally:
         with contextlib.suppress(OSError):
-            # Only where no recording came of it.
+            # This succeeds only where no recording was made.
             folder.rmdir()
 
 
 def introduction(performance: Performance, ending: str) -> Iterator[str]:
-    """What is going to happen, and what it is not; ``ending``: what ends it."""
+    """Yield an introduction to the demo; ``ending``: how to end it."""
     from nri_scope.recording.display import moment, runtime
 
     session = performance.session
@@ -193,7 +193,7 @@ def introduction(performance: Performance, ending: str) -> Iterator[str]:
 
 
 def conclusion(performance: Performance) -> Iterator[str]:
-    """Where the recording is and what can be done with it."""
+    """Yield the place of the recording, and commands to try on it."""
     made = performance.file
     if not made.exists():
         yield "Nothing was recorded."
@@ -230,7 +230,7 @@ def _commands(*commands: tuple[str, str]) -> Iterator[str]:
 
 
 def _containers(file: Path) -> list[str]:
-    """The recording's containers as `show` takes them, the system's own last."""
+    """Return the recording's containers as arguments of `show`, those of kube-system last."""
     from nri_scope.recording.reader import Recording
 
     with Recording.open(file) as recording:
@@ -245,7 +245,7 @@ def _containers(file: Path) -> list[str]:
 
 
 def program_name() -> str:
-    """How to call us from the shell that called us."""
+    """Return the command by which this program was called from the shell."""
     called = Path(sys.argv[0])
     if called.name != "nri-scope":
         return f"{shlex.quote(sys.executable)} -m nri_scope"
@@ -258,6 +258,6 @@ def program_name() -> str:
 def _say(lines: Iterator[str]) -> None:
     from nri_scope.text.escape import safe
 
-    # Each at once: what `record` prints has to come in between.
+    # Each line at once, in the right order with the output of `record`.
     for line in lines:
         click.echo(safe(line))

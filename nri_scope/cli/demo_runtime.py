@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``nri-scope demo`` does: an emulated runtime that plays, and a real ``record``."""
+"""The processes of ``nri-scope demo``: an emulated runtime that plays, and a real ``record``."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Performance:
         self.stopped = False
         """Whether it was ended early."""
         self.over = False
-        """Whether nothing is played any more, and nothing recorded."""
+        """Whether playing and recording have ended."""
         self.said: list[str] = []
-        """What ``record`` told, where the terminal is not its own."""
+        """Messages of ``record``, where it does not print to the terminal."""
         self._playing: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
 
     @property
     def count(self) -> int:
-        """Every event that `record` will show: the set-up has its Configure and Synchronize."""
+        """The number of events that `record` will show: with Configure and Synchronize."""
         return 1 + len(self._setup.synchronize("")) + len(self._events)
 
     async def perform(self) -> int:
-        """Play into a `record` that prints; returns its exit status.
+        """Play into a `record` that prints; return its exit status.
 
         A stop signal ends it early.
         """
@@ -58,9 +58,9 @@ class Performance:
             return await self._perform(prints=True)
 
     async def perform_for(self, watch: Callable[[], Awaitable[None]]) -> int:
-        """Play into a silent `record`, and ``watch`` meanwhile; its end ends the rest.
+        """Play into a silent `record` while ``watch`` runs, whose end stops both.
 
-        ``watch`` begins when the recording is there, and not at all where there is none.
+        ``watch`` begins when the recording has begun, and not at all where that fails.
         """
         async with asyncio.TaskGroup() as group:
             performance = group.create_task(self._perform(prints=False))
@@ -73,7 +73,7 @@ class Performance:
         return performance.result()
 
     def stop(self) -> None:
-        """Play no more."""
+        """Stop playing."""
         if self._playing is not None and not self._playing.done():
             self.stopped = True
             self._playing.cancel()
@@ -89,7 +89,7 @@ class Performance:
                     ended = group.create_task(self._end_of(record))
                     ended.add_done_callback(lambda _: playing.cancel())
                     await asyncio.wait({playing})
-            # That the runtime is gone ends a `record --once`.
+            # A `record --once` ends when the runtime is gone.
             await asyncio.wait({ended}, timeout=RECORD_ENDS)
             if not ended.done():
                 record.kill()
@@ -108,14 +108,14 @@ class Performance:
 
 
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new 0700 folder in which the path of a socket is short enough."""
+    """Make a 0700 folder in which a socket's path is short enough."""
     usual = tempfile.gettempdir()
     fits = len(f"{usual}/nri-scope-12345678/nri.sock".encode()) <= UNIX_PATH_MAX
     return tempfile.TemporaryDirectory(prefix="nri-scope-", dir=usual if fits else "/tmp")
 
 
 def watchable(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
-    """A pace at which the events can be followed but do not take too long; and the seconds."""
+    """Return a pace at which events can be followed but do not take too long, and the seconds."""
 
     def seconds(pace: Pace) -> float:
         return sum(pace.pause(one.at_ns, other.at_ns) for one, other in pairwise(events))
@@ -126,7 +126,7 @@ def watchable(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
 
 
 async def _start_record(socket: Path, file: Path, *, prints: bool) -> asyncio.subprocess.Process:
-    # -P: a module in the current folder must not be taken for one of ours.
+    # -P: a module in the current folder must not be imported in place of nri_scope's.
     arguments = ["-P", "-m", "nri_scope", "record", "--socket", str(socket), "-o", str(file)]
     arguments += ["--once", *(["--print", "text"] if prints else [])]
     return await asyncio.create_subprocess_exec(
@@ -135,6 +135,6 @@ async def _start_record(socket: Path, file: Path, *, prints: bool) -> asyncio.su
         stdin=asyncio.subprocess.DEVNULL,
         stdout=None if prints else asyncio.subprocess.DEVNULL,
         stderr=None if prints else asyncio.subprocess.PIPE,
-        # What the terminal sends when it is closed is for those who watch.
+        # The terminal's signals are for the process that shows the recording.
         start_new_session=not prints,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope diff``: what was changed in containers, and by whom."""
+"""``nri-scope diff``: show changes of containers with their owners."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Owners: "one of 01–29" is a plugin between two connections that we saw.
 
 
 class Options(TypedDict):
-    """As click hands them over."""
+    """The options as click passes them."""
 
     things: tuple[str, ...]
     live: bool
@@ -78,7 +78,7 @@ class Options(TypedDict):
 
 @click.command(epilog=_EPILOG)
 @click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]", shell_complete=complete_path)
-@click.option("--live", is_flag=True, help="Watch a runtime, with passive connections of our own.")
+@click.option("--live", is_flag=True, help="Watch a runtime with passive connections.")
 @click.option("--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, as config.json is.")
 @socket_option
 @click.option(
@@ -86,8 +86,8 @@ class Options(TypedDict):
     default=_PROBES,
     show_default=True,
     metavar="LIST",
-    help="--live: indices at which to connect, or auto: around the plugins that are there, which "
-    "only --validate can tell.",
+    help="--live: indices at which to connect, or auto: around the plugins of the chain, which "
+    "only --validate shows.",
 )
 @click.option(
     "--name",
@@ -99,7 +99,7 @@ class Options(TypedDict):
 @click.option(
     "--validate",
     is_flag=True,
-    help="--live: also subscribe to ValidateContainerAdjustment, which tells which plugin owns "
+    help="--live: also subscribe to ValidateContainerAdjustment, which shows which plugin owns "
     "which change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, "
     "the runtime fails the creation of that container.",
 )
@@ -107,10 +107,10 @@ class Options(TypedDict):
     "--cri",
     type=FilePath(),
     metavar="SOCKET",
-    help="--live: ask the runtime over CRI which spec it really used, and tell what was applied.",
+    help="--live: ask the runtime over CRI which spec it really used, and show what was applied.",
 )
 @click.option(
-    "-o", "--output", type=NewRecording(), metavar="REC", help="--live: keep the recording, here."
+    "-o", "--output", type=NewRecording(), metavar="REC", help="--live: keep the recording, as REC."
 )
 @click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
 @click.option("--once", is_flag=True, help="--live: stop when the runtime goes away.")
@@ -135,16 +135,16 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     \b
     diff FILE            every event of a recording that changed something
     diff FILE WHAT       the same for an event, pod or container
-    diff FILE OTHER      what came out differently in another recording
+    diff FILE OTHER      what differs in another recording
     diff --live          as it happens, on this machine
     diff --json-spec X.json Y.json   what differs between two OCI specs
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, or the beginning of an id. What names a file that is there, or ends
-    in .nriscope.db or .nriscope.zip, is OTHER.
+    NAMESPACE/POD/CONTAINER, or the beginning of an id. The second argument is OTHER if it is the
+    name of an existing file, or ends in .nriscope.db or .nriscope.zip.
 
     Each change comes with its owner and with the evidence for it. Without --redact values are shown
-    as they are, secrets included; with --live --redact none of these is recorded either.
+    as they are, secrets included; with --live --redact secrets are not recorded either.
 
     Exit status: 0 nothing changed; 1 something changed, or differs; 2 it could not be done.
     """
@@ -240,7 +240,7 @@ def _live(options: Options, given: set[str]) -> int:
 
 
 def _probes(text: str) -> tuple[str, ...] | None:
-    """Indices, ascending; None for ``auto``."""
+    """Return the indices in ascending order; None for ``auto``."""
     if text == _AUTO:
         return None
     found = [check_index(index.strip()) for index in text.split(",")]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``diff`` does with files: a recording, two recordings, two specs.
+"""Show the changes in a recording, between two recordings, or between two specs, for ``diff``.
 
-Each function says whether there is a change.
+Each function returns whether there is a change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is shown of a recording."""
+    """Options that select the rounds to show and their format."""
 
     redact: Rules | None
     where: Filter | None
@@ -50,7 +50,7 @@ class Wishes:
 
 
 def is_recording(text: str) -> bool:
-    """Whether somebody who writes `text` means a file."""
+    """Return whether `text` on the command line names a file."""
     try:
         return text.endswith(_SUFFIXES) or Path(text).is_file()
     except (OSError, ValueError):
@@ -58,12 +58,12 @@ def is_recording(text: str) -> bool:
 
 
 def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
-    """Show what was changed in a recording, or of one thing in it."""
+    """Show the changes in a recording, or of one event, pod or container."""
     with Output() as output, shown(file, wishes.redact) as seen:
         recording = seen.recording
         thing = None if what is None else seen.same(lookup.find(seen.original, what))
         sessions = recording.sessions()
-        # What became of changes is told later, perhaps when their container is gone.
+        # Whether changes were applied is recorded later, possibly when their container is gone.
         told_later = any(session.role == Role.CRI for session in sessions)
         gaps = recording.gaps()
         differ = differ_of(recording, keep=told_later)
@@ -92,12 +92,12 @@ def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
 
 
 def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: Format) -> bool:
-    """Show which containers came out differently in two recordings."""
+    """Show which containers differ between two recordings."""
     with shown_together([one, other], redact) as (a, b):
         found = compare_recordings(a.recording, b.recording)
     if not (found.same or found.differs):
         raise UsageError("neither recording has containers", "`log` shows what they have")
-    # As they were named, which tells files of one name in two folders apart.
+    # The paths as given, which distinguish files of one name in two folders.
     names = (str(one), str(other)) if redact is None else (a.name, b.name)
     with Output() as output:
         for line in comparison(*names, found, output_format, width=output.width):
@@ -106,7 +106,7 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
 
 
 def two_specs(before: str, after: str, output_format: Format) -> bool:
-    """Show what differs between two files with OCI specs."""
+    """Show the differences between two files with OCI specs."""
     one, other = (oci.read_spec(_read(name), name) for name in (before, after))
     found = oci.changes(one, other)
     with Output() as output:
@@ -118,7 +118,7 @@ def two_specs(before: str, after: str, output_format: Format) -> bool:
 def _read(name: str) -> bytes:
     try:
         with Path(name).open("rb") as stream:
-            # One byte more than the largest says that there is more.
+            # One byte more than the limit, to notice that a file is too large.
             return stream.read(MAX_SPEC_SIZE + 1)
     except (OSError, ValueError) as error:
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -126,14 +126,14 @@ def _read(name: str) -> bytes:
 
 
 def _names(recording: Recording, differ: Differ) -> NameOf:
-    """Names as the whole recording tells them."""
+    """Return a function for names, from the whole recording or from the differ."""
     names = {container.id: lookup.container_name(container) for container in recording.containers()}
     names |= {pod.id: lookup.pod_name(pod) for pod in recording.pods()}
     return lambda thing: names.get(thing) or differ.name_of(thing)
 
 
 def _chosen(recording: Recording, wishes: Wishes) -> set[int] | None:
-    """The events that somebody wants to see; None for all. All others are evidence still."""
+    """Return the ids of the events to show; None for all. The others still count as evidence."""
     if wishes.where is None and wishes.since_ns is None and wishes.until_ns is None:
         return None
     events = recording.events(
@@ -143,7 +143,7 @@ def _chosen(recording: Recording, wishes: Wishes) -> set[int] | None:
 
 
 def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
-    """Whose evidence there is."""
+    """Return the connections, the runtime and the gaps, in words, for the head."""
     plugins = [session for session in sessions if session.role != Role.CRI]
     answering = [session.plugin for session in plugins if session.role in _WITH_REPLIES]
     passive = [session.plugin for session in plugins if session.role not in _WITH_REPLIES]

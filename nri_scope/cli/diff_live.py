@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope diff --live``: probes in a process beside this one, which shows what they see."""
+"""``nri-scope diff --live``: run probes in another process, and show the changes that they see."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
 
 NICER = 10
-"""Steps of niceness between the process that answers the runtime and this one. They share no lock
-for which the other could wait, so this one may be late."""
+"""Niceness added to this process, so that the one that answers the runtime goes first. They share
+no lock for which that one could wait, so this one may be late."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """What to watch, and how to show it."""
+    """Options of probing and of the output."""
 
     probing: ProbeOptions
     where: Filter | None
-    """Which events to show; all are recorded."""
+    """The filter of events to show; all are recorded."""
     output_format: Literal["text", "json", "markdown"]
     quiet_unchanged: bool
 
 
 class _Stopped(BaseException):
-    """A stop signal came before there was anything to bring to an end."""
+    """A stop signal came before the recording began."""
 
 
 class _Impatient(BaseException):
@@ -58,7 +58,7 @@ class _Impatient(BaseException):
 
 
 def live(options: LiveOptions) -> int:
-    """Watch until a signal, the duration, or the end of all who read; the exit status.
+    """Watch until a signal, the duration or the end of the output's reader; return the status.
 
     0: nothing changed, 1: something did, 2: it could not be shown. Raises NriScopeError.
     """
@@ -68,7 +68,7 @@ def live(options: LiveOptions) -> int:
         check_continued(probing.output, redacts=probing.redact is not None)
     output = Output()
     private = None if probing.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
-    # In the background: a terminal that was stopped must not stop what it belongs to.
+    # In the background: a terminal that was stopped must not stop this command.
     notices: Background[str] = Background(_say, waiting_max=200)
     viewing = _Viewing(replace(probing, private=private), notices.put)
     try:
@@ -82,12 +82,12 @@ def live(options: LiveOptions) -> int:
         if private is not None:
             shutil.rmtree(private, ignore_errors=True)
         notices.close()
-    # The thread that prints may be waiting for who does not read, and Python would wait for it.
+    # The thread that prints may wait for a reader that does not read, and Python would wait for it.
     os._exit(status)
 
 
 def _hurry() -> None:
-    # What is left to do then is bounded.
+    # Only bounded work is left then.
     ignore_stop_signals()
     raise _Impatient
 
@@ -99,13 +99,13 @@ def _say(text: str) -> None:
 
 
 class _Viewing:
-    """One run, as the process sees it that shows what is recorded."""
+    """One run: the side of the process that shows the recording."""
 
     def __init__(self, probing: ProbeOptions, say: Callable[[str], None]) -> None:
         self._probing = probing
         self._say = say
         self._recorder: RecorderProcess | None = None
-        """Once it was told to record."""
+        """The recorder, once it was ordered to record."""
 
     def stop(self, number: int, _words: str) -> None:
         """Pass a stop signal on."""
@@ -114,7 +114,7 @@ class _Viewing:
         self._recorder.signal(number)
 
     def run(self, options: LiveOptions, output: Output) -> int:
-        """Have it recorded, and show it; returns the exit status."""
+        """Start the recording, and show it; return the exit status."""
         probing = self._probing
         recorder = RecorderProcess(
             "nri_scope.cli.diff_recorder",
@@ -123,7 +123,7 @@ class _Viewing:
             on_message=lambda kind, payload: watcher.hear(decode(kind, payload)),
         )
         with suppress(OSError):
-            # It does not take the processor away from who has just been woken.
+            # A batch process does not preempt one that has just been woken.
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         shown = renderer(
             options.output_format,

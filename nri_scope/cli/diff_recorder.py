@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder of ``diff --live``: probes, and a file for what they see and what the CRI tells.
+"""The recorder of ``diff --live``: probes, and a file for their events and the CRI's answers.
 
-Nothing but answering is done in this process: decoding, writing, reading, comparing, asking the CRI
-and printing would take the interpreter from a reply that is due.
+This process only answers: decoding, writing, reading, comparing, asking over CRI and printing would
+delay replies that are due.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 PRIVATE_MAX = 256 << 20
-"""Bytes of a recording that nobody asked to keep; its oldest parts go."""
+"""Bytes of a temporary recording, without -o; its oldest parts are removed."""
 ASKING_SECONDS = 10.0
-"""How long to wait in the end for what the CRI is still asked."""
-UNREAD = "nobody reads the output any more"
+"""How long to wait at the end for outstanding answers over CRI."""
+UNREAD = "the output has no reader any more"
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """What to record, from where and to where."""
+    """Options of a run: what to record, from which runtime and to which file."""
 
     output: Path | None
-    """None: a private file, removed in the end."""
+    """None: a private file, removed at the end."""
     socket: Path
     name: str
     probes: tuple[str, ...] | None
-    """None: around the plugins that are there."""
+    """None: around the plugins of the chain."""
     validate: bool
     cri: Path | None
     duration: float | None
@@ -75,9 +75,9 @@ class ProbeOptions:
     once: bool
     wait: bool
     redact: Rules | None
-    """What to replace before it is recorded, and so before it is shown."""
+    """Rules for redaction before events are recorded, and so before they are shown."""
     private: Path | None = None
-    """The folder of a private file, to be removed where the viewer cannot do that any more."""
+    """The folder of a private file, to be removed here when the viewer is gone."""
 
     @property
     def path(self) -> Path:
@@ -97,7 +97,7 @@ def _record(viewer: Viewer, options: ProbeOptions) -> None:
         run(running.main())
     finally:
         if running.left_alone:
-            # Else the viewer may still be reading it.
+            # Otherwise the viewer may still be reading the file.
             if running.needless:
                 options.path.unlink(missing_ok=True)
             if options.private is not None:
@@ -120,12 +120,12 @@ class _Run(ProbeListener):
         self._sessions = 0
         self._told: set[str] = set()
         self.left_alone = False
-        """The viewer has gone."""
+        """Whether the viewer has gone."""
         self.needless = False
-        """Its file is new and empty."""
+        """Whether the file is new and empty."""
 
     async def main(self) -> None:
-        """Record until told to stop."""
+        """Record until stopped."""
         loop = asyncio.get_running_loop()
 
         def hear(kind: int, payload: bytes) -> None:
@@ -146,7 +146,7 @@ class _Run(ProbeListener):
         writer = WriterProcess(
             RecordingOptions(
                 options.path,
-                # The viewer, which reads it, knows when it is not needed any more.
+                # The viewer reads the file, and removes it when it is not needed any more.
                 existed=True,
                 max_size=PRIVATE_MAX if options.private else None,
                 redact=options.redact,
@@ -189,7 +189,7 @@ class _Run(ProbeListener):
             if options.validate:
                 self._placer = Placer(self._probes, self._say)
             else:
-                self._stay("without --validate nobody tells which plugins are there")
+                self._stay("without --validate the plugins of the chain are not known")
         if options.duration is not None:
             loop = asyncio.get_running_loop()
             loop.call_later(options.duration, self._stop, "the duration is over")
@@ -233,7 +233,7 @@ class _Run(ProbeListener):
     # -- the probes -------------------------------------------------------------------------
 
     def began(self, report: SessionReport) -> None:
-        """A probe is connected."""
+        """Report a probe that is connected."""
         self._sessions += 1
         start = report.start
         events = events_in(start.mask)
@@ -246,23 +246,23 @@ class _Run(ProbeListener):
         if validator and Event.ValidateContainerAdjustment in events:
             self._say("warning: --validate: if this process dies or stalls, containers may fail")
         elif validator and self._options.probes is None:
-            self._stay(f"NRI {report.nri_version} does not tell which plugins are there")
+            self._stay(f"NRI {report.nri_version} does not show which plugins are there")
 
     def ended(self, index: str, end: SessionEnd) -> None:
-        """A probe lost its connection."""
+        """Report a probe that lost its connection."""
         if not self._stopped:
             more = "" if self._options.once else "; it connects again"
             self._say(f"probe {index}: session ended: {end.reason}{more}")
 
     def waits(self, index: str, error: NriScopeError) -> None:
-        """A probe cannot connect for now."""
+        """Report a probe that cannot connect for now."""
         text = f"waiting for a runtime: {error}"
         if text not in self._told:
             self._told.add(text)
             self._say(text)
 
     def failed(self, index: str, error: NriScopeError) -> None:
-        """A probe that was placed later was refused."""
+        """Report a probe that was placed later and refused."""
         self._say(f"no probe at {index}: {error}")
 
     def _stay(self, why: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``diff --live`` prints, in the process beside the one that answers the runtime."""
+"""Print the changes of ``diff --live``, in the process beside the one that answers the runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AHEAD_MAX = 1_000
 
 
 class Showing:
-    """Renders rounds, and prints them in a thread: who pauses a terminal pauses nothing else."""
+    """Renders rounds, and prints them in a thread: a paused terminal pauses nothing else."""
 
     def __init__(
         self, output: Output, renderer: Renderer, title: str, where: Filter | None
@@ -44,11 +44,11 @@ class Showing:
 
     @property
     def changed(self) -> bool:
-        """Whether anything that was shown changed something."""
+        """Whether any round shown had a change."""
         return self._renderer.changed
 
     def show(self, differ: Differ, seen: Seen) -> None:
-        """Show what is over; waits only where very much is waiting already."""
+        """Show the completed rounds; wait only while `AHEAD_MAX` are waiting."""
         self._anything = True
         if self._where is not None and seen.event is not None and self._where.matches(seen.event):
             self._chosen.add(seen.event.id)
@@ -57,9 +57,9 @@ class Showing:
                 self._put(self._renderer.round(one, differ.name_of))
 
     def finish(self) -> None:
-        """Print the end, and wait until all is printed. Raises what printing met with.
+        """Print the end, and wait until all is printed. Raise the error of printing, if any.
 
-        Where there was nothing to look at, nothing is said about it.
+        Where there were no events, nothing is printed.
         """
         if self._anything:
             self._put(self._renderer.end())
@@ -100,13 +100,13 @@ class Showing:
                     if self._lines.empty():
                         self._output.flush()
                 return
-        except BaseException as error:  # noqa: BLE001 - told by the thread that waits for this one
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for this one
             self._error = error
         finally:
             self.nobody_reads = True
 
     def _next(self) -> list[str] | None:
-        """What is to be printed next; None at the end, also where nobody reads any more."""
+        """Return the lines to print next; None at the end, also when the reader is gone."""
         while True:
             try:
                 return self._lines.get(timeout=0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope doctor``: why NRI does or does not work here."""
+"""``nri-scope doctor``: find out why NRI does or does not work here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from .params import ANY_PATH
 
 _WIDEST = 100
-"""Columns that are used of a terminal."""
+"""Columns of a terminal that are used at most."""
 
 
 @click.command()
@@ -39,10 +39,10 @@ _WIDEST = 100
 def command(socket: Path | None, output_format: str, root: Path) -> int:
     """Find out why NRI does or does not work here.
 
-    Looks at the socket and who listens on it, registers for a moment as a passive plugin
-    (00-nri-scope-doctor) to learn what the runtime says of itself, and reads the configuration of
-    containerd, CRI-O and iSulad and the folder of plugins that they start. It changes nothing and
-    takes some seconds at most. Run it as root.
+    Looks at the socket and the process that listens on it, registers for a moment as a passive
+    plugin (00-nri-scope-doctor) to learn the runtime's name and version, and reads the
+    configuration of containerd, CRI-O and iSulad and the folder of plugins that they start. It
+    changes nothing and takes some seconds at most. Run it as root.
 
     Exit status: 0 fine, 1 a check failed.
     """
@@ -60,7 +60,7 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
         if output_format == "json":
             output.line(as_json(checks))
         else:
-            # File names and what a runtime says of itself are not ours.
+            # File names and what a runtime reports are untrusted.
             shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
             width = output.width
             if width is not None and output.is_terminal:

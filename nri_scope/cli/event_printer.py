@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing events while they are recorded, without ever holding the recorder up.
+"""Print events while they are recorded, without ever delaying the recorder.
 
-Also the program of the process that writes where it is to print as well.
+Also the program of a process that writes a recording and prints its events.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .log_lines import Lines
 from .output import Output
 
 WAITING_MAX = 10_000
-"""Events that may wait for a terminal or pipe that does not take them; later ones are skipped, and
-the output says how many. They are in the recording all the same."""
+"""Events that may wait for a slow terminal or pipe; later ones are skipped, and the output says how
+many. The recording still has them."""
 
 
 class Printer:
-    """Prints what is recorded, as `log` does."""
+    """Prints events as they are recorded, as `log` does."""
 
     def __init__(self, print_format: str) -> None:
         self._output = Output()
@@ -34,11 +34,11 @@ class Printer:
         )
 
     def show(self, event: Event, captured: Captured) -> None:
-        """Called by the writer's thread for each event that was stored."""
+        """Queue an event. Called by the writer's thread for each event that was stored."""
         self._background.put(event)
 
     def close(self) -> None:
-        """Print what still waits, within reason."""
+        """Print the events that still wait, for a limited time."""
         self._background.close()
 
     def _print(self, event: Event) -> None:
@@ -54,6 +54,6 @@ class Printer:
 
 
 def main(descriptor: int, print_format: str) -> int:
-    """Write what comes through a channel, and print it; returns the exit status."""
+    """Write the entries that come through a channel, and print them; return the exit status."""
     printer = Printer(print_format)
     return serve(descriptor, printer.show, printer.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope export``: a recording to share, or for other programs."""
+"""``nri-scope export``: make a bundle of a recording, or convert it for other programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .params import (
 from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
-    # Loading it takes longer than showing the help.
+    # Importing it takes longer than showing the help.
     from .export_job import Options
 
 EXIT_DIFFERS = 1
@@ -62,12 +62,12 @@ _EPILOG = "\n".join(
     type=Size(),
     help="Refuse a larger bundle, or split it.  [default: 25000000, what issue trackers take]",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(list(FORMATS)),
-    help="Write no bundle but a format of other programs; see below.",
+    help="Write a format for other programs instead of a bundle; see below.",
 )
 @click.option(
     "--verify",
@@ -78,12 +78,13 @@ _EPILOG = "\n".join(
 def command(context: click.Context, **options: Unpack[Options]) -> None:
     """Pack a recording, or a part of it, to share it.
 
-    A bundle is a zip with the recording, a README.md and a manifest. Every command takes it in the
-    place of a recording. The recording in it is written anew, and has what was chosen with what it
-    takes to replay that: what existed when it began, and how its pods and containers were made.
+    A bundle is a zip with the recording, a README.md and a manifest. Every command takes it in
+    place of a recording. The recording in it is a new file, with the selected events and those
+    needed to replay them: what existed when they began, and how their pods and containers were
+    made.
 
-    With --redact every value that was replaced is looked for in all that was written, and if one is
-    left nothing is kept. Without it the bundle has all that the runtime said, secrets included.
+    With --redact everything that was written is searched for each replaced value, and if one is
+    found no file is kept. Without it the bundle has all that the runtime sent, secrets included.
 
     Exit status: 0 done, 1 --verify found a difference, 2 it could not be done.
     """
@@ -100,12 +101,12 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
 
 
 def _check(options: Options) -> Path:
-    """What is to be exported. Raises UsageError for options that contradict each other."""
+    """Return the file to export. Raise UsageError for options that contradict each other."""
     file, output = options["file"], options["output"]
     if file is None:
         raise UsageError("no FILE to export was named", "see `nri-scope export --help`")
     check_interval(options["since"], options["until"])
-    # Perhaps a variable of a script that is not set: all of it is not what was meant.
+    # Possibly an unset variable of a script: exporting everything is not what was meant.
     if options["pod"] == "":
         raise UsageError("--pod is empty", "write NS/POD, or leave it out")
     if options["where"] is not None and not str(options["where"]).strip():
@@ -121,7 +122,7 @@ def _check(options: Options) -> Path:
     else:
         if output is not None and output.suffix.lower() == ".zip":
             raise UsageError(
-                f"{output}: that is the name of a zip, and --format writes none",
+                f"{output}: that is the name of a zip file, which --format does not write",
                 "choose another ending, or leave --format out",
             )
         for name in ("split", "max_size", "note", "verify"):

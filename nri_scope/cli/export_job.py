@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``export`` does once its options are read."""
+"""Run ``export`` once its options are read."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from .export_verify import Verified
 
-# What was recorded with --redact, or is a redacted bundle, may have none.
+# Worded so that it is true for recordings made with --redact and for redacted bundles, too.
 _SECRETS = "nothing was replaced: secrets in the recording are in it too; --redact leaves them out"
 _AS_RECORDED = "values as in the recording; --redact leaves secrets out"
 
 
 class Options(TypedDict):
-    """Of ``export``, as click hands them over."""
+    """The options of ``export`` as click passes them."""
 
     file: Path | None
     command_line: tuple[str, ...]
@@ -61,13 +61,13 @@ class Options(TypedDict):
 
 
 def write_bundle(file: Path, options: Options) -> bool:
-    """Make the bundle and say so; returns False where --verify found a difference."""
+    """Make the bundle and report it; return False where --verify found a difference."""
     output = options["output"]
     assert output is not None
     found: list[Verified] = []
 
     def verify(bundle: Path) -> None:
-        # Replaying loads much that packing needs not.
+        # Imported late: replaying imports much that packing does not need.
         from .export_verify import verified
 
         found.append(verified(file, _selection(options), bundle, options["command_line"]))
@@ -113,7 +113,7 @@ def _tell_verified(found: Verified) -> bool:
 
 
 def write_format(file: Path, name: str, options: Options) -> None:
-    """Write the recording in a format of other programs."""
+    """Write the recording in a format for other programs."""
     form = FORMATS[name]
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
@@ -134,7 +134,7 @@ def _print_format(
         if redactor is None:
             form.write(recording, chosen_numbers(recording, selection), stdout)
             return
-        # Nothing is printed before all of it was looked at.
+        # Nothing is printed before all of it was searched for replaced values.
         with temporary_folder() as folder:
             draft = folder / "draft"
             target = Path("standard output")
@@ -165,7 +165,7 @@ def _write_format(
 
 
 class _Raw(io.RawIOBase):
-    """Standard output, as what writes a format wants it."""
+    """Standard output as a raw stream for the writers of formats."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``export --verify``: whether a plugin answers a redacted recording as it answers the original."""
+"""``export --verify``: check that a plugin answers a redacted recording like the original."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ if TYPE_CHECKING:
     from nri_scope.replay.result import PlayedEvent, Replayed
 
 _MOST = 20
-"""Differences that are told; after the first one the rest is mostly its consequence."""
+"""Differences that are listed; most others are consequences of the first one."""
 
 
 class Verified(NamedTuple):
-    """What two replays showed."""
+    """The result of comparing two replays."""
 
     differences: list[str]
     gone: list[str]
-    """Plugins that did not stay until the end of either, with what became of them: there is less
-    that could differ."""
+    """Plugins that disconnected before the end of both replays, with the reason: nothing after that
+    was compared."""
 
 
 def verified(
     original: Path, selection: Selection, bundle: Path, command_line: tuple[str, ...]
 ) -> Verified:
-    """What differs between a replay of what was chosen and one of the bundle made of it.
+    """Compare a replay of the selected events with one of the bundle that was made of them.
 
-    Compared are verdicts, what fails, is skipped or dropped, and how many changes each plugin asks
-    for; what the changes are depends on values, and these were replaced. Raises as `replay` does.
+    Compared are verdicts, failed, skipped and dropped events, and the number of changes that each
+    plugin requests; not the changes themselves, as their values may have been replaced. Raises the
+    errors of `replay`.
     """
     casting = Casting(plugins=(chain.command(command_line),))
     if selection.is_all:
         before = play(Job(original, casting), Audience())
     else:
-        # The same part, as the whole recording may well go another way.
+        # Only the selected part, as a replay of the whole recording may differ from it.
         with temporary_folder() as folder:
             part = folder / "r.nriscope.db"
             with writing_to(folder), Recording.open(original) as source:
@@ -83,7 +84,7 @@ def _differences(before: Replayed, after: Replayed) -> Iterator[str]:
 
 
 def _by_key(replayed: Replayed) -> dict[tuple[int, str, int], PlayedEvent]:
-    """Events by number, name and how often they came before."""
+    """Return events by number, name and the count of earlier ones with the same two."""
     seen: Counter[tuple[int, str]] = Counter()
     found: dict[tuple[int, str, int], PlayedEvent] = {}
     for played in replayed.events:
@@ -94,8 +95,10 @@ def _by_key(replayed: Replayed) -> dict[tuple[int, str, int], PlayedEvent]:
 
 
 def _outcome(played: PlayedEvent) -> str:
-    """What became of an event, without any value of it."""
-    told = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or ["nobody was asked"]
+    """Return the outcome of an event in words, without any of its values."""
+    told = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or [
+        "no plugin was asked"
+    ]
     told += [many(len(played.changes), "change")] if played.changes else []
     told += [f"{len(played.dropped)} dropped"] if played.dropped else []
     told += [word for word in ("failure", "logged", "skipped") if getattr(played, word)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``replay --golden-from``: what was answered in production, held against what is answered now."""
+"""``replay --golden-from``: compare replies with those recorded in production."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from nri_scope.replay.result import Replayed
 
 WHAT = "the tap in"
-"""What the file is that replies are compared with."""
+"""A description of the file with which replies are compared."""
 NOTES_MAX = 5
-"""Of one session that are told."""
+"""Notes of one session that are shown."""
 WIDTH_MAX = 400
 
 
 class GoldenFrom:
-    """Use it once: `prepared` before, `compare` after the replay."""
+    """Compares one replay with a recording: use `prepared` before, `compare` after the replay."""
 
     def __init__(self, path: Path, job: Job) -> None:
-        """Raises `UsageError` where nobody's answers can be meant, and `RecordingError`."""
+        """Open the recording. Raise `RecordingError`, and `UsageError` where no plugin fits."""
         self.path = path
         self._production = Production.of(path, job.recording)
         self._models: Mapping[str, Model] = {}
-        # Of those that come by themselves we do not know the names yet.
+        # The names of plugins that connect by themselves are not known yet.
         known = [] if job.casting.listen is not None else [one.id for one in job.casting.plugins]
         session = self._production.session_for(known, job.choice)
         self._choice = replace(job.choice, session=session)
@@ -40,13 +40,13 @@ class GoldenFrom:
             self._models = self._production.models(known, self._choice)
 
     def prepared(self, job: Job) -> Job:
-        """The same replay, of the session that was tapped where nobody named another one."""
+        """Return the same replay, of the tapped session unless another one was named."""
         return replace(job, choice=self._choice)
 
     def compare(self, replayed: Replayed) -> list[Mismatch]:
-        """Where replies are not what was answered in production.
+        """Return where replies differ from those in production.
 
-        Raises `UsageError` where nobody's answers can be meant, and `RecordingError`.
+        Raises `RecordingError`, and `UsageError` where no recorded plugin fits.
         """
         if not self._models:
             plugins = [one.plugin for one in replayed.plugins]
@@ -54,14 +54,14 @@ class GoldenFrom:
         return self._production.compare(replayed, self._models, self._choice)
 
     def warnings(self) -> Iterator[str]:
-        """What the recording has to say about the sessions that these answers are of."""
+        """Yield the recording's notes on the sessions with these replies."""
         for model in self._models.values():
             for session in model.sessions:
                 for note in self._production.notes.get(session, ())[:NOTES_MAX]:
                     yield safe(f"note in {self.path}, session {session}: {note}", WIDTH_MAX)
 
     def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
-        """Whose answers these are, in lines; whether they are the same is told with it."""
+        """Yield a line for each plugin: the recorded plugin and whether the replies are equal."""
         for plugin, model in self._models.items():
             alike = not any(one.key.plugin == plugin for one in mismatches)
             whose = model.plugin if plugin == model.plugin else f"{model.plugin} (for {plugin})"
@@ -71,7 +71,7 @@ class GoldenFrom:
             yield f"{as_it_did} {safe(whose)} answered in {safe(str(self.path))}, {number}"
 
     def data(self) -> list[Plain]:
-        """The same for programs."""
+        """Return the compared plugins and sessions for programs."""
         return [
             {"plugin": plugin, "tapped": model.plugin, "sessions": list(model.sessions)}
             for plugin, model in self._models.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope import``: the recording in a bundle as a file of its own."""
+"""``nri-scope import``: write the recording in a bundle as a file of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".nriscope.zip"
 _MOST = 20
-"""Runtimes, plugins and lines of a note that are told; a stranger may have written thousands."""
+"""Runtimes, plugins and lines of a note that are shown; an untrusted bundle may have thousands."""
 
 
 @click.command()
@@ -27,13 +27,13 @@ _MOST = 20
     metavar="X.nriscope.db",
     help="The recording to write.  [default: the bundle's name, in the current folder]",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(file: Path, output: Path | None, force: bool) -> None:
     """Take the recording out of a bundle.
 
-    Tells what the bundle says of itself. Every command takes a bundle as it is; this writes the
-    recording as a file, for sqlite3 or to keep. Bundles may be untrusted: what is not exactly a
-    bundle is refused, and nothing is written but the recording.
+    Prints the bundle's description of itself. Every command takes a bundle as it is; this writes
+    the recording as a file, for sqlite3 or to keep. Bundles may be untrusted: a file that is not
+    exactly a bundle is refused, and only the recording is written.
     """
     from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.share.bundle.import_recording import import_bundle

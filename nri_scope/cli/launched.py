@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command does when a runtime started it as /opt/nri/plugins/NN-nri-scope."""
+"""Record as a plugin that a runtime launched as /opt/nri/plugins/NN-nri-scope."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri_scope.transport.tuning import prepare_process
 
 
 def record_launched() -> int:
-    """Record until the runtime closes the connection or kills us."""
+    """Record until the runtime closes the connection or kills this process."""
     try:
         how = launched()
     except NriScopeError:

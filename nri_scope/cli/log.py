@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.1
 
 @click.command(epilog=epilog())
 @click.argument("file", type=ANY_PATH)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is recorded from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new events as they are recorded.")
 @where_option
 @since_option
 @until_option
@@ -59,8 +59,8 @@ def command(
 ) -> None:
     """Show a recording's events, one line each, newest last.
 
-    A line tells the event's number (for `show`), its time, how long we took to answer, what
-    happened and to whom. A ! marks what was not answered well, and gaps: intervals that were not
+    A line shows the event's number (for `show`), its time, how long nri-scope took to answer, the
+    event's name and its subject. A ! marks errors, late answers and gaps: intervals that were not
     observed.
     """
     from nri_scope.recording.log_rows import Log

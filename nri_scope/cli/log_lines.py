@@ -14,16 +14,16 @@ from nri_scope.text.styled_text import Style, paint
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 """All events but ValidateContainerAdjustment fit; that one pushes its line to the right."""
 _MAX_PRINTED = 4_000
-"""Columns of a line that a plugin printed, likewise."""
+"""Columns of a line that a plugin printed, where the terminal sets no width."""
 _MAX_DETAIL = 300
-"""Columns for an error's words where the terminal sets no width."""
+"""Columns of an error's text where the terminal sets no width."""
 
 
 class Lines:
-    """Makes lines; remembers the day, to say so when it changes.
+    """Makes lines, with an extra line for each new day.
 
-    ``width``: cut lines to so many columns; None: as long as they get. ``with_session``: tell the
-    session in each line.
+    ``width``: cut lines to so many columns; None: no limit. ``with_session``: show the session in
+    each line.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Lines:
         self._day = ""
 
     def of(self, item: Item) -> list[str]:
-        """The lines of an item, without line ends."""
+        """Return the lines of an item, without line ends."""
         match item:
             case Event():
                 return [*self._new_day(item.at_ns), self._event(item)]
@@ -70,7 +70,7 @@ class Lines:
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
             if left < 0:
-                # Not even the number, the time and the duration fit; there is no use in colour.
+                # Not even the number, the time and the duration fit; colour would not help.
                 return safe(f"{first}{at} {took}", self._width)
             if len(rest) > left or not rest.isascii():
                 rest = safe(rest, max(left, 0))
@@ -105,12 +105,12 @@ class Lines:
         return self._paint(Style.DIM, safe(text, self._width or _MAX_PRINTED))
 
     def _paint(self, style: Style, text: str) -> str:
-        # Not by `StyledText`: this is to be quick for a pipe.
+        # Not by `StyledText`, which would be slower for a pipe.
         return paint(style, text) if self._colour else text
 
 
 def _detail(event: Event) -> str:
-    """What is out of the ordinary."""
+    """Return errors, changes and other details of an event."""
     parts: list[str] = []
     if event.mark:
         parts.append(safe(mark_words(event.mark), _MAX_DETAIL))
@@ -120,7 +120,7 @@ def _detail(event: Event) -> str:
         if event.status_message in ("", LATE):
             parts.append(f"answered too late{limit}")
         else:
-            # Nobody knows whether an answer came after all: who has waited for it says so.
+            # Whether an answer came after all is not known: the message is that of the waiting end.
             parts.append(f"no answer in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope``: finds the command, and turns its errors into one line and an exit status."""
+"""``nri-scope``: find the command, and turn its errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ COMMANDS = (
     *("tap", "replay", "shrink", "new-plugin", "report"),
     *("export", "import", "redact"),
 )
-"""In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""
+"""The commands in the order for new users. ``nri_scope.cli.NAME`` has the command."""
 
 EXIT_TROUBLE = 2
-"""As diff(1): 0 fine, 1 differs or failed its check, 2 could not do it."""
+"""As for diff(1): 0 fine, 1 differs or failed its check, 2 could not be done."""
 EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when it is asked for: ``--version`` must not load SQLite."""
+    """Imports a command's module when it is used: ``--version`` must not load SQLite."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, without importing anything."""
+        """Return the names of the commands, without importing anything."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None when there is none."""
+        """Return the command of that name; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
-        # A word of Python's can be a command, and no module.
+        # A Python keyword can be a command's name, but not a module's.
         module = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
         command = importlib.import_module(f"nri_scope.cli.{module}").command
         assert isinstance(command, click.Command)
@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that ``args`` begins with; an error names the nearest."""
+        """Return the command that ``args`` begins with; an error names the nearest."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             nearest = difflib.get_close_matches(name, COMMANDS, n=1)
@@ -76,7 +76,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the ``nri-scope`` command."""
+    """Run the ``nri-scope`` command and exit with its status."""
     _unbuffer_stderr()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
@@ -120,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
-        # A runtime started us as one of its plugins: no arguments, and nobody reads our output.
+        # A runtime launched this as a plugin: there are no arguments, and output is discarded.
         from .launched import record_launched
 
         return record_launched()
@@ -138,16 +138,16 @@ def _run(arguments: Sequence[str]) -> int:
     except NriScopeError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Keep the interpreter from flushing into it.
+        # The reader closed the pipe. Keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        # The operating system's own words, for whatever no command has better words for.
+        # The operating system's own words, where no command has handled the error.
         return _fail(_os_words(error))
 
 
 def _flush(stdout: TextIO | None) -> None:
-    # None: whoever started us closed it.
+    # None: it was closed when this process was started.
     if stdout is not None:
         stdout.flush()
 
@@ -177,8 +177,8 @@ def _fail(text: str, more: str = "") -> int:
 
 
 def _say(text: str, more: str = "") -> None:
-    # An error may quote what came from a recording or a peer: nothing of it may reach the
-    # terminal as anything but text.
+    # An error may quote text from a recording or a peer, which must not reach the terminal
+    # unescaped.
     from nri_scope.text.escape import safe
 
     with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope new-plugin``: a plugin in Python to start from, with its tests."""
+"""``nri-scope new-plugin``: write a plugin in Python to start from, with its tests."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .demo import RECORDING, bundled_path
 from .params import ANY_PATH, Index
 
 TEMPLATE = Path(__file__).parent.parent / "template"
-"""Real files: ``$name`` and so on are filled in, in their names too, and the suffix is dropped."""
+"""Template files: ``$name`` and so on are replaced, in file names too; the suffix is dropped."""
 
 SUFFIX = ".tmpl"
-"""Keeps tools from taking the files for code of ours."""
+"""Keeps tools from taking the files for nri-scope's own code."""
 
 NAME_MAX = 50
-"""Characters; a longer one would not fit on the lines that are written."""
+"""Characters of a name; a longer one would make lines of the written files too long."""
 
 _NAME = re.compile(r"[a-z]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 _TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
-"""Modules that the plugin's own would hide from it or from its tests."""
+"""Modules that a plugin's module of the same name would hide from it or from its tests."""
 
 
 @click.command()
@@ -48,8 +48,8 @@ _TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
 def command(folder: Path, name: str | None, index: str) -> None:
     """Start a plugin of your own, in Python.
 
-    Writes a small plugin that works, tests that replay a recording into it, a README, a systemd
-    unit and what it takes to install it. DIR must be new or empty.
+    Writes a small working plugin, tests that replay a recording into it, a README, a systemd unit
+    and a pyproject.toml to install it. DIR must be new or empty.
     """
     name = check_plugin_name(folder.resolve().name if name is None else name)
     written = write_plugin(folder, name, index)
@@ -59,7 +59,7 @@ def command(folder: Path, name: str | None, index: str) -> None:
 
 
 def check_plugin_name(name: str) -> str:
-    """Return ``name`` if runtimes, Python packages and modules can all be called so."""
+    """Return ``name`` if it is valid for runtimes, Python packages and modules."""
     if not _NAME.fullmatch(name) or len(name) > NAME_MAX:
         raise UsageError(
             f"{name!r} is no name for a plugin",
@@ -76,9 +76,9 @@ def check_plugin_name(name: str) -> str:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether the plugin's module would hide one of this environment, a dependency perhaps.
+    """Return whether the plugin's module would hide one of this environment, as a dependency.
 
-    What lies in the current directory is the user's own, and no obstacle.
+    Modules in the current directory are the user's own, and do not count.
     """
     here = Path.cwd().resolve()
     # Python puts the current directory first under -m and with PYTHONPATH.
@@ -87,14 +87,14 @@ def _is_installed(module: str) -> bool:
 
 
 def module_name(name: str) -> str:
-    """The Python module of the plugin ``name``."""
+    """Return the Python module of the plugin ``name``."""
     return re.sub(r"[._-]+", "_", name).lower()
 
 
 def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
     """Write a new plugin into ``folder`` and return its files.
 
-    Raises `UsageError` where something is there already; nothing is ever overwritten.
+    Raises `UsageError` where the folder has files already; nothing is ever overwritten.
     """
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():

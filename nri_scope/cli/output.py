@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reading commands print to: quick for a pipe, friendly to a terminal."""
+"""Standard output for the reading commands: fast for a pipe, with colours for a terminal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from nri_scope.errors import UsageError
 from nri_scope.text.styled_text import painted
 
 _BATCH = 256
-"""Lines that are written together; a call per line would take longer than making the line."""
+"""Lines that are written together; one call per line would take longer than making the line."""
 
 
 class Output:
-    """Standard output. ``colour`` and ``width`` (None: as wide as it gets) say what it can show.
+    """Standard output. ``colour`` and ``width`` (None: no limit) say what it can show.
 
-    As a context it ends the block quietly when nobody reads any more (``| head``), and raises
-    UsageError where what we print cannot be written. Raises UsageError where there is no standard
-    output.
+    As a context it ends the block silently when its reader is gone (``| head``), and raises
+    UsageError where output cannot be written. Raises UsageError where there is no standard output.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -38,7 +37,7 @@ class Output:
         self._stream = found
         self._failure: OSError | None = None
         if isinstance(self._stream, io.TextIOWrapper):
-            # A terminal with another character set than ours gets \u2026 instead of an error.
+            # A terminal with another character set gets \u2026 instead of an error.
             self._stream.reconfigure(errors="backslashreplace")
         self.is_terminal = self._stream.isatty()
         self.colour = self.is_terminal and _wants_colour()
@@ -61,7 +60,7 @@ class Output:
         if error is None or error is not self._failure:
             return False
         self._lines = []
-        # What Python has buffered it would try to write once more, and complain.
+        # Python would try to write its buffer once more, and report an error.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -71,13 +70,13 @@ class Output:
         raise UsageError(f"cannot write to standard output: {words.lower()}") from error
 
     def line(self, text: str) -> None:
-        """Print one line, at the latest with the next ``flush``. Styles show where colours do."""
+        """Print one line, at the latest with the next ``flush``, with its styles as colours."""
         self._lines.append(painted(text) if self.colour else text)
         if len(self._lines) >= _BATCH:
             self._write()
 
     def text(self, text: str) -> None:
-        """Print text that brings its own line ends."""
+        """Print text that has its own line ends."""
         self._write()
         with self._noticing():
             self._stream.write(text)
@@ -89,20 +88,20 @@ class Output:
             self._stream.buffer.write(data)
 
     def flush(self) -> None:
-        """Make sure that everything so far can be seen."""
+        """Write everything that was printed so far."""
         self._write()
         with self._noticing():
             self._stream.flush()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long; True, and at once, when nobody is left to read what we print."""
+        """Wait so long; return True, and at once, when the output has no reader any more."""
         try:
             descriptor = self._stream.fileno()
         except (OSError, ValueError):
             time.sleep(seconds)
             return False
         poll = select.poll()
-        # Errors and hang-ups are told without being asked for.
+        # Errors and hang-ups are always reported.
         poll.register(descriptor, 0)
         return bool(poll.poll(seconds * 1000))
 
@@ -115,7 +114,7 @@ class Output:
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        """Remembers the error of writing, to tell it from those of a command."""
+        """Keep an error of writing, to distinguish it from errors of the command."""
         try:
             yield
         except OSError as error:
@@ -131,6 +130,6 @@ def _wants_colour() -> bool:
 def _width(is_terminal: bool) -> int | None:
     if is_terminal:
         return max(1, shutil.get_terminal_size().columns)
-    # COLUMNS that is set for a pipe, as watch(1) does, is meant.
+    # COLUMNS is honoured for a pipe, as watch(1) sets it.
     columns = os.environ.get("COLUMNS", "")
     return (int(columns) or None) if columns.isascii() and columns.isdigit() else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Option types that several commands share: one spelling for one idea."""
+"""Option types that several commands share, so that they are spelled the same everywhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def complete_path(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Have the shell complete a path."""
+    """Let the shell complete a path."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
@@ -39,7 +39,7 @@ class Size(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         from nri_scope.filter.quantity import parse_size
 
         size = value if isinstance(value, int) else parse_size(value)
@@ -56,7 +56,7 @@ class Duration(click.ParamType[float]):
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds."""
+        """Return the duration in seconds."""
         from nri_scope.filter.quantity import parse_duration
 
         if not isinstance(value, str):
@@ -73,7 +73,7 @@ class Index(click.ParamType[str]):
     name = "index"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The index, checked."""
+        """Check the index and return it."""
         try:
             return check_index(value)
         except UsageError as error:
@@ -86,7 +86,7 @@ class PluginName(click.ParamType[str]):
     name = "name"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name, checked."""
+        """Check the name and return it."""
         try:
             return check_name(value)
         except UsageError as error:
@@ -104,7 +104,7 @@ class Events(click.ParamType["frozenset[Event]"]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> frozenset[Event]:
-        """The chosen events."""
+        """Return the chosen events."""
         from nri_scope.nri.events import parse_events
 
         if not isinstance(value, str):
@@ -123,21 +123,21 @@ class Where(click.ParamType["Filter"]):
     def convert(
         self, value: str | Filter, param: click.Parameter | None, ctx: click.Context | None
     ) -> Filter:
-        """The filter; `FilterError` says where it goes wrong."""
+        """Return the filter; raise `FilterError`, which names the position of a mistake."""
         from nri_scope.filter import parse
 
         return parse(value) if isinstance(value, str) else value
 
 
 class RulesFile(click.ParamType["Rules"]):
-    """Rules for redaction: a file, or nothing for the default."""
+    """Rules for redaction: a file, or "" for the default rules."""
 
     name = "rules"
 
     def convert(
         self, value: str | Rules, param: click.Parameter | None, ctx: click.Context | None
     ) -> Rules:
-        """The rules; `UsageError` says what is wrong with the file."""
+        """Return the rules; raise `UsageError` for a bad file."""
         from nri_scope.share.redaction.rule_file import read_rules
         from nri_scope.share.redaction.rules import Rules
 
@@ -153,14 +153,14 @@ class RulesFile(click.ParamType["Rules"]):
 
 
 class FilePath(click.ParamType[Path]):
-    """A path that could be a file's: not empty, and without a slash at the end."""
+    """A path that can be a file's: not empty, and without a slash at the end."""
 
     name = "path"
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        """The path."""
+        """Check the path and return it."""
         if isinstance(value, str) and (not value or value.endswith("/")):
             self.fail(f"{value!r} is no name for a file" if value else "it is empty", param, ctx)
         return Path(value)
@@ -173,25 +173,25 @@ class FilePath(click.ParamType[Path]):
 
 
 class NewRecording(FilePath):
-    """Where a recording is to be written: not under a bundle's name, as nobody could unpack it."""
+    """The path of a recording to write: not a bundle's name, as it could not be opened as one."""
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        """The path."""
+        """Check the path and return it."""
         path = super().convert(value, param, ctx)
         if path.suffix.lower() == ".zip":
             name = path.name[: -len(path.suffix)].removesuffix(".nriscope")
             raise UsageError(
-                f"{path}: that is the name of a zip, and a recording is none",
+                f"{path}: that is the name of a zip file, which a recording is not",
                 f"name it {name}.nriscope.db; `nri-scope export` makes bundles",
             )
         return path
 
 
-# `readable`: whoever opens a file that may not be read says what can be done about it.
+# `readable`: opening an unreadable file gives a better error, with advice.
 ANY_PATH = click.Path(readable=False, path_type=Path)
-"""A path that may be of anything, or of nothing."""
+"""Any path, whether or not it exists."""
 command_line_argument = click.argument(
     "command_line",
     metavar="[-- COMMAND...]",
@@ -215,13 +215,13 @@ redact_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[RULES]",
-    help="Replace what is secret or personal, by the default rules or as the file RULES changes "
-    "them. `redact --preview` shows what that would be.",
+    help="Replace secret and personal values, by the default rules or as the file RULES changes "
+    "them. `redact --preview` shows how many and where.",
 )
 
 
 def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
-    """Variables from ``NAME=VALUE``; raises `UsageError`."""
+    """Return variables from ``NAME=VALUE``; raise `UsageError`."""
     environment: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -232,17 +232,17 @@ def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What tokens tell about each other."""
+    """Add the options that control which values get the same token."""
     for name, help_text in (
         (
             "--unlinked",
-            "Make other tokens in each event: not even in one container can values be compared, "
-            "so diff and blame show them as changed from event to event.",
+            "Make different tokens in each event: values cannot be compared even within one "
+            "container, so diff and blame show them as changed from event to event.",
         ),
         (
             "--stable-tokens",
-            "Make tokens with this user's key, so that the same recording has the same ones each "
-            "time. Not for recordings that others made.",
+            "Make tokens with this user's key, so that the same recording gets the same tokens "
+            "each time. Not for recordings that others made.",
         ),
     ):
         command = click.option(name, is_flag=True, help=help_text)(command)
@@ -250,6 +250,6 @@ def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_tokens(*, stable: bool, unlinked: bool) -> None:
-    """Raise UsageError where both are asked for."""
+    """Raise UsageError where both options are given."""
     if stable and unlinked:
         raise UsageError("--stable-tokens and --unlinked contradict each other", "leave one out")

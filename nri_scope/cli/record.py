@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict):
-    """What `record` and ``tui --live`` have in common, as click hands it over."""
+    """The options that `record` and ``tui --live`` share, as click passes them."""
 
     output: Path | None
     socket: Path
@@ -98,7 +98,7 @@ class Options(TypedDict):
 @click.option(
     "--validate",
     is_flag=True,
-    help="Also subscribe to ValidateContainerAdjustment, which tells which plugin owns which "
+    help="Also subscribe to ValidateContainerAdjustment, which shows which plugin owns which "
     "change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, the "
     "runtime fails the creation of that container.",
 )
@@ -108,17 +108,17 @@ class Options(TypedDict):
     is_flag=False,
     flag_value="",
     metavar="[RULES]",
-    help="Replace what is secret or personal before it is written, by the default rules or as the "
-    "file RULES changes them. A secret is known from the moment when something shows that it is "
-    "one.",
+    help="Replace secret and personal values before they are written, by the default rules or as "
+    "the file RULES changes them. Events before the one that shows a value to be a secret may "
+    "still contain it.",
 )
 def command(where: Filter | None, print_format: str | None, **options: Unpack[Options]) -> None:
     """Record every NRI event of a container runtime to a file.
 
     Passive: each event is answered at once with "no change"; no container is altered or delayed.
     ^C ends it with a summary. The file holds all that the runtime says about its containers,
-    environment variables included; only you can read it, and that is how it should stay. With
-    --redact it holds tokens in place of what is secret.
+    environment variables included; only you can read it: keep it so. With --redact it holds tokens
+    in place of secrets.
     """
     from nri_scope.logger.background_output import Background
     from nri_scope.logger.run import record
@@ -126,7 +126,7 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     from .output import Output
 
     if print_format:
-        # Better said before anything is recorded.
+        # Fail without standard output before anything is recorded.
         Output()
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=200)
@@ -137,7 +137,7 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
 
 
 def understood(options: Options, where: Filter | None = None) -> RecordOptions:
-    """What is to be recorded, and where to."""
+    """Return the options of a recording from those of the command line."""
     from nri_scope.logger.default_file import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope redact``: a recording without its secrets; or what that would replace."""
+"""``nri-scope redact``: copy a recording without its secrets, or show what that would replace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     help="Change the default rules as this file says.",
 )
 @tokens_options
-@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option(
     "--format",
     "output_format",
@@ -49,14 +49,14 @@ def command(
     force: bool,
     output_format: str | None,
 ) -> None:
-    """Replace what is secret or personal in a recording by tokens.
+    """Replace secret and personal values in a recording by tokens.
 
     The same value of one container has the same token wherever it is, and other tokens in other
-    containers; they are made with a key that is forgotten afterwards. Every value that was replaced
-    is looked for in all that was written, and if one is left nothing is kept. `export --redact`
-    does the same for a bundle.
+    containers; they are made with a key that is discarded afterwards. Everything that was written
+    is searched for each replaced value, and if one is found no file is kept. `export --redact` does
+    the same for a bundle.
 
-    --preview tells how many values which rule replaces, and where they are.
+    --preview shows how many values each rule replaces, and where they are.
     """
     if preview == (output is not None):
         raise UsageError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording for a command that shows it, with or without its secrets."""
+"""Open a recording for a command that shows it, with or without redaction."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Shown:
     """A recording as it is to be shown."""
 
     name: str
-    """What the file is called, without what is secret."""
+    """The file's name, redacted."""
     original: Recording
-    """What people mean by names and filters is looked for in this one."""
+    """The recording in which names and filters of the command line are looked up."""
     recording: Recording
-    """What is shown: the original, or a redacted one with the same numbers and ids."""
+    """The recording to show: the original, or a redacted one with the same numbers and ids."""
     redactor: Redactor | None
-    """What replaced the secrets; None: they are there."""
+    """The redactor that was applied; None for none."""
 
     def same(self, thing: Found) -> Found:
-        """What was found in the original, as it is shown. Raises UsageError."""
+        """Return a finding in the original as it is in the recording to show. Raise UsageError."""
         found: Found | None = thing
         if self.redactor is not None:
             match thing:
@@ -59,7 +59,7 @@ class Shown:
 
 @contextmanager
 def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
-    """The recording ``file``, redacted where there are rules.
+    """Open the recording ``file``, redacted where there are rules.
 
     Raises UsageError, RedactionLeak and RecordingError.
     """
@@ -69,7 +69,7 @@ def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
 
 @contextmanager
 def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Shown]]:
-    """Several, in which the same value of containers of one name has the same token."""
+    """Open several, in which the same value of containers of one name has the same token."""
     with ExitStack() as stack:
         originals = [stack.enter_context(Recording.open(file)) for file in files]
         if rules is None:
@@ -89,7 +89,7 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
         found: list[Shown] = []
         for file, original, draft in zip(files, originals, drafts, strict=True):
             recording = stack.enter_context(Recording.open(draft.path))
-            # `record` puts the host's name into it.
+            # The name may contain the host's name, as `record` writes it.
             name = redactor.text(file.name, "file.name")
             found.append(Shown(name, original, recording, redactor))
         yield found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope replay``: a recording, fed to a plugin under development."""
+"""``nri-scope replay``: feed a recording to a plugin under development."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXIT_DIFFERS = 1
 _FAULTS = """
 \b
 Faults, each of which a real runtime has shown:
-  slow:EVENT:DURATION        each reply to EVENT is that long on its way
+  slow:EVENT:DURATION        each reply to EVENT is delayed by that time
   error:EVENT                EVENT fails after the plugins were asked
   drop-connection:after=N    all connections are closed after N events
   restart-runtime:after=N    the runtime is restarted after N events
@@ -31,7 +31,7 @@ Faults, each of which a real runtime has shown:
   skip:EVENT                 EVENT happens, and is not sent
   reorder                    containers end after StopPodSandbox
   unknown-event              an event of a later NRI version comes first
-  huge-sync:N                so many containers more are there from the beginning
+  huge-sync:N                N more containers exist from the beginning
 """
 
 
@@ -71,13 +71,13 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     "--listen",
     type=FilePath(),
     metavar="SOCK",
-    help="Let plugins come by themselves, to this NRI socket.",
+    help="Listen on this NRI socket for plugins that connect by themselves.",
 )
 @click.option(
     "--expect",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Begin when so many have come to --listen.  [default: 1]",
+    help="Begin when N plugins have connected to --listen.  [default: 1]",
 )
 @manner_options
 @where_option
@@ -98,13 +98,13 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Play everything N times; the runtime restarts in between.",
 )
 @click.option("-o", "--output", type=NewRecording(), metavar="REC", help="Record the run itself.")
-@click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with these.")
+@click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with this file.")
 @click.option(
     "--golden-from",
     type=ANY_PATH,
     metavar="REC",
     help="Compare replies with what the plugin answered in production: REC is a recording by "
-    "`tap`, FILE itself perhaps.",
+    "`tap`, possibly FILE itself.",
 )
 @click.option("--update-golden", is_flag=True, help="Write --golden from these replies.")
 @click.option(
@@ -127,12 +127,11 @@ def command(**options: Unpack[Options]) -> None:
     """Feed a recording to a plugin, and see what it answers.
 
     An emulated runtime starts COMMAND as a real one would, sends it the events of a recorded
-    session, merges what it answers, and tells what that did to each container. No container
-    runtime is needed and nothing on this machine is touched. Later events show containers as the
-    plugins of this replay have adjusted them.
+    session, merges its replies, and shows what that did to each container. No container runtime is
+    needed and nothing on this machine is touched. Later events show containers as the plugins of
+    this replay have adjusted them.
 
-    Exit status: 0 all replies are fine, or as the golden wants them; 1 they are not; 2 it could
-    not be done.
+    Exit status: 0 all replies are fine, or match the golden; 1 otherwise; 2 it could not be done.
     """
     from .replay_job import perform
     from .replay_options import understood

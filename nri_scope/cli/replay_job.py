@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``replay`` does once its options are read: run, compare, print."""
+"""Run ``replay`` once its options are read: replay, compare, print."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ T = TypeVar("T", bound=BaseException)
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is to be done with the result."""
+    """Options on the result of a replay."""
 
     json: bool = False
     junit: Path | None = None
     golden: Path | None = None
     golden_from: Path | None = None
-    """A recording of tapped plugins, in place of `golden`."""
+    """A recording of tapped plugins, instead of `golden`."""
     update_golden: bool = False
     other: Job | None = None
     """The same replay to another chain, to compare with."""
 
 
 def perform(job: Job, wishes: Wishes) -> bool:
-    """Replay and tell; returns whether all is well, which it is when nobody reads any more."""
-    # A golden that cannot be read is better found before the plugins have done anything.
+    """Replay and report; return whether all is well, also when the output's reader is gone."""
+    # Fail for an unreadable golden before any plugin is started.
     golden = _load(wishes)
     production = None
     if wishes.golden_from is not None:
@@ -65,7 +65,7 @@ def perform(job: Job, wishes: Wishes) -> bool:
 
 def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: Wishes) -> bool:
     plugins = [plugin.id for plugin in job.casting.plugins]
-    # Of those that come by themselves we do not know the names yet.
+    # The names of plugins that connect by themselves are not known yet.
     names = [*plugins, *["??-external"] * job.casting.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
     audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
@@ -84,7 +84,7 @@ def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishe
 def _well(
     replayed: Replayed, mismatches: Sequence[Mismatch], other: Replayed | None, wishes: Wishes
 ) -> bool:
-    """What the exit status says."""
+    """Return whether the exit status is to be 0."""
     if other is not None and (not other.ok or next(differing(replayed, other), None) is not None):
         return False
     if (wishes.golden is None and wishes.golden_from is None) or wishes.update_golden:
@@ -98,7 +98,7 @@ class _Printing(Audience):
     """Prints everything when it happens."""
 
     def __init__(self, output: Output, text: Report, to: str) -> None:
-        """``to`` tells whom it is replayed to."""
+        """Print to `output`. ``to``: the plugins of the replay, in words."""
         self._output = output
         self._text = text
         self._to = to
@@ -124,13 +124,13 @@ def _addressees(job: Job) -> str:
     if job.casting.listen is not None:
         who = "one plugin" if job.casting.expect == 1 else f"{job.casting.expect} plugins"
         to = " and ".join(filter(None, [to, f"{who} from {job.casting.listen}"]))
-    return f"to {to or 'nobody'}"
+    return f"to {to or 'no plugin'}"
 
 
 def play(job: Job, audience: Audience) -> Replayed:
     """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
 
-    Raises as `replay`, and OSError of the audience.
+    Raises the errors of `replay`, and OSErrors of the audience.
     """
 
     async def main() -> Replayed:
@@ -145,7 +145,7 @@ def play(job: Job, audience: Audience) -> Replayed:
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except BaseExceptionGroup as group:
-        # Nobody reads any more, or nothing can be written: the output knows what that means.
+        # The output's reader is gone, or writing failed: `Output` handles that.
         unwritten = _first(group, OSError)
         if unwritten is None:
             raise
@@ -209,7 +209,7 @@ def _lines(
     return lines(mismatches, str(wishes.golden))
 
 
-# -- telling ----------------------------------------------------------------------------------
+# -- reporting --------------------------------------------------------------------------------
 
 
 def _tell(
@@ -242,7 +242,7 @@ def _tell(
         if wishes.update_golden:
             output.line(f"wrote golden {file}")
             if not replayed.ok:
-                output.line("warning: it expects what went wrong here to go wrong again")
+                output.line("warning: it expects the failures of this replay to happen again")
         elif not mismatches:
             output.line(f"as golden {file} wants it")
 
@@ -283,7 +283,7 @@ def _document(
 
 
 def _check_junit(path: Path) -> None:
-    """Only a result of an earlier run may be written over. Raises `UsageError`."""
+    """Refuse to overwrite a file other than JUnit XML. Raise `UsageError`."""
     try:
         start = read_regular(path, 200)
     except FileNotFoundError:

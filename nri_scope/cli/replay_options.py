@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of ``replay``: what they mean together, and which of them contradict each other."""
+"""The options of ``replay``: checks for contradictions, and the job made of them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .replay_job import Wishes
 from .replay_step import stepped
 
 NO_PLUGINS = "none"
-"""What ``--compare-with`` takes for a chain without any plugin."""
+"""The value of ``--compare-with`` for a chain without plugins."""
 
 CONFIG_MAX = 1 << 20
 """Bytes of a configuration; a ttRPC message has at most 4 MiB."""
 
 
 class Options(ChainOptions):
-    """As click hands them over."""
+    """The options as click passes them."""
 
     listen: Path | None
     expect: int | None
@@ -54,7 +54,7 @@ class Options(ChainOptions):
 
 
 def plainly(options: ChainOptions, output: Path | None, golden: Path | None) -> Options:
-    """The options of a command that only has those that all have."""
+    """Return all options for a command that has only `ChainOptions`, with defaults for others."""
     return {
         "file": options["file"],
         "command_line": options["command_line"],
@@ -88,7 +88,7 @@ def plainly(options: ChainOptions, output: Path | None, golden: Path | None) -> 
 
 
 def understood(options: Options) -> tuple[Job, Wishes]:
-    """What is to be done, and what with the result. Raises `UsageError` for contradictions."""
+    """Return the job, and the wishes for its result. Raise `UsageError` for contradictions."""
     _check(options)
     json = options["output_format"] == "json"
     job = Job(
@@ -109,7 +109,7 @@ def understood(options: Options) -> tuple[Job, Wishes]:
         profile=options["profile"],
         rounds=options["rounds"],
         output=options["output"],
-        # What is only printed as it comes need not be remembered, however long the recording is.
+        # Events that are only printed as they come need not be kept in memory.
         keep=bool(
             json
             or options["golden"]
@@ -152,7 +152,8 @@ def _check(options: Options) -> None:
         )
     if options["variables"] and not (options["command_line"] or options["plugins"]):
         raise UsageError(
-            "--env is for plugins that are launched", "those that come by themselves have their own"
+            "--env is for plugins that are launched",
+            "plugins that connect by themselves have their own",
         )
     if options["others"] and options["no_effects"]:
         raise UsageError(
@@ -164,11 +165,11 @@ def _check(options: Options) -> None:
     _check_files(options)
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin.not_before(end):
-        raise UsageError("--from is not before --to", "nothing is left to be played")
+        raise UsageError("--from is not before --to", "no event is left to be played")
 
 
 def _check_files(options: Options) -> None:
-    """No two of the files that are read and written may be the same one."""
+    """Refuse the same file for two of those that are read or written."""
     named = {"FILE": options["file"], "-o": options["output"]}
     named |= {"--golden": options["golden"], "--junit": options["junit"]}
     seen: dict[Path, str] = {}
@@ -197,7 +198,7 @@ def _casting(options: Options) -> Casting:
     if options["configs"] and not commands:
         raise UsageError(
             "--config is for plugins that are launched",
-            "runtimes send no configuration to those that come by themselves",
+            "runtimes send no configuration to plugins that connect by themselves",
         )
     return Casting(
         plugins=tuple(commands),
@@ -252,7 +253,7 @@ def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
     return replace(
         job,
         casting=replace(job.casting, plugins=plugins),
-        # Nobody watches it.
+        # Its events are not shown.
         manner=replace(job.manner, wait=at_once),
         rounds=1,
         output=None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``replay --step``: one event each time somebody presses Enter."""
+"""``replay --step``: play one event each time Enter is pressed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nri_scope.replay.script import ReplayStep
 from nri_scope.text.escape import safe
 
 _AT_ONCE = 4096
-"""Bytes of standard input that are read together; how many does not matter."""
+"""Bytes of standard input that are read together; any number would do."""
 
 
 def stepped() -> Wait:
-    """Wait for Enter before each event; when the input ends, so does the replay."""
+    """Return a `Wait` for Enter before each event; when the input ends, so does the replay."""
     # Python has none where it was started with a closed descriptor.
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError("--step waits for Enter, and there is no standard input")
@@ -48,17 +48,17 @@ class _Steps:
             )
         self._presses -= 1
         if not os.isatty(self._descriptor):
-            # Where somebody presses Enter, that ends the line.
+            # On a terminal, Enter itself ends the line.
             click.echo(err=True)
 
     async def _readable(self) -> None:
-        """Wait in the event loop, not in a thread: ^C has to get through, and plugins are heard."""
+        """Wait in the event loop, not in a thread, so that ^C and plugins are handled meanwhile."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         try:
             loop.add_reader(self._descriptor, ready.set)
         except OSError:
-            # An ordinary file, which nobody has to wait for.
+            # A regular file, which is always readable.
             return
         try:
             await ready.wait()

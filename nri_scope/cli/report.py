@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope report``: a recording as a document to send, or what in it asks for attention."""
+"""``nri-scope report``: make a document of a recording, or list what needs attention in it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _EPILOG = """
 \b
 What --diagnose looks for:
   deadline                   a plugin near its deadline, or over it
-  disconnected               a plugin that went, and containers created without it
+  disconnected               a plugin that disconnected, and containers created without it
   conflict, failed           two plugins that set one field; errors and refusals
-  dropped                    what a plugin asked for and did not get
+  dropped                    requests of plugins that were not applied
   unified-on-cgroup-v1       settings for cgroup v2 where a node has v1
   duplicate-name             two plugins of one name
-  missed-around-synchronize  containers that a plugin was never told of
+  missed-around-synchronize  containers that a plugin was never notified of
   order                      an order of events, or of plugins, that may surprise
 """
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
@@ -42,10 +42,10 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
     type=FilePath(),
     help="The file to write: *.html, one page that needs nothing else; or *.md for an issue.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @redact_option
 @click.option(
-    "--diagnose", is_flag=True, help="Print what asks for attention, instead of writing a report."
+    "--diagnose", is_flag=True, help="Print what needs attention, instead of writing a report."
 )
 @click.option(
     "--format",
@@ -69,9 +69,9 @@ def command(
     WHAT narrows it down to a container (NAMESPACE/POD/CONTAINER), a pod (NAMESPACE/POD), the
     beginning of an id, or an event's number.
 
-    The report has what ran, the chain of plugins with their times, a timeline, what was changed by
-    whom, and what --diagnose finds. Without --redact it shows values as they were recorded, secrets
-    included.
+    The report has what ran, the chain of plugins with their times, a timeline, the changes with
+    their owners, and the findings of --diagnose. Without --redact it shows values as they were
+    recorded, secrets included.
 
     Exit status: 0 fine, 2 it could not be done. With --diagnose: 0 nothing found, 1 something.
     """
@@ -134,7 +134,7 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
 def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
     suffix = output.suffix.lower()
     if suffix in _HTML:
-        # Here, as it takes a tenth of a second to load.
+        # Imported late, as it takes a tenth of a second to load.
         from nri_scope.report.html import html
 
         return html
@@ -146,7 +146,7 @@ def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
 
 
 def _look(redactor: Redactor, draft: Path, output: Path) -> None:
-    """Whether anything that was replaced is in what was written. Raises RedactionLeak."""
+    """Search the report for replaced values. Raises RedactionLeak."""
     from html import unescape
 
     from nri_scope.report.own_words import own_words
@@ -159,7 +159,7 @@ def _look(redactor: Redactor, draft: Path, output: Path) -> None:
 
 
 def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, Redactor | None]:
-    """The facts, and what replaced secrets in them."""
+    """Return the facts for a report, and the redactor that was applied to them."""
     from nri_scope.recording import lookup
     from nri_scope.report.collect import collect
 

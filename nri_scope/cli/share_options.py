@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands that pass recordings on have in common: rules, progress, words."""
+"""Shared parts of commands that make files for others: progress, warnings, wording."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from nri_scope.recording.reader import Recording
 
 _MANY = 20_000
-"""Events from which on it takes so long that progress is shown."""
+"""Number of events from which on progress is shown."""
 
 
 @contextmanager
 def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], None] | None]:
-    """What to call with the part that is done; None where it does not take long."""
+    """Yield a function to call with the share that is done; None for a short recording."""
     from nri_scope.recording import lookup
 
     first, last = lookup.event_range(recording)
@@ -39,7 +39,7 @@ def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], Non
 
 
 def tell_lost_marks(recording: Recording) -> None:
-    """Say so where marks beside a recording cannot be read: what is made of it is without them."""
+    """Warn where the marks beside a recording cannot be read, and so are not copied."""
     from nri_scope.recording.marks import sidecar
     from nri_scope.text.escape import safe
 
@@ -50,7 +50,7 @@ def tell_lost_marks(recording: Recording) -> None:
 
 
 def replaced(by_rule: Mapping[str, int]) -> str:
-    """``63 values replaced (42 env-values, …)``."""
+    """Return the counts in words, as in ``63 values replaced (42 env-values, …)``."""
     total = sum(by_rule.values())
     if not total:
         return "nothing to replace was found"

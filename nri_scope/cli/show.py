@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope show``: an event, a pod or a container in full."""
+"""``nri-scope show``: show an event, a pod or a container in full."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(file: Path, what: str, output_format: str) -> None:
     NAMESPACE/POD/CONTAINER, or the beginning of a pod's or container's id. Pods and containers
     come with the newest message about them and with all their events.
 
-    The output holds what the runtime said, environment variables included.
+    The output holds all that the runtime sent, environment variables included.
     """
     from nri_scope.recording.documents import document, message_bytes
     from nri_scope.recording.lookup import find

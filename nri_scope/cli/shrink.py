@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope shrink``: the smallest part of a recording with which a plugin still fails."""
+"""``nri-scope shrink``: find the smallest part of a recording with which a plugin still fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Options(ChainOptions):
-    """As click hands them over."""
+    """The options as click passes them."""
 
     output: Path | None
     folder: Path | None
@@ -36,14 +36,14 @@ class Options(ChainOptions):
     metavar="DIR",
     help="Write it as a test case for pytest, into this folder.",
 )
-@click.option("--golden", type=FilePath(), metavar="FILE", help="What replies have to be.")
+@click.option("--golden", type=FilePath(), metavar="FILE", help="The expected replies.")
 @click.option(
     "--check",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Which of the failing checks has to go on failing, in their order.",
+    help="Which of the failing checks has to keep failing, in their order.",
 )
 @click.option(
     "--max-replays",
@@ -61,17 +61,17 @@ class Options(ChainOptions):
     help="The same after this time.",
 )
 @manner_options
-@click.option("--force", is_flag=True, help="Write over files that are there already.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.pass_context
 def command(context: click.Context, **options: Unpack[Options]) -> None:
     """Reduce a recording to the fewest events that still fail.
 
     Replays FILE to COMMAND, takes the first check that fails (a reply that is an error, late, a
-    conflict or, with --golden, not as wanted), and leaves out pods, containers and events as long
-    as that same check goes on failing. What is left is a recording of its own, to be replayed, or
-    a test that fails until the plugin is corrected.
+    conflict or, with --golden, not as expected), and leaves out pods, containers and events as long
+    as that same check keeps failing. The result is a recording of its own, to be replayed, or a
+    test that fails until the plugin is corrected.
 
-    It holds what FILE held about what is left, secrets too.
+    The result holds all that FILE has about the remaining events, secrets included.
 
     ^C ends the search with the smallest part so far. Exit status: 0 it was made; 130 it was made,
     but the search was interrupted; 2 nothing fails, or it could not be done.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``shrink`` does once its options are read: look for the smallest part, write it, tell."""
+"""Run ``shrink`` once its options are read: search the smallest part, write it, report."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from .replay_job import play
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What is to be written."""
+    """The files to write."""
 
     recording: Path | None
     folder: Path | None
-    """Of a test case."""
+    """The folder of a test case."""
     faults: tuple[str, ...]
-    """As they were written, for the test case."""
+    """As given on the command line, for the test case."""
     force: bool = False
-    """Write over what is there."""
+    """Whether existing files are overwritten."""
 
 
 def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Destination) -> bool:
-    """Make the recording smaller; returns whether that went to its end.
+    """Make the recording smaller; return whether the search was completed.
 
     Raises `UsageError`, also where nothing fails, and `RecordingError`.
     """
@@ -62,7 +62,7 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
 
 
 def _check(to: Destination, source: Path) -> None:
-    """What can be known to go wrong is told before there was an hour of replays."""
+    """Report foreseeable errors before the replays, which can take an hour."""
     if to.recording is None and to.folder is None:
         raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
     if to.recording is not None:
@@ -84,13 +84,13 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
         progress.clear()
     interrupted = shrunk.interrupted
     if interrupted and shrunk.after == shrunk.before:
-        # Nothing was left out yet: there is nothing to keep.
+        # Nothing was left out yet, so there is no result to write.
         raise KeyboardInterrupt
     _write(output, shrinking, shrunk, wanted, to, place)
     return not interrupted
 
 
-# -- telling ----------------------------------------------------------------------------------
+# -- reporting --------------------------------------------------------------------------------
 
 
 def _tell_failure(failure: Failure, number: int) -> None:
@@ -109,7 +109,7 @@ def _tell_failure(failure: Failure, number: int) -> None:
 
 @dataclass(slots=True)
 class _Telling:
-    """Says on stderr how far it is: one line that changes on a terminal, else each success."""
+    """Shows progress on stderr: one changing line on a terminal, else a line for each success."""
 
     _smallest: int = 0
     _width: int = 0
@@ -126,14 +126,14 @@ class _Telling:
             _say(text)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._width:
             click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
             self._width = 0
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    # None: whoever started us closed it.
+    # None: it was closed when this process was started.
     return stream is not None and stream.isatty()
 
 
@@ -166,7 +166,7 @@ def _write(
         if shrunk.against is not None:
             _make(place.golden.parent)
             golden_of(shrunk.against, check, replayed).save(place.golden)
-        # What makes it a test comes last.
+        # The file that makes it a test comes last.
         write_test(
             place,
             wanted.job,

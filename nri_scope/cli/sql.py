@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope sql``: somebody's own question to a recording."""
+"""``nri-scope sql``: query a recording in SQL."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(file: Path, query: str, output_format: str) -> None:
 def _json(result: Result) -> Iterator[str]:
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
 
-    # Two columns of one name would be one key.
+    # Two columns with the same name would become one key.
     keys: list[str] = []
     for name in result.columns:
         number = 2
@@ -94,7 +94,7 @@ def _jsonable(value: Cell) -> Plain:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
-        # JSON has no word for it.
+        # JSON cannot express it.
         return str(value)
     return value
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PODS = 20
 """Pods that the text lists; JSON has all."""
 _TIMES = 20
-"""Likewise, of the times in plugins; each connection of a chain adds a few."""
+"""Rows of times in plugins that the text lists; each connection of a chain adds a few."""
 
 
 @click.command()
@@ -43,7 +43,7 @@ def command(file: Path, output_format: str) -> None:
     session, as `replay -o` writes, how long the plugin took.
 
     Where several connections of one chain were recorded, or plugins' own ones, the time that events
-    spent in plugins is told too. Between two connections it is the time of all plugins between
+    spent in plugins is shown, too. Between two connections it is the time of all plugins between
     them, and some tens of µs in which the runtime itself works.
     """
     from nri_scope.differ.latency import latency
@@ -133,7 +133,9 @@ def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None
 
 
 def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
-    """Time in plugins. What tells a line from others comes first: terminals cut off the last."""
+    """Yield a table of times in plugins. The columns that identify a row come first, as terminals
+    cut off the last ones.
+    """
     from nri_scope.recording.display import duration
     from nri_scope.text.escape import safe
 
@@ -161,7 +163,7 @@ def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
 
 
 def _deadlines(times: Sequence[TimeIn]) -> str:
-    """How long a plugin may take; "" where the runtime does not tell."""
+    """Return how long a plugin may take, in words; "" where the runtime does not send it."""
     from nri_scope.recording.display import duration
 
     told = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
@@ -184,7 +186,7 @@ def _events(stats: Stats) -> str:
 
 
 def _few_digits(number: float) -> str:
-    """Three digits where there are not more before the point."""
+    """Return a number with three significant digits, or all digits before the point."""
     if number < 0.01:
         return "less than 0.01"
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
@@ -196,7 +198,7 @@ def _statuses(stats: Stats) -> str:
 
 
 def _who(found: Summary) -> str:
-    """Who answered."""
+    """Return a word for those that answered: nri-scope, plugins or both."""
     from nri_scope.events import Role
 
     ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
@@ -237,7 +239,7 @@ def _lost(gaps: GapStats) -> str:
     if not gaps.unknown:
         lost = known
     elif gaps.unknown == gaps.count:
-        lost = "nobody knows how many events were lost"
+        lost = "how many events were lost is not known"
     else:
-        lost = f"{known}, and nobody knows how many more in {gaps.unknown:,} of them"
+        lost = f"{known}, and an unknown number more in {gaps.unknown:,} of them"
     return f"{gaps.count:,}: {lost}; `log` shows them"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in aligned columns."""
+"""Tables of text with aligned columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nri_scope.text.escape import columns, safe
 _LOOK_AHEAD = 200
 """Rows that decide how wide columns are: the first line must not wait for the last row."""
 _WIDEST = 60
-"""A column is not padded beyond this, and in a terminal cut."""
+"""Columns beyond this width are not padded, and are cut in a terminal."""
 
 Value = None | int | float | str | bytes
 
 
 def cell(value: Value, width: int | None = None) -> str:
-    """A value in words, safe for a terminal; nothing for NULL."""
+    """Return a value as text that is safe for a terminal; "" for NULL."""
     match value:
         case None:
             return ""
@@ -34,13 +34,13 @@ def table(
     width: int | None = None,
     right: Collection[int] = (),
 ) -> Iterator[str]:
-    """Lines of a table. ``width``: of the terminal, None if it is none.
+    """Yield the lines of a table. ``width``: of the terminal; None for other output.
 
-    Numbers stand to the right, and so do the columns numbered in ``right``.
+    Columns of numbers, and those whose positions are in ``right``, are aligned to the right.
     """
     rows = iter(rows)
     first = list(islice(rows, _LOOK_AHEAD))
-    # The last column may take what is left of the line.
+    # The last column may take the rest of the line.
     most = [None if width is None else _WIDEST] * (len(headings) - 1) + [None]
     names = [cell(heading, limit) for heading, limit in zip(headings, most, strict=True)]
 

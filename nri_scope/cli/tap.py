@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope tap``: stand between a runtime and one plugin, and record what both say."""
+"""``nri-scope tap``: relay between a runtime and one plugin, and record both directions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .trace_printer import Trace
 
 _FAULTS = (
-    "Faults, for tests of resilience on a runtime that may suffer: EVENT is an event's name, or"
-    " `all`, P a probability (1 unless given). What they did is noted in the recording."
+    "Faults are for tests of resilience, not for runtimes in production: EVENT is an event's name,"
+    " or `all`, P a probability (1 unless given). Their effects are noted in the recording."
 )
 
 
@@ -57,20 +57,20 @@ _FAULTS = (
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="One more variable for COMMAND; a runtime gives it none but its own three.",
+    help="An additional variable for COMMAND, which otherwise gets only the three of a runtime.",
 )
 @click.option(
     "--listen",
     type=FilePath(),
     metavar="SOCKET",
-    help="Be a socket for plugins that are started elsewhere, and connect each to the runtime.",
+    help="Listen for plugins that are started elsewhere, and connect each to the runtime.",
 )
 @click.option(
     "--wrap",
     type=FilePath(),
     metavar="PLUGIN",
-    help="Have a pre-installed plugin, e.g. /opt/nri/plugins/10-name, tapped whenever the runtime "
-    "launches it.",
+    help="Tap a pre-installed plugin, e.g. /opt/nri/plugins/10-name, whenever the runtime launches "
+    "it.",
 )
 @click.option(
     "--unwrap", type=FilePath(), metavar="PLUGIN", help="Put such a plugin back as it was."
@@ -88,15 +88,15 @@ _FAULTS = (
     "--print",
     "print_format",
     type=click.Choice(["text", "jsonl"]),
-    help="Show what is asked and answered while it happens, as strace does.",
+    help="Show requests and replies while they happen, as strace does.",
 )
 @click.option(
     "--redact",
     is_flag=False,
     flag_value="",
     metavar="[RULES]",
-    help="Replace what is secret or personal before it is written, by the default rules or as the "
-    "file RULES changes them.",
+    help="Replace secret and personal values before they are written, by the default rules or as "
+    "the file RULES changes them.",
 )
 @click.option(
     "--delay",
@@ -117,7 +117,7 @@ _FAULTS = (
     "errors",
     multiple=True,
     metavar="EVENT[:P]",
-    help="Answer with an error in the plugin's place.",
+    help="Answer with an error instead of the plugin.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="For the probabilities.")
 @click.pass_context

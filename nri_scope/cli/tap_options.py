@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of ``tap``: what they mean together, and which of them contradict each other."""
+"""The options of ``tap``: checks for contradictions, and the settings made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict):
-    """As click hands them over."""
+    """The options as click passes them."""
 
     command_line: tuple[str, ...]
     output: Path | None
@@ -54,7 +54,7 @@ _SPELLED = {
 
 
 def check(options: Options, given: set[str]) -> None:
-    """Refuse what contradicts each other."""
+    """Refuse options that contradict each other."""
     values: dict[str, object] = dict(options)
     ways = [way for way in ("command_line", "listen", "wrap", "unwrap") if values[way]]
     if not ways:
@@ -70,13 +70,13 @@ def check(options: Options, given: set[str]) -> None:
     if way in _ALONE:
         beside = sorted(given - _ALONE[way] - {way})
         if beside:
-            raise UsageError(f"{_spelled(beside[0])} means nothing with --{way}", "leave it out")
+            raise UsageError(f"{_spelled(beside[0])} has no effect with --{way}", "leave it out")
     if way == "listen":
         for name in ("index", "name", "variables"):
             if name in given:
                 raise UsageError(
                     f"{_spelled(name)} is for a plugin that the tap launches",
-                    "those that come to --listen say themselves who they are",
+                    "plugins that connect to --listen register with their own",
                 )
 
 
@@ -85,7 +85,7 @@ def _spelled(name: str) -> str:
 
 
 def settings_of(options: Options, output: Path) -> Settings:
-    """How to record, and to where."""
+    """Return the tap's settings from the options."""
     from nri_scope.tap.settings import Settings
 
     return Settings(

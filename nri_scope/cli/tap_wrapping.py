@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tap --wrap`` and ``tap --unwrap``: a pre-installed plugin, and back."""
+"""``tap --wrap`` and ``tap --unwrap``: wrap a pre-installed plugin, and put it back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .tap_options import Options, settings_of
 
 
 def wrap_plugin(plugin: Path, options: Options) -> None:
-    """Wrap, and say what that does. Raises `NriScopeError`."""
+    """Wrap a plugin, and report what that does. Raises `NriScopeError`."""
     places = Places.of(plugin)
     output = options["output"]
     if output is None:
@@ -31,7 +31,7 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
         raise UsageError(f"{output}: no such folder", "make it, or name another one")
     settings = settings_of(options, output.absolute())
     if settings.max_size is None and settings.max_age is None:
-        # Nobody watches it.
+        # It runs unattended, so its recording is a ring.
         settings = replace(settings, max_size=DEFAULT_MAX_SIZE)
     if settings.redact:
         settings = replace(settings, redact=str(Path(settings.redact).absolute()))
@@ -49,22 +49,22 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
 
 
 def _may_be_changed(path: Path, plugin: Path) -> bool:
-    """By somebody who could not change the plugin itself."""
+    """Return whether users can change ``path`` who cannot change the plugin itself."""
     status = path.stat()
     return status.st_uid not in (0, plugin.stat().st_uid) or bool(status.st_mode & 0o022)
 
 
 def _paths() -> list[str]:
-    """Where nri-scope and what it needs are, for a Python that is told nothing by its environment.
+    """Return the folders of nri-scope and its dependencies, for an isolated Python.
 
-    Not the folder in which this runs, which `python -m` adds: the wrapper runs as root.
+    Not the current folder, which `python -m` adds: the wrapper runs as root.
     """
     own = str(Path(nri_scope.__file__).parents[1])
     return [own, *(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))]
 
 
 def unwrap_plugin(plugin: Path) -> None:
-    """Unwrap, and say what was found. Raises `NriScopeError`."""
+    """Unwrap a plugin, and report what was found. Raises `NriScopeError`."""
     found = unwrap(plugin)
     place = Places.of(plugin).place
     if found in (State.WRAPPED, State.GONE):

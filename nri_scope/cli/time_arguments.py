@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments as people type them after ``--since`` and ``--until``."""
+"""Parse the moments given for ``--since`` and ``--until``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DAYS = {"today": 0, "yesterday": 1}
 
 
 def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | None:
-    """Wall clock nanoseconds of ``text``, None if it is no moment.
+    """Return the wall-clock nanoseconds of ``text``; None if it is not a moment.
 
-    RFC 3339, a date, ``HH:MM[:SS]`` of today, ``today``, ``yesterday`` (perhaps with a time of
-    day), ``now``, or a duration: that long before ``now_ns``. What names no zone is in ``zone``,
-    by default the local one.
+    RFC 3339, a date, ``HH:MM[:SS]`` of today, ``today``, ``yesterday`` (optionally with a time of
+    day), ``now``, or a duration: that long before ``now_ns``. Moments without a zone are in
+    ``zone``, by default the local one.
     """
     text = text.strip()
     if text.lower() == "now":
@@ -34,7 +34,7 @@ def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | No
         return now_ns - ago if ago <= now_ns else None
     fraction = 0
     if found := _FRACTION.search(text):
-        # datetime knows microseconds only.
+        # datetime has microseconds only.
         fraction = int(found[2].ljust(9, "0"))
         text = text[: found.end(1)] + text[found.end() :]
     today = datetime.fromtimestamp(now_ns // 1_000_000_000, zone).replace(tzinfo=zone)
@@ -56,7 +56,7 @@ def _parse(text: str, today: datetime, zone: tzinfo | None) -> datetime | None:
         return _at(today, rest.strip() or "0:00")
     if ":" in text and "-" not in text and len(text) <= len("00:00:00"):
         return _at(today, text)
-    # Also takes 20260131 and week dates; a bare number would be neither clear nor meant.
+    # fromisoformat also takes 20260131 and week dates, but a bare number would be ambiguous.
     if not re.match(r"[0-9]{4}-", text):
         return None
     moment = datetime.fromisoformat(text)
@@ -82,7 +82,7 @@ def _convert(_context: click.Context, parameter: click.Parameter, text: str | No
 
 
 def check_interval(since: int | None, until: int | None) -> None:
-    """Raise UsageError where nothing can be both from ``since`` on and before ``until``."""
+    """Raise UsageError where ``since`` is not before ``until``."""
     if since is None or until is None or since < until:
         return
     raise UsageError(
@@ -107,4 +107,4 @@ since_option = click.option(
 until_option = click.option(
     "--until", metavar="TIME", callback=_convert, help="Only what happened before then."
 )
-"""As ``since_option``."""
+"""Gives the same as ``since_option``."""

@@ -22,9 +22,9 @@ from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.wire import Code
 
 NAMES_MAX = 20_000
-"""Containers whose names are remembered: of a large node a few times over."""
+"""Containers whose names are remembered: several times those of a large node."""
 DETAIL_MAX = 1000
-"""Columns of what was said where the terminal sets no width."""
+"""Columns of requests, replies and output where the terminal sets no width."""
 
 
 class Exchange(NamedTuple):
@@ -32,14 +32,14 @@ class Exchange(NamedTuple):
 
     event: Event
     captured: Captured | None
-    """None where there was no room for what was said."""
+    """The messages; None where there was no memory for them."""
 
 
 class TraceLines:
-    """Makes lines; remembers the day, to say so when it changes, and the names of containers.
+    """Makes lines, with an extra line for each new day; remembers the names of containers.
 
-    ``width``: cut lines to so many columns; None: as long as they get, within reason.
-    ``with_tap``: leave room for a tap's own time beside the plugin's.
+    ``width``: cut lines to so many columns; None: to `DETAIL_MAX`. ``with_tap``: leave room for a
+    tap's own time beside the plugin's.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TraceLines:
         self._names: OrderedDict[str, str] = OrderedDict()
 
     def learn(self, exchange: Exchange) -> None:
-        """Remember whom the ids are of that come in this exchange."""
+        """Remember the names of the containers in this exchange, by their ids."""
         event, captured = exchange
         if event.container_id and event.container:
             self._name(event.container_id, f"{event.namespace}/{event.pod}/{event.container}")
@@ -68,7 +68,7 @@ class TraceLines:
                 self._name(container_id, name)
 
     def of(self, exchange: Exchange) -> list[str]:
-        """The lines of an exchange, without line ends."""
+        """Return the lines of an exchange, without line ends."""
         event = exchange.event
         bad = event.status != "ok" or bool(event.mark)
         plugin = f"{safe(event.plugin)} " if self._with_plugin else ""
@@ -85,13 +85,13 @@ class TraceLines:
         return [*self._new_day(event.at_ns), line]
 
     def said(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
-        """The lines for one that a plugin printed."""
+        """Return the lines for a line that a plugin printed."""
         whose = f"{plugin} " if self._with_plugin else ""
         line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {whose}{text}"
         return [*self._new_day(at_ns), styled(Style.DIM, safe(line, self._width or DETAIL_MAX))]
 
     def record(self, exchange: Exchange) -> dict[str, Plain]:
-        """An exchange for programs: the keys of `log`, and what was said."""
+        """Return an exchange for programs: the keys of `log`, and the messages."""
         event, captured = exchange
         record = event_record(event)
         record["called_by"] = "plugin" if is_plugins_call(event.method, event.mark) else "runtime"
@@ -120,14 +120,14 @@ class TraceLines:
             message = decode_request(captured.method, captured.request, captured.service).message
             if message is not None:
                 arguments.append(request_words(message, self._name_of))
-        # A plugin's own calls go the other way.
+        # A plugin's own calls go in the other direction.
         marked = f" ({mark_words(event.mark)})" if event.mark else ""
         arrow = "← " if is_plugins_call(event.method, event.mark) else ""
         call = f"{event.event}({', '.join(filter(None, arguments))})"
         return f"{arrow}{call} = {self._end(exchange)}{_eviction(exchange)}{marked}"
 
     def _end(self, exchange: Exchange) -> str:
-        """How it ended."""
+        """Return the result of the call."""
         event, captured = exchange
         told = f": {event.status_message}" if event.status_message else ""
         if event.status_code == Code.DEADLINE_EXCEEDED:
@@ -169,7 +169,7 @@ class TraceLines:
 
 
 def _eviction(exchange: Exchange) -> str:
-    """What comes of the evictions that an exchange asks for; "" for none, or where not known."""
+    """Return a remark on requested evictions that the runtime ignores; "" for none."""
     event, captured = exchange
     if captured is None or event.mark or not manner_of(event.runtime).ignores_evictions:
         return ""
@@ -179,5 +179,5 @@ def _eviction(exchange: Exchange) -> str:
 
 
 def _reply(event: Event, captured: Captured) -> Message | None:
-    # What is asked of another service may have any reply.
+    # A request for another service may have any reply.
     return None if event.mark == UNKNOWN else decode_reply(captured.method, captured.reply)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing what a plugin is asked and what it answers, while it happens, as strace does."""
+"""Print a plugin's requests and replies while they happen, as strace does."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .output import Output
 from .trace_lines import Exchange, TraceLines
 
 WAITING_MAX = 10_000
-"""Lines that may wait for a terminal or pipe that does not take them; later ones are skipped, and
-the output says how many. They are in the recording all the same."""
+"""Lines that may wait for a slow terminal or pipe; later ones are skipped, and the output says how
+many. The recording still has them."""
 WAITING_BYTES_MAX = 16 << 20
-"""Of messages that wait likewise; later lines go without what was said."""
+"""Bytes of messages that may wait; later lines come without their messages."""
 
 
 BEHIND = 0.12
@@ -39,7 +39,7 @@ class _Said(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """Lines may be printed now, or when what came meanwhile was."""
+    """A mark in the queue: print waiting lines now, or once earlier exchanges are printed."""
 
     ready: bool
 
@@ -58,9 +58,9 @@ class Trace:
         several: bool = False,
         redact: Callable[[str], str] | None = None,
     ) -> None:
-        """``print_format``: text or jsonl. Events that ``where`` does not match are left out.
-        ``several``: say in each line of text which plugin it is about. ``redact``: what is done to
-        lines that plugins print; exchanges come as they were recorded.
+        """Start the output. ``print_format``: text or jsonl. Events that ``where`` does not match
+        are left out. ``several``: show the plugin in each line of text. ``redact``: applied to
+        lines that plugins print; exchanges are already as they were recorded.
         """
         self._output = Output()
         self._jsonl = print_format == "jsonl"
@@ -72,7 +72,7 @@ class Trace:
             with_plugin=several,
             with_tap=True,
         )
-        # Each of the two is counted up by one thread only.
+        # Each of the two counters is changed by one thread only.
         self._bytes_in = self._bytes_out = 0
         self._said: deque[_Said] = deque(maxlen=WAITING_MAX)
         self._closing = threading.Event()
@@ -84,7 +84,7 @@ class Trace:
         )
 
     def show(self, event: Event, captured: Captured) -> None:
-        """One exchange, as a recorder hands it over that has stored it."""
+        """Print one exchange, which a recorder has stored."""
         size = len(captured.request) + len(captured.reply)
         if self._bytes_in - self._bytes_out + size > WAITING_BYTES_MAX:
             self._background.put(Exchange(event, None))
@@ -93,12 +93,12 @@ class Trace:
         self._background.put(Exchange(event, captured))
 
     def said(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
-        """A line that a plugin printed to ``stream``: stdout or stderr. ``at_ns``: wall clock."""
+        """Print a line of a plugin's ``stream``: stdout or stderr. ``at_ns``: wall clock."""
         self._said.append(_Said(at_ns, plugin, stream, text))
         self._background.put(_Turn(ready=False))
 
     def close(self) -> None:
-        """Print what still waits, within reason."""
+        """Print the lines that still wait, for a limited time."""
         self._closing.set()
         self._background.put(_Turn(ready=True))
         self._background.close()
@@ -110,14 +110,14 @@ class Trace:
         if item.captured is not None:
             self._bytes_out += len(item.captured.request) + len(item.captured.reply)
         with suppress(Exception):
-            # Names come from what is not shown, too.
+            # Exchanges that are not shown have names, too.
             self._lines.learn(item)
         self._print_said(item.event.at_ns)
         if self._where is not None and not self._where.matches(item.event):
             return
         try:
             lines = self._rendered(item)
-        except Exception:  # noqa: BLE001 - what a peer said must not end the trace
+        except Exception:  # noqa: BLE001 - what a peer sent must not end the trace
             lines = self._rendered(item._replace(captured=None))
         for line in lines:
             self._output.line(line)
@@ -129,14 +129,14 @@ class Trace:
             left = BEHIND - (time_ns() - self._said[0].at_ns) / 1e9
             if 0 < left <= BEHIND:
                 self._closing.wait(left)
-            # Behind all that came meanwhile.
+            # After all exchanges that came meanwhile.
             self._background.put(_Turn(ready=True))
 
     def _rendered(self, item: Exchange) -> list[str]:
         return [to_json(self._lines.record(item))] if self._jsonl else self._lines.of(item)
 
     def _print_said(self, until_ns: int | None) -> None:
-        """Print what plugins printed until then; None: all of it."""
+        """Print the lines that plugins printed before ``until_ns``; None: all of them."""
         while self._said and (until_ns is None or self._said[0].at_ns < until_ns):
             self._print_line(self._said.popleft())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope tui``: a recording, or what happens now, to browse in the terminal."""
+"""``nri-scope tui``: browse a recording, or what happens now, in the terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nri_scope.tui.polling import RecorderNews
 
 MIN_COLUMNS, MIN_LINES = 40, 10
-"""Of the terminal; on less there is nothing to see."""
+"""The smallest size of the terminal."""
 NICER = 5
 """Steps of niceness between the process that answers the runtime and the one that draws."""
 _OWN = ("where", "print_format")
@@ -49,7 +49,7 @@ def _with_options_of_record(command: click.Command) -> click.Command:
 @click.option(
     "--where",
     type=Where(),
-    help="Begin with this filter, e.g. 'ns:shop took:>1ms'; everything is recorded all the same.",
+    help="Begin with this filter, e.g. 'ns:shop took:>1ms'; all events are still recorded.",
 )
 @click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colours.")
 @click.option("--keys", is_flag=True, help="List all keys, and end.")
@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Browse a recording, or what happens now.
 
-    FILE may be being recorded: what is written is shown as it comes. ? shows the keys, q leaves.
+    FILE may still be recorded to: new events are shown as they come. ? shows the keys, q leaves.
     Keys can be changed in ~/.config/nri-scope/keys.toml.
     """
     from nri_scope.tui.config import config_path, load
@@ -113,14 +113,14 @@ _COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
 def lack() -> str:
-    """What keeps this terminal from showing it, in words; "" for nothing."""
+    """Return why this terminal cannot show the interface; "" where it can."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if not all(stream is not None and stream.isatty() for stream in streams):
         return "this is no terminal"
     if os.environ.get("TERM", "dumb") in ("dumb", ""):
         return "TERM says that this terminal can only print"
     size = os.get_terminal_size(sys.stdout.fileno())
-    # 0: nobody knows, as on a serial line.
+    # 0: unknown, as on a serial line.
     if 0 < size.columns < MIN_COLUMNS or 0 < size.lines < MIN_LINES:
         return f"the terminal is smaller than {MIN_COLUMNS}×{MIN_LINES}"
     return ""
@@ -133,7 +133,7 @@ def _fall_back(
     where: Filter | None,
 ) -> None:
     instead = f"log {file}" if file is not None else "record --print text"
-    # What is recorded is not to depend on the terminal.
+    # Whether there is a terminal must not change what is recorded.
     left_out = ", without --where" if where is not None and file is None else ""
     _say(f"tui: {reason}; this is `{instead}` instead{left_out}")
     if file is not None:
@@ -146,7 +146,7 @@ def _fall_back(
 def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
     from nri_scope.recording.reader import Recording
 
-    # What is wrong with the file is better said before the screen is taken.
+    # Report errors of the file before the interface takes the screen.
     Recording.open(file).close()
     _run(file, where, config, theme, None)
     _say(f"recording: {file}")
@@ -200,11 +200,11 @@ def app_of(
     recorder: RecorderNews | None = None,
     badge: str = "",
 ) -> ScopeApp:
-    """What shows ``file``, with the user's keys and theme; see `ScopeApp`."""
+    """Return the interface for ``file``, with the user's keys and theme; see `ScopeApp`."""
     from nri_scope.tui.app import ScopeApp
 
     if not os.environ.get("NO_COLOR", "-"):
-        # https://no-color.org: set and not empty. Textual looks only whether it is set.
+        # https://no-color.org: set and not empty. Textual checks only whether it is set.
         del os.environ["NO_COLOR"]
     return ScopeApp(
         file,
@@ -219,7 +219,7 @@ def app_of(
 
 
 def say_made(app: ScopeApp) -> None:
-    """Where the files are that were made while it was used."""
+    """Print the files that were saved in the interface."""
     for path in app.made:
         _say(f"saved: {path}")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a wrapped plugin's wrapper runs: the tap, launched by a runtime in the plugin's place.
+"""Run the tap for the wrapper of a plugin, which a runtime launches instead of the plugin.
 
-Nobody reads its output, so what there is to say goes to a file beside the recording.
+Its output is discarded, so messages go to a file beside the recording.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
 
 START_S = 2.5
-"""For all that a tap needs; then the plugin runs without it. Runtimes give a plugin 5 s in all to
-register."""
+"""Time for the tap to start; after that the plugin runs without it. Runtimes give a plugin 5 s in
+all to register."""
 FORMER_S = 2.0
-"""Of that for another tap that records to the file."""
+"""The part of that time to wait for another tap that records to the file."""
 RELAY_S = 0.5
-"""For the process that relays at least, whatever the rest took."""
+"""The least time for the process that relays to start, whatever the rest took."""
 
 
 def run_wrapped(
@@ -42,14 +42,14 @@ def run_wrapped(
     arguments: list[str],
     environment: Mapping[bytes, bytes],
 ) -> None:
-    """Tap ``program``, which the runtime calls by the name of ``place``, and end with its status.
+    """Tap ``program``, which the runtime calls by the name of ``place``, and exit with its status.
 
-    Returns, or raises, only with the runtime's connection untouched: the plugin is to be executed
-    then instead.
+    Returns, or raises, only while the runtime's connection is untouched: the caller then has to
+    execute the plugin instead.
     """
     how = launched()
     if how is None:
-        # A person runs it, to see its help for example.
+        # It was not launched by a runtime, but by a user, to see its help for example.
         return
     plain = manner.get("settings")
     if not isinstance(plain, dict):
@@ -78,7 +78,7 @@ def run_wrapped(
             named=True,
         )
         if Path(settings.output).parent == LAUNCHED_FOLDER:
-            # Any other folder is somebody's choice, and was there when he made it.
+            # Any other folder was given by the user, and existed then.
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         _wait_for_former(Path(settings.output))
@@ -93,12 +93,12 @@ def run_wrapped(
             log.close()
             raise
     log.close()
-    # Whatever still runs here has nothing to do with the plugin any more.
+    # Threads that still run here are not needed any more.
     os._exit(status)
 
 
 def _wait_for_former(path: Path) -> None:
-    """The tap of before the runtime's restart may be about to end; it writes to the same file."""
+    """Wait for the tap from before a runtime's restart, which may still write to the same file."""
     deadline = monotonic() + FORMER_S
     while monotonic() < deadline and _is_recorded_to(path):
         sleep(0.05)
@@ -106,7 +106,7 @@ def _wait_for_former(path: Path) -> None:
 
 def _is_recorded_to(path: Path) -> bool:
     try:
-        # What is no file of ours is for others to tell of; a named pipe would wait for a writer.
+        # Opening the recording reports a bad file; opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
@@ -122,7 +122,7 @@ def _is_recorded_to(path: Path) -> bool:
 
 
 def _checked(descriptor: int) -> None:
-    """Raise `UsageError` for what is no connection."""
+    """Raise `UsageError` for a descriptor that is not a socket."""
     try:
         is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except OSError:
@@ -132,7 +132,7 @@ def _checked(descriptor: int) -> None:
 
 
 def _for_plugin(environment: Mapping[bytes, bytes]) -> dict[str, str]:
-    """What the runtime gave, whatever that is, but for the number of the descriptor."""
+    """Return the runtime's variables, with the plugin's own descriptor number."""
     given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     return given | {"NRI_PLUGIN_SOCKET": str(PLUGIN_DESCRIPTOR)}
 

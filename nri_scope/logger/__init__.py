@@ -2,8 +2,8 @@
 """Record what a runtime sends, as a passive plugin or as several probes.
 
 In: requests from `plugin`, and settings. Out: constant replies, at once, and captured exchanges for
-the recorder, afterwards. This room never changes a container, never decodes an event before it is
-answered, and never knows what is done with the recording.
+the recorder, afterwards. This package never changes a container, never decodes an event before it
+is answered, and does not know how the recording is used.
 """
 
 from .logger import Logger, SessionReport

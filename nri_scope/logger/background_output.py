@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output that may block, fail or vanish, kept away from whoever must do none of these."""
+"""Write output in a background thread, for callers that must neither block nor fail."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class Background(Generic[T]):
     """Hands items to ``write`` in a thread of its own.
 
-    A terminal that was stopped (^S), a pipe that nobody reads or that was closed, a full disk:
-    items are skipped then, and ``skipped`` is told how many once writing goes on.
+    While a terminal is stopped (^S), a pipe has no reader or is closed, or the disk is full, items
+    are skipped; ``skipped`` gets their number once writing continues.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class Background(Generic[T]):
         self._bell = threading.Event()
         self._closing = False
         self._broken = False
-        # A daemon: a reader that never reads must not keep the process alive either.
+        # A daemon: a reader that never reads must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
     def put(self, item: T) -> None:
-        """Never blocks and never raises."""
+        """Queue an item, or skip it. Never blocks and never raises."""
         if self._broken:
             return
         if len(self._waiting) >= self._waiting_max:
@@ -50,7 +50,7 @@ class Background(Generic[T]):
         self._bell.set()
 
     def close(self, timeout: float = 2.0) -> None:
-        """Write what still waits, for at most ``timeout`` seconds."""
+        """Write the items that still wait, for at most ``timeout`` seconds."""
         self._closing = True
         self._bell.set()
         self._thread.join(timeout)
@@ -62,8 +62,8 @@ class Background(Generic[T]):
             try:
                 self._write_waiting()
             except (OSError, ValueError):
-                # Nobody reads any more (ValueError: the stream is closed). What this output
-                # belongs to goes on.
+                # The output has no reader any more (ValueError: the stream is closed). The command
+                # goes on without it.
                 self._broken = True
                 self._waiting.clear()
                 return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a recording goes when nobody names a file."""
+"""The default file of a recording."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SUFFIX = ".nriscope.db"
 
 
 def host_name() -> str:
-    """The name of the host, as far as it can be part of a file's name."""
+    """Return the name of the host, reduced to characters that are safe in a file's name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", socket.gethostname()).strip(".-")[:64] or "host"
 
 
 def default_path(folder: Path, now: datetime | None = None, *, with_host: bool = True) -> Path:
-    """``nri-<host>-<UTC time>.nriscope.db`` in ``folder``, a name that is not taken."""
+    """Return an unused path ``nri-<host>-<UTC time>.nriscope.db`` in ``folder``."""
     host = f"{host_name()}-" if with_host else ""
     stem = f"nri-{host}{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}"
     path = folder / f"{stem}{SUFFIX}"

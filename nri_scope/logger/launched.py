@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A logger that a runtime launched: configured by what Configure brings, speaking to a log file.
+"""A logger that a runtime launched: configured by the Configure request, with a log file.
 
-Its output goes nowhere, so whatever there is to say goes to a file beside the recording; as long as
-there is no recording, to where that file would be if nothing had been configured. Beside somebody
-else's file, or in a folder that only exists in a misspelt path, nobody would look for it.
+Its output is discarded, so messages go to a file beside the recording; as long as there is no
+recording, to the file's default place. Users would not look for messages beside a file of another
+program, or in a folder that was made for a misspelt path.
 
 It never refuses its configuration: with NRI up to 0.6 one launched plugin that fails to start keeps
 the whole runtime from starting.
@@ -30,7 +30,7 @@ from .writer_process import WriterProcess
 REOPEN_PAUSE = 10.0
 """Seconds between the first two attempts to open a recording; each pause is longer by this one."""
 LONGEST_PAUSE = 60.0
-"""An attempt takes some tenths of a second of a processor."""
+"""Seconds between attempts at most, as each takes some tenths of a second of processor time."""
 
 
 class LaunchedPlugin:
@@ -47,12 +47,12 @@ class LaunchedPlugin:
     # -- Plugin -----------------------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Take the settings and subscribe; files are opened later, by other threads."""
+        """Take the settings and subscribe; files are opened later, outside this thread."""
         if self._logger is not None:
             return self._logger.configure(request)
         try:
             settings, problems = parse_settings(request.config)
-        except Exception as error:  # noqa: BLE001 - anything is better than no runtime
+        except Exception as error:  # noqa: BLE001 - a failure may keep the runtime from starting
             settings = Settings()
             problems = (f"configuration: {type(error).__name__}: {error}; the defaults are used",)
         for problem in problems:
@@ -69,7 +69,7 @@ class LaunchedPlugin:
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """See `Logger.answer`; the same before Configure."""
+        """See `Logger.answer`; also before Configure."""
         return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
@@ -90,7 +90,7 @@ class LaunchedPlugin:
             self._logger.stood_still(seconds)
 
     async def finish(self, end: SessionEnd) -> None:
-        """The runtime is gone: bring everything to the files."""
+        """Write everything to the files, as the runtime is gone."""
         if self._logger is not None:
             self._logger.ended(end)
         if self._opening is not None and not self._opening.done():
@@ -131,7 +131,7 @@ class LaunchedPlugin:
             try:
                 await writer.open()
                 break
-            except Exception as error:  # noqa: BLE001 - whatever it is: tell it, and go on trying
+            except Exception as error:  # noqa: BLE001 - report any error, and try again
                 if str(error) != told:
                     told = str(error)
                     self._log.write(f"not recording yet, but trying again: {error}")
@@ -151,7 +151,7 @@ def _options(settings: Settings) -> RecordingOptions:
         max_age=settings.max_age,
         where=settings.where.text if settings.where is not None else None,
         redact=settings.redact,
-        # Any other folder is somebody's choice, and a missing one may be a misspelt name or a
-        # disk that is not mounted yet.
+        # Any other folder was configured, and a missing one may be a misspelt name or a disk that
+        # is not mounted yet.
         makes_folder=output.parent == Settings().output.parent,
     )

@@ -16,14 +16,14 @@ from .background_output import Background
 from .default_file import SUFFIX
 
 LOG_MAX = 1 << 20
-"""Bytes after which the file starts anew: it lives on a node for years."""
+"""Bytes after which the file is truncated: it stays on a node for years."""
 
 KEPT_MAX = 200
-"""Lines that are kept for the place that is not known yet."""
+"""Lines that are kept until the file is known."""
 
 
 def log_beside(recording: Path) -> Path:
-    """Its name has ours in it, whatever the recording is called: nobody else's log has it."""
+    """Return the log's path; its name always contains ``nriscope``, unlike those of other logs."""
     name = recording.name if recording.name.endswith(SUFFIX) else f"{recording.name}{SUFFIX}"
     return recording.with_name(f"{name}.log")
 
@@ -34,9 +34,9 @@ class _Place(NamedTuple):
 
 
 class LogFile:
-    """Appends lines to a private file, from a thread of its own; losing them is no failure.
+    """Appends lines to a private file, in a thread of its own; losing them is not an error.
 
-    Lines are kept until it is known which file that is.
+    Lines are kept until the file is known.
     """
 
     def __init__(self) -> None:
@@ -46,19 +46,19 @@ class LogFile:
         self._background = Background[str | _Place](self._take, waiting_max=200)
 
     def write(self, text: str) -> None:
-        """One line, with the time. Never blocks and never raises."""
+        """Write a line, with the time. Never blocks and never raises."""
         self._background.put(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {safe(text)}\n")
 
     def settle(self, path: Path) -> None:
-        """All lines, those of before included, go to this file, in a folder that is there."""
+        """Write all lines, earlier ones included, to this file, in a folder that exists."""
         self._background.put(_Place(path, is_last=True))
 
     def make_do(self, path: Path) -> None:
-        """Likewise, until it settles. The folder is made if it is missing."""
+        """Write all lines to this file until `settle`. The folder is made if it is missing."""
         self._background.put(_Place(path, is_last=False))
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the lines that still wait."""
         self._background.close()
 
     def _take(self, item: str | _Place) -> None:
@@ -82,13 +82,13 @@ class LogFile:
             return
         # Not through a link, and not into a named pipe, which would wait for a reader.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        # The next line may find more room, or a folder that can be written to.
+        # Errors are not permanent: later there may be more room, or a writable folder.
         with suppress(OSError):
             with os.fdopen(
                 os.open(self._path, flags | os.O_CLOEXEC, 0o600), "a", encoding="utf-8"
             ) as file:
                 if not is_trusted_file(self._path, os.fstat(file.fileno())):
-                    # In a sticky folder another user can make it first, to read what comes.
+                    # In a sticky folder another user can make the file first, to read the log.
                     return
                 if file.tell() > LOG_MAX:
                     file.truncate(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the passive plugin answers, and what it hands to the recorder once it has answered."""
+"""The passive plugin: it answers without changes, then hands the exchange to the recorder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nri_scope.wire import Code, RequestReceived
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """A session as told to the user when it begins."""
+    """A session as reported to the user when it begins."""
 
     start: SessionStart
     warnings: tuple[str, ...]
@@ -42,10 +42,10 @@ class SessionReport:
 
 
 class Logger:
-    """A `Plugin` that changes nothing: every reply is a constant, given before anything else.
+    """A `Plugin` that changes nothing: every reply is a constant, sent before anything else.
 
-    It lives through several sessions; between two of them nothing is observed, which it records
-    as a gap.
+    It serves several sessions; the time between two of them, in which it observes nothing, is
+    recorded as a gap.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class Logger:
         role: Role = Role.LOGGER,
         on_session: Callable[[SessionReport], None] = lambda report: None,
     ) -> None:
-        """``role`` is LOGGER, or PROBE for one of several connections of one recording."""
+        """Start without a session. ``role``: PROBE for one of several connections of a recording,
+        else LOGGER.
+        """
         self._sink = sink
         self._identity = identity
         self._role = role
@@ -71,14 +73,14 @@ class Logger:
         self._unobserved_why = ""
         self._unobserved_by: int | None = None
         self._cautious = False
-        # Wall-clock time is the monotonic clock plus this, taken anew for each session, so that a
-        # clock that is set back does not put events of one session in another order.
+        # Wall-clock time is the monotonic clock plus this, taken anew for each session, so that
+        # setting the clock back does not change the order of events in a session.
         self._wall_offset = 0
 
     # -- Plugin -----------------------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Subscribe to what this runtime's NRI version has."""
+        """Subscribe to the events of this runtime's NRI version."""
         negotiated = negotiate(request, self._events, validate=self._validate)
         mask = negotiated.mask
         warnings = list(negotiated.warnings)
@@ -92,7 +94,7 @@ class Logger:
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """Answer with no adjustment, no update, no objection; methods unknown to us too."""
+        """Answer without adjustment, update or objection; unknown methods, too."""
         return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
@@ -103,7 +105,7 @@ class Logger:
             self._report = None
         session = self._session
         if session is None:
-            # A runtime that sends events before Configure; there is no session to put them in.
+            # The runtime sent an event before Configure; there is no session to put it in.
             self._sink.note(None, time_ns(), f"{request.method} came before Configure")
             return
         code, message = exchange.code, exchange.message
@@ -126,14 +128,14 @@ class Logger:
         )
 
     def noticed(self, text: str) -> None:
-        """Keep what the runtime did beside the rules as a note."""
+        """Record a runtime's breach of the protocol as a note."""
         self._sink.note(self._session, time_ns(), text)
 
     def stood_still(self, seconds: float) -> None:
-        """So long did this process not run: stopped, starved, or the machine was asleep.
+        """Record a gap for a stall: the process was stopped or starved, or the machine slept.
 
-        What came meanwhile waited in the socket, so its time of arrival, and whether it was
-        answered in time, is not known; the runtime may have dropped us long ago.
+        Requests waited in the socket meanwhile, so their time of arrival, and whether they were
+        answered in time, is not known; the runtime may have closed the connection.
         """
         if self._session is not None:
             now = time_ns()
@@ -143,22 +145,22 @@ class Logger:
     # -- sessions ---------------------------------------------------------------------------
 
     def ended(self, end: SessionEnd) -> None:
-        """The connection is gone: close the session in the recording."""
+        """End the session in the recording, as the connection is gone."""
         if self._session is not None:
-            # On the clock of its events, so that it can be told what it saw the end of.
+            # On the clock of the session's events, so that the gap begins after all of them.
             self._unobserved_since = self._wall_offset + monotonic_ns()
             self._unobserved_why = f"not connected to the runtime: {end.reason}"
-            # What one of several connections misses, the others may see.
+            # Other connections may see the events that one of several misses.
             self._unobserved_by = self._session if self._role is Role.PROBE else None
             self._sink.end_session(self._session, end.reason, self._unobserved_since)
             self._session = None
-        # A runtime answers an unknown bit of the mask with nothing but a closed connection.
+        # A runtime reacts to an unknown bit of the mask by closing the connection.
         self._cautious = end.configured and not end.synchronized
 
     def _begin(self, report: SessionReport) -> None:
         now = report.start.started_ns
         if self._session is not None:
-            # No known runtime does that; a session of its own keeps what it said then.
+            # No known runtime does this; the second configuration gets a session of its own.
             self._sink.end_session(self._session, "configured again", now)
         if self._unobserved_since:
             # The clock may have been set back meanwhile.

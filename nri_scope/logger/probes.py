@@ -18,23 +18,23 @@ from .logger import Logger, SessionReport
 from .service import LoggerService
 
 MIN_PROBES = 2
-"""A difference is between two."""
+"""The fewest probes between which there can be a difference."""
 
 
 class ProbeListener:
-    """What `Probes` tell about themselves; all of it between two events, so it must not block."""
+    """Receives the events of `Probes`. They are called between replies, so they must not block."""
 
     def began(self, report: SessionReport) -> None:
-        """A probe is connected and configured."""
+        """Note that a probe is connected and configured."""
 
     def ended(self, index: str, end: SessionEnd) -> None:
-        """A probe lost its connection, and connects again."""
+        """Note that a probe lost its connection; it connects again."""
 
     def waits(self, index: str, error: NriScopeError) -> None:
-        """A probe cannot connect for now."""
+        """Note that a probe cannot connect for now."""
 
     def failed(self, index: str, error: NriScopeError) -> None:
-        """A probe that was placed later could not connect, and is given up."""
+        """Note that a probe that was placed later could not connect; it does not try again."""
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class _Probe:
 class Probes:
     """Connects at each index, and stays connected there through the runtime's restarts.
 
-    Each probe is a `Logger` of its own: it answers at once, with nothing. They share the sink. One
-    of them, the first, is the validator where that is wanted: more of them would know no more, and
-    each could keep containers from being created.
+    Each probe is a `Logger` of its own, which answers at once, without changes. They share the
+    sink. Only the first one is a validator, where that is wanted: more validators would see nothing
+    more, and each could make the creation of containers fail.
     """
 
     def __init__(
@@ -65,7 +65,10 @@ class Probes:
         once: bool = False,
         listener: ProbeListener | None = None,
     ) -> None:
-        """``once`` ends `run` when no probe is connected any more. Raises UsageError."""
+        """Check the indices. ``once`` ends `run` when no probe is connected any more.
+
+        Raises UsageError.
+        """
         self._sink = sink
         self._socket = socket
         self._name = name
@@ -83,19 +86,19 @@ class Probes:
 
     @property
     def indices(self) -> tuple[str, ...]:
-        """Where there are to be probes."""
+        """The indices at which there are to be probes."""
         return tuple(sorted(self._wanted))
 
     @property
     def validator(self) -> str:
-        """The index of the probe that is asked as a validator; "" for none."""
+        """The index of the probe that is a validator; "" for none."""
         return self._first[0] if self._validate else ""
 
     async def run(self) -> None:
         """Observe until `stop`, or with ``once`` until the runtime has gone.
 
-        Raises what kept the probes from connecting in the beginning: ConnectError where there is
-        no runtime, UsageError where it refuses one of them.
+        Raises ConnectError where there is no runtime at the beginning, and UsageError where it
+        refuses one of the probes.
         """
         self._running = True
         self._wanted = set(self._first)
@@ -119,10 +122,10 @@ class Probes:
         self._over.set()
 
     def place(self, indices: Iterable[str]) -> None:
-        """Have probes at these indices and at no others. Raises UsageError.
+        """Move the probes to these indices. Raises UsageError.
 
-        The new ones are connected before those that are not needed any more leave. The validator
-        stays where it is.
+        New ones are connected before those that are not needed any more disconnect. The validator
+        stays at its index.
         """
         wanted = {*check_indices(indices), *([self.validator] if self.validator else [])}
         if not self._running:
@@ -145,7 +148,7 @@ class Probes:
             logger,
             identity,
             unix_socket(self._socket),
-            # One that is placed later meets a runtime that was there a moment ago.
+            # A runtime was there a moment ago for a probe that is placed later, so it waits.
             wait=self._wait or not first,
             on_end=lambda end: self._ended(index, end),
             on_wait=lambda error: self._listener.waits(index, error),
@@ -160,7 +163,7 @@ class Probes:
         self._leave()
 
     def _leave(self) -> None:
-        """Let those go that are not needed any more, unless others are still to come for them."""
+        """Stop the probes that are not needed any more, once all wanted ones are connected."""
         if not all(
             index in self._probes and self._probes[index].connected for index in self._wanted
         ):
@@ -202,7 +205,7 @@ class Probes:
 
 
 def check_indices(indices: Iterable[str]) -> tuple[str, ...]:
-    """The indices in order; raises UsageError for fewer than two, one twice, one that is none."""
+    """Return the indices in order; raise UsageError for too few, duplicate or invalid ones."""
     found = [check_index(index) for index in indices]
     twice = sorted({index for index in found if found.count(index) > 1})
     if twice:

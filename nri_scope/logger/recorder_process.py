@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder of a command that shows what is recorded, as a process of its own.
+"""Run the recorder in a process of its own, for commands that show what is recorded.
 
-``tui --live`` and ``diff --live`` share this arrangement: the command itself is the viewer, which
-has the terminal and its signals; the recorder answers the runtime and writes the file; the viewer
-reads that file. Over the channel between them the recorder tells what a user wants to know, and
-either may tell what its own kind of recorder adds. A recorder ends in good order when it is sent a
-stop signal, and when the viewer is gone, however that came.
+``tui --live`` and ``diff --live`` share this: the command itself is the viewer, which has the
+terminal and its signals; the recorder answers the runtime and writes the file; the viewer reads
+that file. Over the channel between them the recorder sends messages for the user, and both may send
+messages of their own kind of recorder. A recorder ends in good order on a stop signal, and when the
+viewer is gone for whatever reason.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .run import RecordOptions, record
 FAILED = 2
 """Exit status of a recorder that could not do its work."""
 READY_SECONDS = 15.0
-"""For the recorder to say that it records, waits or cannot."""
+"""Time for the recorder to report that it records, waits or failed."""
 STOP_SECONDS = 30.0
-"""For it to write what is left."""
+"""Time for it to write what is left."""
 END_SECONDS = 2.0
-"""For a process that has nothing left to do."""
+"""Time to end for a process that has nothing left to do."""
 NOTICES_MAX = 200
-"""Messages that may wait for a viewer that stands still."""
+"""Messages that may wait for a viewer that does not read."""
 _OPTIONS, _NOTICE, _FAILURE, _OWN = range(4)
-"""Kinds of messages; from the last one on are those of one kind of recorder, from 0 for it."""
+"""Kinds of messages; the last one plus n is kind n of the messages of one kind of recorder."""
 
 
 class RecorderProcess:
-    """The recorder, as the viewer sees it. Nothing here blocks but `ready` and `stop`."""
+    """The viewer's handle of the recorder. Only `ready` and `stop` block."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class RecorderProcess:
     ) -> None:
         """Start the process, which calls ``main`` of ``module``; it waits for `begin`.
 
-        ``nicer``: steps of niceness between it and this one, as the one that answers the runtime
-        goes first. The other two are called in another thread. Raises UsageError.
+        ``nicer``: how much niceness is added to this process, as the one that answers the runtime
+        goes first. The callbacks are called in another thread. Raises UsageError.
         """
         self.latest = ""
-        """What it told last."""
+        """Its last message for the user."""
         self.failure = ""
-        """Why it could not do its work; "" where it can."""
+        """Why it failed; "" if it did not."""
         self._on_notice = on_notice
         self._on_message = on_message
         self._asked_to_stop = 0
@@ -68,7 +68,7 @@ class RecorderProcess:
         self._child = spawn(
             module,
             failure="the process that records cannot be started",
-            # It learns of that by its channel, but not while it is stopped.
+            # The end of its channel says so, too, but a stopped process does not read it.
             on_parents_death=signal.SIGCONT,
         )
         self._channel = ThreadChannel(self._child.socket)
@@ -78,33 +78,33 @@ class RecorderProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it records no more."""
+        """Whether it has ended."""
         return not self._listening.is_alive()
 
     def begin(self, options: object) -> None:
-        """Have it record; it gets a copy of ``options``."""
+        """Start the recording; the process gets a copy of ``options``."""
         self._channel.send(_OPTIONS, pickle.dumps(options))
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Tell it something; one that has ended does not hear it."""
+        """Send it a message of its own kind; a message to one that has ended is dropped."""
         self._channel.send(_OWN + kind, payload)
 
     def signal(self, number: int) -> None:
         """Pass a stop signal on."""
         self._asked_to_stop = number
         self._child.signal(number)
-        # One that was stopped has something to bring to an end, too.
+        # Continue a stopped process, so that it can end in order.
         self._child.signal(signal.SIGCONT)
 
     def ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until it said something. Raises UsageError where it cannot record."""
+        """Wait for its first message. Raises UsageError where it cannot record."""
         self._told.wait(seconds)
         self.check()
 
     def stop(self, number: int = 0, seconds: float = STOP_SECONDS) -> None:
-        """Wait until it has written what is left and has ended, after a signal if one is given.
+        """Send a signal, if one is given, and wait until it has written what is left and has ended.
 
-        Where that takes longer than ``seconds`` it is ended all the same.
+        Where that takes longer than ``seconds`` it is killed.
         """
         if number and not self.ended:
             self.signal(number)
@@ -114,7 +114,7 @@ class RecorderProcess:
             self.failure = f"the process that records has ended, {end.words}"
 
     def check(self) -> None:
-        """Raise UsageError where it could not do its work."""
+        """Raise UsageError where it failed."""
         if self.failure:
             raise UsageError(self.failure)
 
@@ -135,9 +135,9 @@ class RecorderProcess:
 
 
 class Viewer:
-    """The viewer, as the recorder sees it, for any thread; nothing here blocks.
+    """The recorder's handle of the viewer, for any thread; sending to it never blocks.
 
-    A viewer that stands still must not keep the runtime waiting: what it is told is skipped then.
+    A viewer that does not read must not keep the runtime waiting: messages are skipped then.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -154,19 +154,19 @@ class Viewer:
         return None
 
     def say(self, text: str) -> None:
-        """Tell what a user wants to know."""
+        """Send a message for the user."""
         self._telling.put((_NOTICE, _line(text)))
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Tell something else."""
+        """Send a message of this kind of recorder."""
         self._telling.put((_OWN + kind, payload))
 
     def fail(self, text: str) -> None:
-        """Tell why the work cannot be done."""
+        """Report why the recorder failed."""
         self._telling.put((_FAILURE, _line(text)))
 
     def listen(self, on_message: Callable[[int, bytes], None], on_gone: Callable[[], None]) -> None:
-        """Have another thread call these with what the viewer tells, and when it is gone."""
+        """Call these in another thread with the viewer's messages, and when it is gone."""
 
         def work() -> None:
             for kind, payload in self._early:
@@ -178,7 +178,7 @@ class Viewer:
         threading.Thread(target=work, name="viewer", daemon=True).start()
 
     def close(self) -> None:
-        """Tell what still waits, for a moment at most."""
+        """Send the messages that still wait, for a moment at most."""
         self._telling.close()
 
     def _send(self, told: tuple[int, bytes]) -> None:
@@ -190,9 +190,9 @@ def _line(text: str) -> bytes:
 
 
 def serve(descriptor: int, work: Callable[[Viewer, Any], None]) -> int:
-    """Do ``work`` with the options that the viewer sends; returns the exit status.
+    """Do ``work`` with the options that the viewer sends; return the exit status.
 
-    What it raises is told to the viewer. A viewer that is gone before has nothing to record.
+    Errors are reported to the viewer. Without options, as the viewer is gone, nothing is done.
     """
     viewer = Viewer(descriptor)
     try:
@@ -201,11 +201,11 @@ def serve(descriptor: int, work: Callable[[Viewer, Any], None]) -> int:
             work(viewer, options)
         return 0
     except KeyboardInterrupt:
-        # Before there was anything to bring to an end.
+        # It was stopped before there was anything to finish.
         return 0
     except NriScopeError as error:
         viewer.fail(str(error))
-    except BaseException as error:  # noqa: BLE001 - it has no other place to tell it
+    except BaseException as error:  # noqa: BLE001 - there is no other place to report it
         viewer.fail("internal error: " + "".join(traceback.format_exception_only(error)))
     finally:
         viewer.close()

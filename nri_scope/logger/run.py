@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of ``record``: recorder, logger and runtime put together, and what is told about it."""
+"""One run of ``record``: the recorder, the logger, the runtime, and messages to the user."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 PRINTS = "nri_scope.cli.event_printer"
-"""What writes and prints what it has written, by its name: it is above this room."""
+"""The writer that also prints, by its name, as this package may not import it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What to record, from where and to where."""
+    """Options of a run: what to record, from which runtime and to which file."""
 
     output: Path
     socket: Path
@@ -53,15 +53,15 @@ class RecordOptions:
     wait: bool = False
     validate: bool = False
     redact: Rules | None = None
-    """What to replace before it is written; None for nothing."""
+    """Rules for redaction before events are written; None for no redaction."""
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
     """Record until a signal, the duration or the end of the one session.
 
-    ``say`` gets what a user wants to know, line by line; ``print_format`` is that of `record`'s
-    ``--print``, "" for none. Raises `NriScopeError` when there is nothing to record from, no file
-    to record to, or when something of what was to be in it was lost by a fault of ours.
+    ``say`` gets messages for the user, line by line; ``print_format`` is that of `record`'s
+    ``--print``, "" for none. Raises `NriScopeError` when there is no runtime, when the file cannot
+    be written, or when events were lost because the process that writes failed.
     """
     if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
         raise UsageError("ValidateContainerAdjustment needs --validate", "see what that risks")
@@ -85,7 +85,7 @@ class _Run:
         self._service: LoggerService | None = None
 
     async def main(self) -> None:
-        """Record until something says stop."""
+        """Record until stopped."""
         loop = asyncio.get_running_loop()
         if self._options.duration is not None:
             loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
@@ -96,7 +96,7 @@ class _Run:
                     self._service = self._new_service(writer)
                     await self._serve(self._service)
             finally:
-                # A second one must not cut the writing short, which is bounded anyway.
+                # A second signal must not interrupt the last writing, which takes a bounded time.
                 ignore_stop_signals()
                 counters = await writer.close() if writer is not None else None
                 if counters is not None and (self._sessions or self._existed):
@@ -107,7 +107,7 @@ class _Run:
             raise RecordingError(self._options.output, writer.failure)
 
     async def _opened(self) -> WriterProcess | None:
-        """What writes; None where it was not wanted any more before the file was open."""
+        """Return a writer with the file open; None when stopped before that."""
         options = self._options
         writer = WriterProcess(
             RecordingOptions(
@@ -201,6 +201,6 @@ class _Run:
             self._say(f"session ended: {end.reason}{more}")
 
     def _on_wait(self, error: NriScopeError) -> None:
-        # That its socket is gone was told when the session ended.
+        # A missing socket was already reported when the session ended.
         if not (self._sessions and isinstance(error, ConnectError)):
             self._say(f"waiting for a runtime: {error}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process that writes a recording, or thread: what it was started for, and what it tells."""
+"""One process or thread that writes a recording: its orders and its reports."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .writer_messages import Opening, Order, Progress, Report, error_of, reporte
 from .writer_start import Helper
 
 READY_S = 20.0
-"""For the process to open the file."""
+"""Time for the process to open the file."""
 EXIT_S = 5.0
-"""For a process that has nothing left to do but to close what it has opened."""
+"""Time to end for a process that only has to close its files."""
 
 
 class WriterGone(NriScopeError):
-    """The process was gone before it had opened the file."""
+    """The process ended before it had opened the file."""
 
 
 class RunningWriter:
-    """One process that writes, or thread."""
+    """One process or thread that writes, with its channel."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class RunningWriter:
         self.helper = helper
         self.loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
-        """It tells nothing more."""
+        """Set when no more reports can come."""
         self.counters = RecorderCounters()
         self.lost_before = 0
         self.closed = False
-        """All that it was given is in the file, or told there to be lost."""
+        """Whether all entries handed over are in the file, or noted there as lost."""
         self._say = say
         self._on_numbered = on_numbered
         self._on_progress = on_progress
@@ -53,14 +53,14 @@ class RunningWriter:
         self.channel.send(Order.OPEN, pickle.dumps(opening))
 
     async def ready(self) -> None:
-        """Wait until the file is open. Raises NriScopeError where it cannot be, and WriterGone."""
+        """Wait until the file is open. Raises NriScopeError where that fails, and WriterGone."""
         try:
             async with asyncio.timeout(READY_S):
                 await asyncio.shield(self._opened)
         except TimeoutError:
             await self.end(0)
             raise WriterGone(
-                f"the process that writes was not there after {READY_S:.0f} s"
+                f"the process that writes was not ready after {READY_S:.0f} s"
             ) from None
         except WriterGone:
             raise WriterGone(await self.end(EXIT_S)) from None
@@ -69,15 +69,15 @@ class RunningWriter:
             raise
 
     async def end(self, seconds: float) -> str:
-        """Make sure that it is gone, which it may be by itself within so long; in words, how."""
+        """Wait ``seconds`` for its end, then kill it; return in words how it ended."""
         self.channel.close()
-        # Not in this thread, which has to answer: it may be a while until a process is gone.
+        # Not in this thread, which has to answer: it may take a while until a process has ended.
         return await asyncio.to_thread(self.helper.end, seconds)
 
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
         try:
             self._hear(kind, reported(payload))
-        except Exception:  # noqa: BLE001 - what became of a process that decodes what strangers sent
+        except Exception:  # noqa: BLE001 - the process decodes untrusted input: kill it
             self.helper.signal(signal.SIGKILL)
 
     def _hear(self, kind: int, value: Any) -> None:
@@ -102,7 +102,7 @@ class RunningWriter:
 
     def _end(self) -> None:
         if self.channel.receives:
-            # It takes no more, but what it has told is still to be heard.
+            # It takes no more orders, but reports that it sent are still to be read.
             return
         self.over.set()
         if not self._opened.done():

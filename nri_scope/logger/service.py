@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logger's life: session after session until somebody stops it."""
+"""Run the logger: session after session until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nri_scope.plugin import Connect, Identity, PluginSession, SessionEnd, keep_
 from .logger import Logger
 
 HEARTBEAT = 0.5
-"""Seconds between two looks at the clock."""
+"""Seconds between two readings of the clock."""
 
 STOOD_STILL = 0.5
-"""Seconds of delay from which on we say so: a quarter of the usual request deadline."""
+"""Seconds of delay from which on a stall is reported: a quarter of the usual request deadline."""
 
 
 class LoggerService:
@@ -45,10 +45,10 @@ class LoggerService:
         self._stopping = ""
 
     def stop(self, reason: str) -> None:
-        """End what runs, and with it `run`. Made for signal handlers of the loop."""
+        """End the current session, and with it `run`. Made for signal handlers of the loop."""
         self._stopping = reason
         if self._session is not None and self._session.open:
-            # The session ends by itself then, and is recorded as ended for this reason.
+            # The session then ends by itself, and is recorded as ended for this reason.
             self._session.close(reason)
         elif self._sessions is not None:
             self._sessions.cancel()
@@ -82,7 +82,7 @@ class LoggerService:
         try:
             end = await session.run(self._connect, impatient=True)
         except (NriScopeError, asyncio.CancelledError) as error:
-            # Cancelled is also a session whose connection closed a moment before `stop`.
+            # A session whose connection closed just before `stop` is cancelled, too.
             self._logger.ended(session.ended(str(error) or self._stopping))
             raise
         finally:
@@ -97,7 +97,7 @@ async def watch_clock(
     clock: Callable[[], float] = monotonic,
     heartbeat: float = HEARTBEAT,
 ) -> None:
-    """Tell when this process did not run for longer than `STOOD_STILL`, in seconds."""
+    """Call ``stood_still`` with the seconds of each stall longer than `STOOD_STILL`."""
     before = clock()
     while True:
         await asyncio.sleep(heartbeat)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of a logger that a runtime launches: YAML that comes with Configure."""
+"""The configuration of a logger that a runtime launches: YAML in the Configure request."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from nri_scope.share.redaction.rules import Rules
 from .default_file import SUFFIX, host_name
 
 LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
-"""A runtime launches its plugins in its own folder, which is no place for recordings."""
+"""The folder for recordings of launched plugins, as their current folder is the runtime's."""
 
 DEFAULT_MAX_SIZE = 256 << 20
-"""Nobody watches a launched logger, so its recording is a ring unless configured otherwise."""
+"""A launched logger runs unattended, so its recording is a ring unless configured otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a launched logger does. One fixed file, so that restarts do not fill the disk."""
+    """Settings of a launched logger. It has one fixed file, so restarts do not fill the disk."""
 
     output: Path = LAUNCHED_FOLDER / f"nri-{host_name()}{SUFFIX}"
     max_size: int | None = DEFAULT_MAX_SIZE
@@ -37,25 +37,25 @@ class Settings:
     where: Filter | None = None
     validate: bool = False
     redact: Rules | None = None
-    """What to replace before it is written; None for nothing."""
+    """Rules for redaction before events are written; None for no redaction."""
 
 
 def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
-    """The settings in ``text``, and a sentence for each part of it that could not be used.
+    """Return the settings in ``text``, and a sentence for each part that could not be used.
 
-    Never raises: a launched plugin that refuses its configuration records nothing, and the
-    runtime throws away what it says about it.
+    Never raises: a launched plugin that refuses its configuration records nothing, and the runtime
+    discards its output.
     """
     import yaml
 
     if not text.strip():
         return Settings(), ()
-    # Where it is asked for in a text that makes no sense, rather too little is kept than too much.
+    # Where an invalid text mentions redaction, redacting too much is better than too little.
     fallback = Settings(redact=Rules.DEFAULT) if "redact" in text else Settings()
     try:
         loaded: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # The last two: dates and numbers that YAML allows and Python does not, and deep nesting.
+        # The last two: dates and numbers that are valid in YAML only, and deep nesting.
         return fallback, (f"configuration: not YAML: {_where_and_what(error)}",)
     if loaded is None:
         return Settings(), ()
@@ -73,7 +73,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
             values[key] = reader(value)
         except (UsageError, ValueError, RecursionError) as error:
             if key == "redact":
-                # Whoever asks for it must not get a recording with everything in it.
+                # A configuration that asks for redaction must not give an unredacted recording.
                 values[key] = Rules.DEFAULT
             used = "the default rules are" if key == "redact" else "the default is"
             problems.append(f"configuration: {key}: {error}; {used} used")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that writes a recording for one that answers a runtime: decodes, redacts, stores.
 
-It belongs to that other one, which tells it when to end. It takes no notice of stop signals, which
-are sent to both. When the other one is gone it writes what it has, and ends.
+It belongs to that other process, which orders it to end. It ignores stop signals, which are sent to
+both. When the other process is gone it writes what it has, and ends.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ from .writer_messages import (
 )
 
 FAILED = 2
-"""Exit status of one that could not do its work."""
+"""Exit status of a writer that failed."""
 ORPHANED_SECONDS = 5.0
-"""To write what is left where nobody is there any more who says how long that may take."""
+"""Time to write what is left when the process is gone that would set that time."""
 OPENING_SECONDS = 2.0
-"""One before us, whose own other process is gone, may still be writing to the file."""
+"""Time to wait for the file: an earlier writer, whose parent is gone, may still write to it."""
 _AGAIN_SECONDS = 0.05
 SWITCH_SECONDS = 0.0005
-"""After which the writer's thread lets the one read that takes what comes. With Python's 5 ms that
-one would read 6 MB a second where much is to be written, and the rest would wait at the other end.
-"""
+"""Interpreter switch interval, after which the writer's thread yields to the one that reads the
+channel. With Python's 5 ms that thread would read 6 MB a second under load, and the rest would wait
+at the other end."""
 ENDED_MAX = 1000
-"""Sessions that ended and of which something may still be told."""
+"""Ended sessions whose numbers are kept, as entries on them may still come."""
 ORPHANED = "the process that answered the runtime is gone"
 
 OnEvent = Callable[[Event, Captured], None]
 
 
 def main(descriptor: int) -> int:
-    """Write what comes through a channel."""
+    """Write the entries that come through a channel; return the exit status."""
     return serve(descriptor)
 
 
 def serve(
     descriptor: int, on_event: OnEvent | None = None, finish: Callable[[], None] = lambda: None
 ) -> int:
-    """Write what comes through a channel; returns the exit status.
+    """Write the entries that come through a channel; return the exit status.
 
-    ``on_event`` gets each event that is in the file, ``finish`` is called after the last one.
+    ``on_event`` gets each event once it is in the file, ``finish`` is called after the last one.
     """
     if threading.current_thread() is threading.main_thread():
         ignore_stop_signals()
@@ -86,15 +86,15 @@ def serve(
     try:
         work = _Work(channel, opening, on_event)
         if threading.current_thread() is threading.main_thread():
-            # As the writer's thread does, which has begun by now.
+            # As the writer's thread does, which has started by now.
             os.nice(NICER)
             sys.setswitchinterval(SWITCH_SECONDS)
         work.run(finish)
     except NriScopeError as error:
         channel.send(Report.FAILED, report(failure(error)))
-    except Exception as error:  # noqa: BLE001 - it has no other place to tell it
+    except Exception as error:  # noqa: BLE001 - there is no other place to report it
         words = "".join(traceback.format_exception_only(error)).strip()
-        channel.send(Report.SAID, report(f"internal error of what writes: {words}"))
+        channel.send(Report.SAID, report(f"internal error of the process that writes: {words}"))
     else:
         return 0
     return FAILED
@@ -110,7 +110,7 @@ class _Work:
         self._lost_before = 0
         self._recorder = self._open(self._options, on_event)
         for handle, session in sorted(resumed, key=lambda one: -one[1].session):
-            # Those without a number come last: the one that was killed cannot have begun them.
+            # Sessions without a number come last: the killed writer cannot have begun them.
             number = session.session or self._number(handle)
             self._handles[number] = handle
             self._numbers[handle] = number
@@ -142,7 +142,7 @@ class _Work:
 
     def _open(self, options: RecordingOptions, on_event: OnEvent | None) -> Recorder:
         if options.makes_folder:
-            # What keeps us from making it is told by `open`.
+            # `open` reports why the folder is missing.
             with suppress(OSError):
                 options.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         rules = options.redact
@@ -186,13 +186,13 @@ class _Work:
                 pass
 
     def _number(self, handle: int) -> int:
-        """Tell which number the next session is going to have, before it can be in the file."""
+        """Report the number of the next session, before the session can be in the file."""
         number = self._recorder.next_session
         self._tell(Report.NUMBERED, (handle, number))
         return number
 
     def _written(self, written: Written) -> None:
-        """In the writer's thread."""
+        """Report progress. Called in the writer's thread."""
         self._lost_before += written.lost_before
         handles = self._handles
         came = {handles[number]: came for number, came in written.came.items()}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that answers and the one that writes the recording tell each other.
+"""Messages between the process that answers the runtime and the one that writes the recording.
 
-To the one that writes, values go as Python has them, events by the quickest way that there is. What
-it tells is JSON: it decodes what strangers sent, and whatever became of it, nothing that it tells
-is executed by the process that answers.
+Orders to the writer are pickled, and events are marshalled, which is quicker. Its reports are JSON:
+the writer decodes untrusted input, so even if it is compromised, the process that answers executes
+nothing that comes from it.
 """
 
 from __future__ import annotations
@@ -28,118 +28,118 @@ if TYPE_CHECKING:
 
 
 class Order(IntEnum):
-    """What the one that writes is told. Pickled but for entries."""
+    """Kinds of orders to the writer. All but entries are pickled."""
 
     OPEN = 0
-    """First: `RecordingOptions`, and the sessions that go on. Answered by OPENED or FAILED."""
+    """The first: `RecordingOptions`, and sessions to resume. Answered by OPENED or FAILED."""
     ENTRIES = 1
-    """What came, in order; see `packed`."""
+    """Queue entries, in order; see `packed`."""
     FINISH = 2
-    """Write what is there and end, within so many seconds. Answered by CLOSED."""
+    """Write what is queued and end, within so many seconds. Answered by CLOSED."""
 
 
 class Report(IntEnum):
-    """What it tells. JSON."""
+    """Kinds of the writer's reports, in JSON."""
 
     OPENED = 0
     FAILED = 1
-    """Why the file cannot be had; see `failure`."""
+    """Why the file cannot be opened; see `failure`."""
     SAID = 2
     """A line for the user."""
     NUMBERED = 3
     """The number in the file of a session that is about to begin: its handle, and the number."""
     WRITTEN = 4
-    """What is in the file; see `Progress`."""
+    """Progress in the file; see `Progress`."""
     CLOSED = 5
-    """All is done: the counters."""
+    """The file is complete and closed: the counters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """What to write, and where to."""
+    """Options of a recording, for the process that writes it."""
 
     path: Path
     existed: bool
-    """Whether it is to stay where nothing is recorded."""
+    """Whether the file existed, so that it stays even when nothing is recorded."""
     max_size: int | None = None
     """Bytes."""
     max_age: float | None = None
     """Seconds."""
     where: str | None = None
-    """The filter that says what is kept."""
+    """The filter of events to keep."""
     redact: Rules | None = None
-    """What to replace before it is written; None for nothing."""
+    """Rules for redaction before events are written; None for no redaction."""
     makes_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it has come."""
+    """The writer's progress."""
 
     counters: RecorderCounters
     came: dict[int, int]
-    """By the handle of an open session, how many of its events need not be kept in mind."""
+    """By the handle of an open session: how many of its events are settled."""
     ended: list[int]
     """Handles of sessions that have ended in the file."""
     lost_before: int
-    """Events that one was given which was killed, as it turned out now."""
+    """Events now known to be lost with an earlier writer that was killed."""
 
     def values(self) -> list[object]:
-        """As it is told."""
+        """Return the values for JSON."""
         came = list(self.came.items())
         return [counted(self.counters), came, self.ended, self.lost_before]
 
     @classmethod
     def of(cls, told: list[Any]) -> Progress:
-        """What was told."""
+        """Return the progress from the values of a report."""
         numbers, came, ended, lost_before = told
         return cls(RecorderCounters(**numbers), dict(came), ended, lost_before)
 
 
 def counted(counters: RecorderCounters) -> dict[str, int]:
-    """As they are told."""
+    """Return the counters for JSON."""
     return asdict(counters)
 
 
 def failure(error: NriScopeError) -> list[object]:
-    """Why the file cannot be had, as it is told."""
+    """Return the arguments of an error on opening the file, for JSON."""
     return list(error.args) if isinstance(error, RecordingError) else [str(error)]
 
 
 def error_of(told: list[Any]) -> NriScopeError:
-    """What was told by `failure`."""
+    """Return the error from the values of `failure`."""
     return RecordingError(*told) if len(told) > 1 else UsageError(*told)
 
 
 def report(value: object) -> bytes:
-    """The payload of a report."""
+    """Return the payload of a report."""
     return json.dumps(value).encode()
 
 
 def reported(payload: bytes) -> Any:
-    """The value of a report."""
+    """Return the value of a report."""
     return json.loads(payload)
 
 
 Opening = tuple[RecordingOptions, list[tuple[int, Resumed]]]
-"""The payload of `Order.OPEN`; with each session its handle."""
+"""The payload of `Order.OPEN`; each session comes with its handle."""
 
 
 def packed(entries: Sequence[Entry]) -> bytes:
-    """The payload of `Order.ENTRIES`."""
-    # A tuple that is no named one is what takes the least time.
+    """Return the payload of `Order.ENTRIES`."""
+    # Plain tuples take the least time.
     quick = [
         (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry) for entry in entries
     ]
     try:
         return marshal.dumps(quick)
     except ValueError:
-        # A status that is a member of an enumeration, for one, is no plain number.
+        # Not all values are plain: a status may be a member of an enumeration.
         return marshal.dumps([pickle.dumps(entry) for entry in entries])
 
 
 def unpacked(payload: bytes) -> Iterator[Entry]:
-    """The entries again."""
+    """Yield the entries of a payload made by `packed`."""
     for one in marshal.loads(payload):
         if type(one) is tuple:
             yield one[0], Captured(*one[1:])

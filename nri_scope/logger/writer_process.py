@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer of a recording in a process of its own, as the one sees it that answers the runtime.
+"""Write a recording in a process of its own: the side of the process that answers the runtime.
 
-Python lets one thread run at a time. With the writer in a thread, a reply that is due waits for it
-now and then, and with it a runtime; with the writer in another process it does not. What came waits
-here for some milliseconds in which nothing else is to be done, and is handed over in small batches.
+Python runs one thread at a time. With the writer in a thread, a reply that is due, and a runtime,
+would sometimes wait for it; with the writer in another process they do not. Events wait here for
+some milliseconds, until there is nothing more urgent to do, and are handed over in small batches.
 """
 
 from __future__ import annotations
@@ -26,47 +26,48 @@ from .writer_messages import Order, Progress, RecordingOptions, packed
 from .writer_start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
-"""What may wait to be handed over; more is lost, and counted."""
+"""Bytes that may wait to be handed over; further events are lost, and counted."""
 WAIT_S = 0.02
-"""How long an event waits for others. To hand each over at once would take microseconds in which
-the runtime may be waiting for this very processor."""
+"""How long an event waits for others. Handing each over at once would take microseconds of
+processor time that the runtime may be waiting for."""
 TURN_EVENTS = 8
 TURN_BYTES = 16 << 10
-"""What is handed over before sockets are looked at again: some microseconds."""
+"""Bytes handed over before the event loop looks at its sockets again: some microseconds."""
 AHEAD_BYTES = 512 << 10
-"""What may wait for the other process to read it; the rest waits where it is not lost with it."""
+"""Bytes that may wait for the other process to read them; the rest stays here, where it survives
+that process."""
 CLOSE_S = 10.0
-"""To write what is there in the end."""
+"""Time to write what is left at the end."""
 GRACE_S = 7.0
-"""After that time is over, for the event in hand and for telling of what is lost."""
+"""Time after that to finish the current event and to report what is lost."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-"""Between the end of a process that writes and the start of the next one."""
+"""Pauses between the end of a process that writes and the start of the next one."""
 HEALTHY_S = 30.0
-"""One that worked for so long shows that the next one need not be put off."""
+"""After a process has worked for so long, the next one is started after the shortest pause."""
 NOT_OPEN = "the recording could not be opened in time"
 NOT_TAKEN = "the process that writes did not take them in time"
 
 
 @dataclass(slots=True)
 class _Session:
-    """A session that is not known to be whole in the file."""
+    """A session that is not known to be complete in the file."""
 
     start: SessionStart
     number: int = 0
-    """In the file; 0 until it is known."""
+    """Its number in the file; 0 until it is known."""
     came: int = 0
-    """Events that were handed over, or are told to be lost."""
+    """Events that were handed over, or reported as lost."""
     known: int = 0
-    """Of how many of them it is known that they are in the file, or not to be in it."""
+    """How many of them are known to be in the file, or known to be left out."""
     last_ns: int = 0
     end: End | None = None
 
 
 class WriterProcess:
-    """A `Sink` for an event loop: it never waits, and what it is given reaches the file.
+    """A `Sink` for an event loop: it never blocks, and passes everything on to the file.
 
-    Until `open` has opened it, and while a new process takes the place of one that has died, what
-    is given waits. All of it is for the thread of the loop.
+    Entries are queued until `open` has opened the file, and while a new process replaces one that
+    has died. All methods are for the loop's thread.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class WriterProcess:
         *arguments: str,
         shows: bool = False,
     ) -> None:
-        """``say`` gets what a user wants to know, and never blocks.
+        """Start to queue entries. ``say`` gets messages for the user, and never blocks.
 
-        ``module`` is what the process runs, with ``arguments``; ``shows``: it prints.
+        The process runs ``module`` with ``arguments``; ``shows``: it prints to standard output.
         """
         self._options = options
         self._say = say
@@ -90,21 +91,21 @@ class WriterProcess:
         self._running: RunningWriter | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        """There is no time left to put anything off."""
+        """Set when the next process must be started without a pause."""
         self._due = False
         self._counters = RecorderCounters()
-        """Of processes that have ended."""
+        """The counters of processes that have ended."""
         self._lost_before = 0
-        """Events that died with a process."""
+        """Events lost with a process that died."""
         self._unwritten = 0
         self._words = ""
 
     # -- life -------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Have the file opened. Raises NriScopeError where it cannot be had.
+        """Have the file opened. Raises NriScopeError where that fails.
 
-        Where there can be no other process, a thread writes.
+        Where no process can be started, a thread writes.
         """
         try:
             running = self._start(start_process)
@@ -114,13 +115,13 @@ class WriterProcess:
         try:
             await running.ready()
         except WriterGone as trouble:
-            # Not in this process either: what has killed that one would kill this one.
+            # Not in this process either: the same cause would kill this one.
             raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
         self._take(running)
         self._keeping = asyncio.create_task(self._keep(running))
 
     async def close(self) -> RecorderCounters:
-        """Have all that waits written, and the file closed; returns what was done in all."""
+        """Have all queued entries written and the file closed; return the counters of the run."""
         if self._keeping is None:
             return self.counters
         self._inbox.flush_gaps()
@@ -128,7 +129,7 @@ class WriterProcess:
         keeping, self._keeping = self._keeping, None
         self._hurry.set()
         if self._running is None:
-            # One is gone, or being started: it is tried once more, at once.
+            # The process is gone, or being started: try once more, at once.
             await asyncio.wait({keeping}, timeout=READY_S + EXIT_S)
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -144,14 +145,14 @@ class WriterProcess:
 
     @property
     def counters(self) -> RecorderCounters:
-        """As of now."""
+        """The counters as of now."""
         now = _sum(self._counters, self._running.counters if self._running else None)
         lost = now.lost + self._inbox.lost + self._unwritten
         return replace(now, lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
 
     @property
     def failure(self) -> str:
-        """What went wrong with the process and was not made good; "" for nothing."""
+        """The failure of a process by which events were lost; "" for none."""
         lost = self._lost_before
         if self._running is not None:
             lost += self._running.lost_before
@@ -163,7 +164,7 @@ class WriterProcess:
     # -- the sink ---------------------------------------------------------------------------
 
     def begin_session(self, start: SessionStart) -> int:
-        """See `Recorder.begin_session`. The number is not the one in the file."""
+        """See `Recorder.begin_session`. Return a handle, not the number in the file."""
         self._begun += 1
         self._tell(Begin(self._begun, start))
         return self._begun
@@ -207,7 +208,7 @@ class WriterProcess:
             return
         inbox = self._inbox
         if running.channel.waiting_bytes > AHEAD_BYTES:
-            # It is behind, or stands still.
+            # The process is behind, or stopped.
             running.loop.call_later(WAIT_S, self._turn)
             return
         if not inbox:
@@ -253,7 +254,7 @@ class WriterProcess:
         return RunningWriter(helper, opening, self._say, self._numbered, self._written)
 
     def _take(self, running: RunningWriter) -> None:
-        """From now on this one writes."""
+        """Use this writer from now on."""
         self._running = running
         self._inbox.reason = NOT_TAKEN
         for one in self._sessions.values():
@@ -273,7 +274,7 @@ class WriterProcess:
             self._sessions.pop(handle, None)
 
     async def _keep(self, running: RunningWriter) -> None:
-        """Put another process in the place of one that has died, until `close`."""
+        """Replace each process that has died by another one, until `close`."""
         pause = FIRST_PAUSE_S
         began = monotonic()
         while True:
@@ -306,7 +307,7 @@ class WriterProcess:
         return running
 
     async def _finish(self, running: RunningWriter, until: float) -> bool:
-        """Have it come to its end; returns whether another one could do no better."""
+        """End the writer in order; return whether another one could do no better."""
         running.helper.signal(signal.SIGCONT)
         while self._inbox and monotonic() < until and not running.over.is_set():
             if running.channel.waiting_bytes > AHEAD_BYTES:

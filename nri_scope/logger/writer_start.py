@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a writer of a recording is started: as a process, or as a thread where none can be had."""
+"""Start a recording's writer: as a process, or as a thread where no process can be started."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from nri_scope.errors import UsageError
 from nri_scope.process.child import Child, keep_exit_statuses, spawn
 
 THREAD_S = 30.0
-"""For a thread, which cannot be ended, to end."""
+"""Time for a thread to end, as it cannot be killed."""
 
 
 class Helper(Protocol):
-    """What writes, as its starter sees it."""
+    """A writer, as a handle for its starter."""
 
     socket: socket.socket
-    """Our end of the channel."""
+    """The starter's end of the channel."""
 
     def signal(self, number: int) -> None:
-        """Send a signal, where it is a process."""
+        """Send a signal, if it is a process."""
         ...
 
     def end(self, seconds: float) -> str:
-        """Make sure that it is gone, which it may be by itself within so long; in words, how."""
+        """Wait ``seconds`` for its end, then kill it; return in words how it ended."""
         ...
 
 
 def start_process(module: str, arguments: Sequence[str], *, shows: bool) -> Helper:
     """Start a process that runs ``main`` of ``module``. Raises UsageError.
 
-    ``shows``: it prints where this one does.
+    ``shows``: it prints to this process's standard output.
     """
     keep_exit_statuses()
     output = 1 if shows and sys.stdout is not None else DEVNULL
@@ -47,7 +47,7 @@ def start_process(module: str, arguments: Sequence[str], *, shows: bool) -> Help
             module,
             *arguments,
             failure="the process that writes cannot be started",
-            # It learns of that by its channel, but not while it is stopped.
+            # The end of its channel says so, too, but a stopped process does not read it.
             on_parents_death=signal.SIGCONT,
             output=(output, DEVNULL),
         )
@@ -55,7 +55,7 @@ def start_process(module: str, arguments: Sequence[str], *, shows: bool) -> Help
 
 
 def start_thread(module: str, arguments: Sequence[str], *, shows: bool) -> Helper:
-    """Have a thread do what the process would. Raises UsageError."""
+    """Start a thread in place of the process. Raises UsageError."""
     return _Thread(module, arguments)
 
 
@@ -68,7 +68,7 @@ class _Process:
         self._child.signal(number)
 
     def end(self, seconds: float) -> str:
-        # One that was stopped would not hear of SIGTERM, and ignores it anyway.
+        # No time for SIGTERM: a stopped process would not get it, and others ignore it.
         return f"the process that writes has ended, {self._child.stop(seconds, 0).words}"
 
 
@@ -87,7 +87,7 @@ class _Thread:
             raise UsageError(f"nothing can be written: {error}") from error
 
     def signal(self, number: int) -> None:
-        """There is nothing to signal."""
+        """Do nothing: a thread has no signals."""
 
     def end(self, seconds: float) -> str:
         with suppress(OSError):

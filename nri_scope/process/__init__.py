@@ -2,6 +2,6 @@
 """Start helper processes and handle stop signals, in one way for all commands.
 
 In: the name of a Python module, descriptors and arguments. Out: a process that runs the module
-and ends when this one does, a channel of framed messages to it, and how it ended. This room never
-knows what is in the messages, and nothing of NRI, recordings or terminals.
+and ends when this one does, a channel of framed messages to it, and how it ended. This package
+knows neither the content of the messages nor anything about NRI, recordings or terminals.
 """

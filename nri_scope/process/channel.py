@@ -16,22 +16,22 @@ from .messages import WITH_DESCRIPTORS, MessageReader, message
 
 READ_BYTES = 32 << 10
 DESCRIPTORS_MAX = 8
-"""With one message."""
+"""Descriptors with one message."""
 TURN_BYTES = 16 << 10
-"""What is sent before sockets are looked at again: some microseconds."""
+"""Bytes sent before the event loop looks at its sockets again: some microseconds."""
 WAITING_BYTES_MAX = 64 << 20
-"""More than this does not wait; the other process stands still, or is far behind."""
+"""Bytes that are queued at most; with more the other process is stopped, or far behind."""
 ITEM_BYTES = 64
-"""What a message that waits takes beside its bytes."""
+"""Memory that a queued message takes in addition to its bytes."""
 
 OnMessage = Callable[[int, bytes, Sequence[int]], None]
-"""Gets kind and payload of a message, and the descriptors that came with it, which are its own."""
+"""Gets kind and payload of a message, and the descriptors that came with it, which it then owns."""
 
 
 class LoopChannel:
-    """Sends and receives in an event loop, and never waits.
+    """Sends and receives in an event loop, without blocking.
 
-    Messages are sent in order, and in batches where many wait.
+    Messages are sent in order, and in batches where many are queued.
     """
 
     def __init__(
@@ -42,10 +42,11 @@ class LoopChannel:
         *,
         delay_s: float = 0.0,
     ) -> None:
-        """``on_end`` is called, maybe twice, when nothing more comes or nothing more can be sent.
+        """Start to receive in the running event loop.
 
-        ``delay_s``: how long a message may wait for others. To send each at once would take
-        microseconds in which somebody else may be waiting for this very processor.
+        ``on_end`` is called, maybe twice, when nothing more comes or nothing more can be sent.
+        ``delay_s``: how long a message may wait to be sent together with others. Sending each at
+        once would take microseconds of processor time that another process may be waiting for.
         """
         sock.setblocking(False)
         self._socket = sock
@@ -63,23 +64,23 @@ class LoopChannel:
 
     @property
     def waiting_bytes(self) -> int:
-        """What was not sent yet."""
+        """Bytes that were not sent yet."""
         return self._bytes
 
     @property
     def receives(self) -> bool:
-        """Whether something may still come."""
+        """Whether messages may still come."""
         return self._receives
 
     def offer(self, kind: int, *parts: bytes) -> bool:
-        """Send a message, unless `WAITING_BYTES_MAX` wait already: it is lost then, and False."""
+        """Send a message, or drop it and return False while more than `WAITING_BYTES_MAX` wait."""
         if self._bytes > WAITING_BYTES_MAX:
             return False
         self.send(kind, *parts)
         return True
 
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message that must not be lost, however many wait; there are few of them."""
+        """Send a message that must not be dropped, however many wait; there are few of these."""
         if not self._sends:
             return
         data = message(kind, *parts)
@@ -95,8 +96,9 @@ class LoopChannel:
     def send_with(self, descriptors: Sequence[int], kind: int, *parts: bytes) -> None:
         """Send a message with copies of ``descriptors``, at once.
 
-        Raises BlockingIOError where the other process did not take what was sent before, and
-        OSError where the system cannot copy them. A process that is gone is told of by ``on_end``.
+        Raises BlockingIOError where the other process has not read all earlier messages, and
+        OSError where the system cannot copy the descriptors. For a process that is gone, only
+        ``on_end`` is called.
         """
         if self._waiting:
             raise BlockingIOError
@@ -105,21 +107,21 @@ class LoopChannel:
             self._keep_rest(data, socket.send_fds(self._socket, [data], descriptors))
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all is sent, but not for ever."""
+        """Wait until all messages are sent, for at most ``seconds``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._waiting:
                     await asyncio.sleep(0.01)
 
     def finish(self) -> None:
-        """Send no more, not even what waits; the other process may still send."""
+        """Send no more, not even queued messages; the other process may still send."""
         if self._sends:
             self._stop_sending()
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Neither send nor receive any more. ``on_end`` is not called for it."""
+        """Stop sending and receiving. ``on_end`` is not called for this."""
         self._stop_sending()
         self._stop_receiving()
         self._socket.close()
@@ -179,8 +181,8 @@ class LoopChannel:
         except OSError:
             data, descriptors, flags = b"", [], 0
         if descriptors or flags & socket.MSG_CTRUNC:
-            # Of one message: the system ends a read behind the descriptors of one. It leaves out
-            # those for which this process has no room.
+            # All belong to one message: the system ends a read after a message's descriptors. It
+            # leaves out those for which this process has no free number.
             self._descriptors.append(descriptors)
         try:
             for kind, payload in self._reader.feed(data):
@@ -209,7 +211,7 @@ class ThreadChannel:
         self._received: deque[tuple[int, bytes]] = deque()
 
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message; a process that has ended does not hear it."""
+        """Send a message; it is dropped when the other process has ended."""
         with contextlib.suppress(OSError), self._sending:
             self._socket.sendall(message(kind, *parts))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A helper process, as the process sees it that has started it."""
+"""Start and stop helper processes: the side of the process that starts them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from nri_scope.errors import UsageError
 
 START = Path(__file__).with_name("child_start.py")
 TERMINATE_S = 2.0
-"""For a process that did not end when its channel was closed, and got SIGTERM."""
+"""Time to end for a process that ignored the end of its channel and then got SIGTERM."""
 
 
 class ChildEnd(NamedTuple):
     """How a helper process ended."""
 
     code: int
-    """As of `os.waitstatus_to_exitcode`: -9 for SIGKILL."""
+    """As `os.waitstatus_to_exitcode` returns it: -9 for SIGKILL."""
     needed: int
-    """The signal that `Child.stop` had to send for it; 0 for none."""
+    """The signal that `Child.stop` had to send; 0 for none."""
 
     @property
     def words(self) -> str:
@@ -46,17 +46,17 @@ class Child:
         self._popen = popen
 
     def signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         self._popen.send_signal(number)
 
     def stop(self, seconds: float, terminate_s: float = TERMINATE_S) -> ChildEnd:
-        """Have it end: close the channel and, where that does not do, send SIGTERM, then SIGKILL.
+        """End the process: close the channel; where that does not do, send SIGTERM, then SIGKILL.
 
-        ``seconds`` and ``terminate_s`` are what it may take before the one and the other. Returns
-        when it has ended, and again the same when called again.
+        ``seconds`` and ``terminate_s`` are the times to wait before the one and the other. Returns
+        when the process has ended, and the same result when called again.
         """
         with contextlib.suppress(OSError):
-            # To close it does nothing while a thread reads from it.
+            # Closing alone has no effect while a thread reads from the socket.
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
         for number, patience in ((0, seconds), (signal.SIGTERM, terminate_s)):
@@ -80,9 +80,9 @@ def spawn(
     """Start a process that runs ``main(channel, *descriptors, *arguments)`` of ``module``.
 
     It gets the descriptor of its end of a channel, copies of ``descriptors``, and ``output`` as its
-    standard output and error. It has a session of its own, as what a terminal sends is for the
-    process that starts it, which knows what to make of it. When that process, or the thread that
-    calls this, dies it gets the signal ``on_parents_death``, and its channel is closed.
+    standard output and error. It has a session of its own, as a terminal's signals are for the
+    process that starts it, which decides what to do about them. When that process, or the thread
+    that calls this, dies it gets the signal ``on_parents_death``, and its channel is closed.
 
     ``with_site``: whether it needs packages beside the standard library and this one. Raises
     UsageError, which begins with ``failure``.
@@ -97,7 +97,7 @@ def spawn(
             popen = subprocess.Popen(
                 [
                     sys.executable,
-                    # Isolated: what is not in our path is not in its path either.
+                    # Isolated: no folder is in its path that is not in this process's path.
                     *("-I", *(() if with_site else ("-S",))),
                     *(("-B",) if sys.dont_write_bytecode else ()),
                     str(START),
@@ -122,24 +122,27 @@ def spawn(
 
 
 def _copy(descriptor: int, passed: contextlib.ExitStack) -> int:
-    """A copy that is none of the standard ones, which may be closed here but not in the process."""
+    """Return a copy of a descriptor, with a number above those of the standard streams.
+
+    Those may be closed here, but not in the new process.
+    """
     copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
     passed.callback(os.close, copy)
     return copy
 
 
 def keep_exit_statuses() -> None:
-    """Take SIGCHLD back from who ignores it, as some do who start programs.
+    """Reset SIGCHLD to its default where it is ignored, as some programs do that start others.
 
-    The system would forget how helper processes ended. For commands; not where nri-scope is a part
-    of another program.
+    While it is ignored, the system drops the exit statuses of helper processes. For commands only,
+    not where nri-scope is a part of another program.
     """
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def exit_words(code: int) -> str:
-    """An exit code, negative for a signal, in words: ``exit status 3``, ``killed by SIGSEGV``."""
+    """Return an exit code, negative for a signal, in words, such as ``exit status 3``."""
     if code >= 0:
         return f"exit status {code}"
     try:

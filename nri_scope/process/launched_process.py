@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The helper process between the runtime and a plugin that it launches.
 
-It starts the plugin and sees to it that nothing of it is left in the end. Children of a plugin
-whose parents have ended, daemons included, become children of the nearest "child subreaper"
+It starts the plugin and makes sure that no process of the plugin is left at the end. Orphaned
+descendants of a plugin, daemons included, become children of the nearest "child subreaper"
 (prctl(2)). The process that nri-scope is a part of may have children of its own, and must not
 inherit, reap or kill anything that it did not start; so this one is the subreaper, for one plugin.
 
 It gets the plugin's descriptors 0 to 2 as its own. The plugin is killed when the other end of the
-channel is closed, which it also is when the runtime itself was killed. The first message is the
-order: a JSON object of path, argv, environment and cwd, bytes as Latin-1. What happens is told in
+channel is closed, which also happens when the runtime itself was killed. The first message is the
+order: a JSON object of path, argv, environment and cwd, bytes as Latin-1. Events are reported in
 messages of JSON, each an object with one of these keys:
 
 - ``started``: the plugin's process id
@@ -16,9 +16,9 @@ messages of JSON, each an object with one of these keys:
 - ``exited``: the plugin's wait status
 - ``left``: processes that were still there then, as [pid, command line, whether it had left the
   plugin's session]
-- ``gone``: whether all of those could be killed; nothing comes after it
+- ``gone``: whether all of those could be killed; it is the last message
 
-Little is imported, and no package but this one: this is part of a plugin's start.
+Imports are few, and from no other package than this one, as they delay a plugin's start.
 """
 
 # pathlib takes as long to import as the rest of the start.
@@ -40,17 +40,17 @@ from .signals import ignore_stop_signals
 PLUGIN = 3
 """The plugin's descriptor of its connection."""
 CONTROL = 4
-"""Our end of the channel."""
+"""This process's end of the channel."""
 
 LINGER_S = 1.0
 """How long children of a plugin may take to notice that it is gone, and with it their connection:
-those that end by themselves are not left behind."""
+those that end by themselves do not count as left behind."""
 KILL_S = 5.0
-"""How long to go on killing. Nobody outlives SIGKILL, except to sleep in the kernel; but what
-keeps on making children might be faster than we are, or belong to somebody else."""
+"""How long to go on killing. No process survives SIGKILL, except while it sleeps in the kernel; but
+one that keeps on forking might be faster than this process, or belong to another user."""
 
 LEFT_MAX = 50
-"""Processes that are named at most: a datagram has to hold them."""
+"""Processes that are named at most in one message."""
 COMMAND_MAX = 200
 """Bytes of a command line."""
 
@@ -58,23 +58,23 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Keeper:
-    """Follows one plugin from its start until nothing of it is left."""
+    """Follows one plugin from its start until no process of it is left."""
 
     def __init__(self) -> None:
         self._plugin = 0
-        """Its process id, and that of its session. It is not reaped before the runtime wants it to
-        end, so that the id is nobody else's when the runtime kills it."""
+        """The plugin's process id, and that of its session. It is not reaped before the runtime
+        ends it, so that no other process has the id when the runtime kills it."""
         self._exited = False
         wakeup, ours = os.pipe()
         os.set_blocking(wakeup, False)
         os.set_blocking(ours, False)
         self._wakeup = wakeup
-        # A handler has to be set for the signal to reach the wakeup descriptor.
+        # Without a handler the signal would not reach the wakeup descriptor.
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
 
     def start(self, order: dict[str, object]) -> bool:
-        """Start the plugin as a runtime does; False when that failed, which is reported."""
+        """Start the plugin as a runtime does; report a failure and return False for it."""
         step = "cwd"
         try:
             os.chdir(_encoded(order["cwd"]))
@@ -91,7 +91,7 @@ class Keeper:
         return True
 
     def follow(self) -> None:
-        """Wait until the runtime wants the plugin to end; reap its orphans meanwhile."""
+        """Wait until the runtime ends the plugin; reap its orphans meanwhile."""
         poll = select.poll()
         poll.register(CONTROL, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
@@ -103,7 +103,7 @@ class Keeper:
                     os.waitpid(pid, os.WNOHANG)
 
     def end(self) -> None:
-        """Kill the plugin, as a runtime does, then what it left behind, as nobody does."""
+        """Kill the plugin, as a runtime does, and then its descendants, which runtimes leave."""
         os.kill(self._plugin, signal.SIGKILL)
         self._until(self._notice_exit, KILL_S)
         self._until(lambda: not _reap(), LINGER_S)
@@ -111,8 +111,8 @@ class Keeper:
         _report(left=[_described(pid, self._plugin) for pid in left[:LEFT_MAX]])
         deadline = time.monotonic() + KILL_S
         while _reap() and time.monotonic() < deadline:
-            # Only children of our own, whose ids cannot be anyone else's before we reap them.
-            # Theirs become ours when they are gone.
+            # Only direct children, whose ids cannot be reused before they are reaped here. Their
+            # children become direct ones when they have ended.
             for pid in _children(os.getpid()):
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ class Keeper:
         _report(gone=not _reap())
 
     def _notice_exit(self) -> bool:
-        """Report the plugin's exit, once; whether it has ended."""
+        """Report the plugin's exit, once; return whether it has ended."""
         if not self._exited:
             found = os.waitid(os.P_PID, self._plugin, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if found is not None:
@@ -150,9 +150,9 @@ class Keeper:
 
 
 def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> int:
-    """Run a program as the leader of a session; returns its process id or raises `OSError`.
+    """Run a program as the leader of a session; return its process id or raise `OSError`.
 
-    Not os.posix_spawn: many builds of Python cannot have it make a session.
+    Not by os.posix_spawn, which cannot make a session in many builds of Python.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -167,7 +167,7 @@ def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) ->
         finally:
             os._exit(127)
     os.close(writing)
-    # It is closed by what is executed.
+    # A successful exec closes the other end.
     failed = os.read(reading, 100)
     os.close(reading)
     if failed:
@@ -177,7 +177,7 @@ def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) ->
 
 
 def _reap() -> bool:
-    """Take the status of all children that have ended; whether any is left that has not."""
+    """Reap all children that have ended; return whether any others are left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -203,7 +203,7 @@ def _descendants(ancestor: int) -> Iterator[int]:
 
 
 def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
-    """The ids of all processes that have not ended, or of those that have, and of their parents."""
+    """Yield each process's id and its parent's: of those running, or of zombies with ``ended``."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             state, parent, *_ = _stat(int(name)) or ("", "0")
@@ -212,7 +212,7 @@ def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc_pid_stat(5) from the state on; empty when the process is gone."""
+    """Return the fields of proc_pid_stat(5) from the state on; [] when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -253,12 +253,12 @@ def _report(**report: object) -> None:
         while data:
             data = data[os.write(CONTROL, data) :]
     except OSError:
-        # The runtime is gone, or does not read; the plugin has to end all the same.
+        # The runtime is gone or does not read; the plugin still has to be ended.
         pass
 
 
 def _order() -> dict[str, object] | None:
-    """The order; None where the runtime is gone."""
+    """Return the order; None where the runtime is gone."""
     reader = MessageReader()
     while data := os.read(CONTROL, 64 << 10):
         for _, payload in reader.feed(data):
@@ -268,25 +268,25 @@ def _order() -> dict[str, object] | None:
 
 
 def _take_over(descriptor: int, connection: int) -> None:
-    """Have the channel and the plugin's connection as `CONTROL` and `PLUGIN`."""
-    # Above all others: it must not overwrite what is still to be copied.
+    """Move the channel and the plugin's connection to `CONTROL` and `PLUGIN`; close all others."""
+    # Above all other numbers: it must not overwrite a descriptor that is still to be copied.
     above = os.dup2(descriptor, max(descriptor, connection, CONTROL) + 1)
     os.dup2(connection, PLUGIN)
     os.dup2(above, CONTROL, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
-        # What this process inherited is not for the plugin either.
+        # Inherited descriptors are not for the plugin.
         if int(name) > CONTROL:
             try:
                 os.close(int(name))
             except OSError:
-                # The descriptor with which the folder itself was read.
+                # The descriptor that listed the folder itself.
                 pass
 
 
 def main(descriptor: int, connection: str, _plugin: str) -> None:
-    """Run as the keeper of one plugin, of which the name is for lists of processes."""
+    """Run as the keeper of one plugin. ``_plugin`` only names it in lists of processes."""
     _take_over(descriptor, int(connection))
-    # It ends with the runtime, and must not end before.
+    # This process ends with the runtime, and must not end before.
     ignore_stop_signals()
     order = _order()
     if order is None:
@@ -295,7 +295,7 @@ def main(descriptor: int, connection: str, _plugin: str) -> None:
     keeper = Keeper()
     if not keeper.start(order):
         return
-    # The plugin's own must be the last ones, or nobody would notice that it closed them.
+    # Only the plugin may hold these descriptors, or its peers would not notice when it closes them.
     for descriptor in (1, 2, 3):
         os.dup2(0, descriptor)
     os.chdir("/")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of what processes tell each other: length, kind and payload of each message."""
+"""The format of messages between processes: length, kind and payload of each."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Iterator
 from nri_scope.errors import RemoteProtocolError
 
 HEAD = struct.Struct("=IB")
-"""Bytes of payload, and the kind. Both ends run on one machine."""
+"""Length of the payload in bytes, and kind. Both ends run on one machine."""
 WITH_DESCRIPTORS = 0x80
-"""Set in the kind of a message that descriptors come with; kinds are below this."""
+"""Set in the kind of a message that carries descriptors; kinds are below this."""
 PAYLOAD_MAX = 64 << 20
-"""Bytes; who announces more than this is not one of ours, or out of step."""
+"""Bytes; a peer that announces more is not an nri-scope process, or out of step."""
 
 
 def message(kind: int, *parts: bytes) -> bytes:
-    """Return a message as it goes through a stream. Its payload is the parts, joined."""
+    """Return a message as sent through a stream. Its payload is the joined parts."""
     return b"".join((HEAD.pack(sum(map(len, parts)), kind), *parts))
 
 
 class MessageReader:
-    """Takes a stream apart, however it is cut, in time linear in its length."""
+    """Splits a stream into messages, however it is chunked, in time linear in its length."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._wanted = HEAD.size
-        """Bytes that have to be there before the next message can be complete."""
+        """Bytes needed before the next message can be complete."""
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield kind and payload of all that is complete by now.
+        """Yield kind and payload of each message that is complete by now.
 
         Raises RemoteProtocolError for a payload of more than `PAYLOAD_MAX` bytes.
         """

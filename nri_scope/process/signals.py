@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that ask a command to stop: which ones they are, and how they are handled."""
+"""The signals that ask a command to stop, and how they are handled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Helper processes import this; not all of them need more.
+    # Helper processes import this module; not all of them need asyncio.
     import asyncio
 
 STOP_SIGNALS = {
@@ -19,10 +19,10 @@ STOP_SIGNALS = {
     signal.SIGTERM: "terminated",
     signal.SIGHUP: "the terminal is gone",
 }
-"""Signals that end a command in an orderly way, with the words for it."""
+"""Signals that end a command in an orderly way, each with its description."""
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""Those of them for which Python itself does nothing orderly."""
+"""Stop signals for which Python itself has no orderly handling."""
 
 
 @contextmanager
@@ -34,18 +34,18 @@ def stop_signals(
     loop: asyncio.AbstractEventLoop | None = None,
     ignored_afterwards: bool = False,
 ) -> Iterator[None]:
-    """Call ``stop`` with number and words of a stop signal that comes.
+    """Call ``stop`` with the number and the description of each stop signal.
 
-    ``again`` is called in its place from the second signal on. Both are called as callbacks of
+    From the second signal on, ``again`` is called instead. Both are called as callbacks of
     ``loop``; without one, between any two instructions of the main thread, where they may raise.
 
-    SIGHUP stays ignored where it is ignored: that is how ``nohup`` asks a command to outlive its
-    terminal. SIGINT does not, as shells ignore it for all commands in the background, and neither
-    does SIGTERM, by which a command has to end whoever started it.
+    SIGHUP stays ignored where it is ignored: that is how ``nohup`` lets a command outlive its
+    terminal. SIGINT does not stay ignored, as shells ignore it for all commands in the background,
+    and neither does SIGTERM, which has to end a command however it was started.
 
-    In the end the former handlers are put back or, with ``ignored_afterwards``, all stop signals
-    are ignored from then on: for commands of which only bounded work is left. To be used in the
-    main thread.
+    At the end the former handlers are restored or, with ``ignored_afterwards``, all stop signals
+    are ignored from then on: for commands that have only bounded work left. To be used in the main
+    thread.
     """
     before = {
         number: former
@@ -64,7 +64,7 @@ def stop_signals(
         else:
             loop.call_soon_threadsafe(act)
 
-    # Not the loop's own handlers: to remove them leaves the default action in place for a moment.
+    # Not the loop's own handlers: removing them leaves the default action in place for a moment.
     for number in before:
         signal.signal(number, handle)
     try:

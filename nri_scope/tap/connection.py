@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's connection through the tap: relayed by one, heard by another."""
+"""One plugin's connection through the tap: relayed by another process, recorded by this one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .relay_process import Relaying, Relays
 from .session import TapSession
 
 REFUSED_S = 0.5
-"""Until it is told of a plugin that it stays though the runtime has refused it; others end."""
+"""Delay before reporting that a refused plugin is still connected; most end by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class TapEnd:
     reason: str
     """In words."""
     by_us: bool
-    """It was neither the runtime nor the plugin that closed it."""
+    """Whether neither the runtime nor the plugin closed it."""
     registered: bool
-    """The runtime had taken the plugin."""
+    """Whether the runtime had accepted the plugin's registration."""
     refused: str
-    """The runtime's words where it refused it."""
+    """The runtime's error where it refused the registration."""
     plugin: str
-    """``NN-name``; "" where it never said who it is."""
+    """``NN-name``; "" where the plugin never sent its name."""
 
 
 class Connection:
-    """Made before there are sockets: what a plugin prints may come first."""
+    """A tapped connection, made before there are sockets: a plugin may print something first."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Connection:
         faults: Faults | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """``named`` is what the runtime calls the plugin, whatever it registers as. ``say`` is told
-        what a user may wait for in vain.
+        """Prepare a session. ``named`` is the runtime's name for the plugin, whatever it registers
+        as. ``say`` gets messages on events for which a user may be waiting without effect.
         """
         self.faults_made = ""
-        """What went wrong on purpose, in words, once the connection is over."""
+        """The faults injected, in words, once the connection is over."""
         self._relays = relays
         self._say = say
         self._faults = faults if faults is not None and faults.any else None
@@ -100,11 +100,11 @@ class Connection:
             self._relaying.close(reason)
 
     def printed(self, stream: str, line: str, mono_ns: int) -> None:
-        """The plugin printed a line."""
+        """Record a line that the plugin printed."""
         self._session.printed(stream, line, mono_ns)
 
     def finish(self, reason: str) -> None:
-        """Nothing more is printed, either; ``reason`` is why the session ended."""
+        """End the session, after the last printed line; ``reason`` is why it ended."""
         self._session.finish(reason)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in the way of a tapped connection where faults are wanted."""
+"""Fault injection into a tapped connection."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ DROPPED = "kept from the plugin on purpose (--drop)"
 FAILED = "made to fail on purpose (--error)"
 
 HELD_MAX = 1024
-"""Replies that may be held back at a time; later ones are not."""
+"""Replies that may be delayed at a time; further ones are passed on at once."""
 HELD_BYTES_MAX = 64 << 20
-"""Of them together."""
+"""Bytes of delayed replies together."""
 
 
 class Faulty:
-    """Passes messages on, but for those that chance picks. A `transport.relay.Through`."""
+    """Passes messages on, except those randomly picked for a fault. A `transport.relay.Through`."""
 
     def __init__(self, faults: Faults) -> None:
         self.on_kept: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
-        """Told of each request that is not passed on, before it is heard: mux id, stream id,
+        """Called for each request that is not passed on, before it is reported: mux id, stream id,
         why."""
         self._faults = faults
         self._chance = random.Random(faults.seed)
         self._forth = MessageFrames(PLUGIN_CONN)
         self._back = MessageFrames(PLUGIN_CONN)
         self._delays: dict[int, float] = {}
-        """Seconds for replies that are still to come, by stream id."""
+        """Seconds by which to delay replies that are still to come, by stream id."""
         self._held = self._held_bytes = 0
         self._dropped = self._failed = self._delayed = 0
 
     def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Something came from the runtime (``forth``) or from the plugin."""
+        """Pass on data from the runtime (``forth``) or from the plugin, with faults."""
         for framed in (self._forth if forth else self._back).feed(data):
             if forth and framed.type == MessageType.REQUEST:
                 self._ask(relay, framed, arrived_ns)
@@ -53,13 +53,13 @@ class Faulty:
                 relay.pass_on(forth, framed.raw, arrived_ns)
 
     def ended(self, relay: Relay, forth: bool) -> None:
-        """Nothing more comes from there."""
+        """Pass on the rest of a direction of which no more data comes."""
         rest = (self._forth if forth else self._back).rest()
         if rest:
             relay.pass_on(forth, rest, monotonic_ns())
 
     def summary(self) -> str:
-        """What was done."""
+        """Return the counts of injected faults in words."""
         text = (
             f"faults made on purpose: {self._delayed} replies held back, {self._dropped} requests "
             f"dropped, {self._failed} answered with an error"
@@ -103,7 +103,7 @@ class Faulty:
         def release() -> None:
             left_ns = due_ns - monotonic_ns()
             if left_ns > 0:
-                # uvloop counts from the beginning of its turn, in whole milliseconds.
+                # uvloop's timers count from the start of its iteration, in whole milliseconds.
                 loop.call_later(left_ns / 1e9, release)
                 return
             self._held -= 1

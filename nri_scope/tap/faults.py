@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults for tests of resilience: what is to go wrong, and how often."""
+"""Faults to inject in tests of resilience, parsed from the command line's options."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
 
 ALL = "all"
-"""In the place of an event's name: each of them."""
+"""Stands for every event, in place of an event's name."""
 DELAY_MAX_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to one kind of event."""
+    """A fault for requests of certain events."""
 
     text: str
-    """As it was written."""
+    """The option's value, as given."""
     events: frozenset[str]
     """Names of events."""
     probability: float
@@ -30,23 +30,23 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """All of one tap. Of those that are for one event the first one in this order happens."""
+    """All faults of one tap. Of several for one event the first one in this order applies."""
 
     drops: tuple[Fault, ...] = ()
     """Requests that never reach the plugin."""
     errors: tuple[Fault, ...] = ()
-    """Requests that are answered with an error in the plugin's place."""
+    """Requests that are answered with an error instead of by the plugin."""
     delays: tuple[Fault, ...] = ()
-    """Requests whose replies come later."""
+    """Requests whose replies are delayed."""
     seed: int = 0
 
     @property
     def any(self) -> bool:
-        """There is one."""
+        """Whether there is at least one fault."""
         return bool(self.drops or self.errors or self.delays)
 
     def texts(self) -> dict[str, object]:
-        """What `parse_faults` makes the same of."""
+        """Return the arguments from which `parse_faults` makes the same faults."""
         return {
             "delays": [fault.text for fault in self.delays],
             "drops": [fault.text for fault in self.drops],
@@ -56,7 +56,7 @@ class Faults:
 
     @property
     def announcement(self) -> str:
-        """For the recording: whoever reads it must not take this for what the plugin does."""
+        """A note for the recording: its reader must not take faults for the plugin's behaviour."""
         options = [
             f"{option} {fault.text}"
             for option, faults in (
@@ -72,7 +72,7 @@ class Faults:
 def parse_faults(
     delays: Sequence[str], drops: Sequence[str], errors: Sequence[str], seed: int = 0
 ) -> Faults:
-    """Faults from the values of ``--delay``, ``--drop`` and ``--error``. Raises `UsageError`."""
+    """Parse the values of ``--delay``, ``--drop`` and ``--error``. Raise `UsageError`."""
     return Faults(
         drops=tuple(_fault("--drop", text) for text in drops),
         errors=tuple(_fault("--error", text) for text in errors),
@@ -124,7 +124,7 @@ def _probability(option: str, text: str, written: str | None) -> float:
         probability = float(written)
     except ValueError:
         probability = -1.0
-    # Not a number is not in between either.
+    # NaN is not between 0 and 1 either.
     if not 0.0 <= probability <= 1.0:
         raise UsageError(
             f"{option} {text!r}: {written!r} is no probability", "write a number from 0 to 1"

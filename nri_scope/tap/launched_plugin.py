@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin that the tap launches, as a runtime would, and that lives and dies with its connection.
+"""A plugin that the tap launches, as a runtime would, and that ends with its connection.
 
-The plugin gets its end of a socket pair as a real runtime gives it, so that it cannot tell whether
-the runtime or the tap is its parent.
+The plugin gets its end of a socket pair in the way of a real runtime, so that it cannot find out
+whether the runtime or the tap is its parent.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from .connection import Connection, TapEnd
 from .run import Tap, connect
 
 AGAIN_S = 1.0
-"""For another process that relays, where the first one was killed meanwhile."""
+"""Time for a new process that relays to start, where the first one was killed."""
 STOP_GRACE_S = 2.0
-"""For a plugin that was sent the signal that ends the tap."""
+"""Time to end for a plugin that was sent the signal that ends the tap."""
 END_GRACE_S = 5.0
-"""For a plugin whose connection has ended; then it is killed, which is how runtimes end one."""
+"""Time to end for a plugin whose connection has ended; then it is killed, as runtimes do."""
 LAUNCHED_GRACE_S = 1.0
-"""The same where it was a runtime that launched it: that may be about to do so again."""
+"""The same for a plugin that a runtime launched: that may be about to launch it again."""
 REFUSED_GRACE_S = 0.5
-"""The same where the runtime never took it."""
+"""The same for a plugin whose registration was not accepted."""
 
 LEFT_SHOWN = 3
-"""Processes that are named of those that a plugin left behind."""
+"""How many of the processes that a plugin left behind are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to launch."""
+    """The plugin to launch."""
 
     command: Command
     identity: Identity
-    """What it is told to be."""
+    """The index and name that it gets in its environment."""
     named: bool = False
-    """The runtime has launched it, and calls it that whatever it registers as."""
+    """Whether the runtime launched it, and calls it that whatever it registers as."""
 
 
 def to_socket(
     plugin: Launch, path: Path, on_output: OnOutput, *, wait: bool
 ) -> Callable[[Tap], Awaitable[int]]:
-    """For `run_tap`: launch a plugin and connect it to the runtime at ``path``."""
+    """Return the work for `run_tap` that launches a plugin and connects it to ``path``."""
 
     async def work(tap: Tap) -> int:
         runtime = await connect(path, tap, wait=wait)
@@ -72,9 +72,9 @@ async def tap_launched(
 ) -> int:
     """Launch a plugin, relay until its connection has ended, then end the plugin.
 
-    ``take`` gives the runtime's connection once the plugin runs. Returns the exit status that the
-    plugin had, as a shell gives it. Raises `UsageError` for a command that cannot be run, and for
-    one that never became a plugin.
+    ``take`` returns the runtime's connection once the plugin runs. Returns the plugin's exit
+    status, as a shell does. Raises `UsageError` for a command that cannot be run, and for one that
+    never registered as a plugin.
     """
     connection = tap.connection(plugin.identity if plugin.named else None)
 
@@ -86,15 +86,15 @@ async def tap_launched(
     passing = asyncio.ensure_future(_pass_signal(process, connection, tap))
     started = monotonic()
     try:
-        # What could fail has to fail while the connection is still the runtime's.
+        # Fail, if at all, before the runtime's connection is taken.
         await tap.relays.start(AGAIN_S)
         end = await connection.relay(take(), ours)
         lasted = monotonic() - started
         if not end.registered:
-            # If it did not end by itself, it knows nothing of this connection.
+            # If it does not end by itself, it does not use this connection.
             await process.wait_exit(REFUSED_GRACE_S)
             process.end()
-        # A runtime that launches the next one soon expects it to find no other.
+        # A runtime may launch the plugin again soon, and must not find this one still running.
         await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
         slow = process.running
     finally:
@@ -114,13 +114,13 @@ async def tap_launched(
     if connection.faults_made:
         tap.say(connection.faults_made)
     if slow:
-        tap.say("the plugin did not end when its connection had, and was killed, as runtimes do it")
+        tap.say("the plugin did not end with its connection and was killed, as runtimes do")
     _tell_left(process, tap)
     return exit_status(process, tap.stop.number)
 
 
 async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> None:
-    """The signal that ends the tap goes to the plugin, which has a session of its own."""
+    """Send the plugin the signal that ends the tap, as the plugin has a session of its own."""
     await tap.stop.wait()
     if process.running:
         with contextlib.suppress(ProcessLookupError):
@@ -133,9 +133,9 @@ async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> No
 
 
 def exit_status(process: Process, stopped_by: int) -> int:
-    """As a shell gives it: 128 and the signal's number for a plugin that one ended."""
+    """Return the exit status as a shell does: 128 plus the number of a signal that ended it."""
     if process.ended_by_us:
-        # Which is how plugins end, unless somebody wanted it to end otherwise.
+        # The usual end of a plugin, unless a signal was sent to stop the tap.
         return 128 + stopped_by if stopped_by else 0
     code = process.exit_code
     if code is None:
@@ -164,6 +164,6 @@ def _tell_left(process: Process, tap: Tap) -> None:
     if left:
         shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])
         more = f" and {len(left) - LEFT_SHOWN} more" if len(left) > LEFT_SHOWN else ""
-        tap.say(f"what the plugin left behind was killed: {shown}{more}")
+        tap.say(f"processes that the plugin left behind were killed: {shown}{more}")
     if process.output.left_out:
         tap.say(f"{process.output.left_out} lines that the plugin printed were too many to record")

@@ -16,16 +16,16 @@ from .connection import Connection
 from .run import Tap, connect
 
 PEERS_MAX = 200
-"""Plugins at a time: nobody has as many, but one that reconnects in a loop would."""
+"""Plugins at a time: more than any host has, but one that reconnects in a loop would exceed it."""
 ACCEPT_PAUSE_S = 0.5
-"""Before the next try where the system has no room for a connection."""
+"""Pause before the next attempt where the system has no free descriptor for a connection."""
 
 
 def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaitable[int]]:
-    """For `run_tap`: tap every plugin that connects to ``listen``, until told to stop.
+    """Return the work for `run_tap` that taps every plugin that connects to ``listen``.
 
-    Each is connected to the runtime at ``path``. One that comes when the runtime is away is closed
-    at once, so that it tries again, or waits likewise with ``wait``.
+    Each is connected to the runtime at ``path``. When there is no runtime, a plugin's connection is
+    closed at once, so that it tries again; with ``wait`` it waits for the runtime.
     """
     if not listen.absolute().parent.is_dir():
         raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
@@ -68,7 +68,7 @@ async def _serve(door: Door, path: Path, tap: Tap, *, wait: bool) -> None:
         stopping.cancel()
         accepting.cancel()
         await asyncio.gather(stopping, accepting, return_exceptions=True)
-        # They end by themselves, as they have been told to stop, too.
+        # They end by themselves, as the same stop event ends them, too.
         await asyncio.gather(*peers)
 
 
@@ -77,12 +77,12 @@ def _accepted(accepting: asyncio.Future[socket.socket], tap: Tap) -> socket.sock
         return accepting.result()
     except OSError as error:
         # Most likely there are too many descriptors, some of which will be closed.
-        tap.say(f"a plugin could not be let in: {(error.strerror or str(error)).lower()}")
+        tap.say(f"a plugin's connection failed: {(error.strerror or str(error)).lower()}")
         return None
 
 
 async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wait: bool) -> None:
-    """One plugin, from its connection to its end; never raises for what either end does."""
+    """Serve one plugin from its connection to its end; raise nothing for what either end does."""
     try:
         runtime = await connect(path, tap, wait=wait, needless=lambda: _is_gone(plugin))
     except (ConnectError, OSError) as error:
@@ -115,7 +115,7 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
 
 
 def _is_gone(plugin: socket.socket) -> bool:
-    """It does not wait any more. What it said before that, if anything, interests nobody."""
+    """Return whether the plugin has closed its connection; what it sent before is ignored."""
     poll = select.poll()
     poll.register(plugin, select.POLLRDHUP)
     return bool(poll.poll(0))
@@ -127,18 +127,18 @@ async def _close(connection: Connection, tap: Tap) -> None:
 
 
 class _Away:
-    """Tells once that the runtime is away, not for each plugin that tries again and again."""
+    """Reports once that there is no runtime, not for each plugin that tries again and again."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
         self._told = False
 
     def tell(self, error: Exception) -> None:
-        """A plugin was closed because of this."""
+        """Report that a plugin's connection was closed because of ``error``."""
         if not self._told:
             self._tap.say(f"a plugin was closed, as there is no runtime for it: {error}")
         self._told = True
 
     def over(self) -> None:
-        """The runtime is there."""
+        """Note that the runtime is there."""
         self._told = False

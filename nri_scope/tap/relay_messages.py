@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that relays is told by the one that records, and what it tells."""
+"""Messages between the process that records and the one that relays: orders and reports."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ _PIECE = struct.Struct("=Iqq")
 
 
 class Told(IntEnum):
-    """What is told. All but pieces is JSON: the relay's number, a monotonic time, and values."""
+    """Kinds of reports. All but pieces are JSON: the relay's number, a monotonic time, values."""
 
     READY = 0
-    """The process is there."""
+    """The process has started."""
     FORTH = 1
     """A piece from the runtime was passed on to the plugin: when it came, and when it was passed
     on, as everywhere in monotonic nanoseconds."""
     BACK = 2
-    """The same the other way."""
+    """The same in the other direction."""
     KEPT = 3
-    """A request will be heard that was not passed on: mux id, stream id, why."""
+    """A request will be reported that was not passed on: mux id, stream id, why."""
     DEAF = 4
-    """Nothing more of this connection is told before its end: why."""
+    """No more pieces of this connection are reported before its end: why."""
     ENDED = 5
-    """The relay is over: who ended it, the words for it, and those for faults that were made."""
+    """The relay is over: who ended it, why in words, and the injected faults in words."""
 
 
 def piece_head(relay: int, arrived_ns: int, passed_ns: int) -> bytes:
-    """What goes before the bytes of a piece."""
+    """Return the header that precedes the bytes of a piece."""
     return _PIECE.pack(relay, arrived_ns, passed_ns)
 
 
 def piece(payload: bytes) -> tuple[int, int, int, bytes]:
-    """Relay, when it came, when it was passed on, and the bytes of a piece."""
+    """Return the relay, the times of arrival and of passing on, and the bytes of a piece."""
     return *_PIECE.unpack_from(payload), payload[_PIECE.size :]
 
 
 def values(*told: object) -> bytes:
-    """The payload of everything else."""
+    """Return the payload of any other message."""
     return json.dumps(told).encode()
 
 
 def fault_words(error: Exception) -> str:
-    """Why a connection is heard no more where that is our own fault."""
+    """Return why a connection is no longer recorded, for an internal error."""
     words = f"{type(error).__name__}: {error}"
-    return f"nothing is recorded from here on, by a fault of ours: {words}"
+    return f"nothing is recorded from here on, because of an internal error: {words}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relays in a process of their own, as the tap sees them.
+"""Run relays in a process of their own: the side of the tap.
 
-Python lets one thread run at a time, and a system of few processors has few. In one process with
-what decodes and records, a relay would wait for these now and then, and with it a runtime.
+Python runs one thread at a time, and some systems have few processors. In one process with decoding
+and recording, a relay would sometimes wait for these, and a runtime would wait for the relay.
 """
 
 from __future__ import annotations
@@ -25,27 +25,30 @@ from .faults import Faults
 from .relay_messages import CLOSE, RELAY, Told, fault_words, piece, values
 
 CLOSE_S = 3.0
-"""For it to close a connection that it is told to, or to tell what it has relayed before that; then
-it is killed, which closes all connections."""
+"""Time for the process to close a connection as ordered, or to report earlier pieces; then it is
+killed, which closes all connections."""
 READY_S = 10.0
-"""For the process to begin to work."""
+"""Time for the process to start."""
 EXIT_S = 3.0
-"""For it to end."""
+"""Time for the process to end."""
 
 
 class Listener(Protocol):
-    """Who hears what is relayed. What it raises ends the hearing, never the relaying."""
+    """Receives what is relayed. An exception that it raises ends that, but never the relaying."""
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """A piece was passed on, ``forth`` to the plugin, else to the runtime; monotonic times."""
+        """Take a piece that was passed on, ``forth`` to the plugin, else to the runtime.
+
+        The times are monotonic.
+        """
         ...
 
     def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """A request that is heard next does not reach the plugin."""
+        """Note that a request, which comes next, does not reach the plugin."""
         ...
 
     def deafen(self, words: str, at_ns: int | None = None) -> None:
-        """Nothing more is heard of this connection."""
+        """Note that nothing more of this connection will come."""
         ...
 
 
@@ -54,16 +57,16 @@ class Relayed(NamedTuple):
 
     end: RelayEnd
     at_ns: int
-    """When, monotonic."""
+    """The monotonic time of it."""
     faults: str
-    """What went wrong on purpose, in words; "" where nothing was to."""
+    """The faults injected, in words; "" where none were requested."""
 
 
 class Relaying:
-    """One connection that is relayed."""
+    """One relayed connection."""
 
     def __init__(self, process: _Process, number: int, listener: Listener) -> None:
-        """Use `Relays.begin`."""
+        """Use `Relays.begin` instead."""
         self.listener: Listener | None = listener
         self._process = process
         self._number = number
@@ -71,11 +74,11 @@ class Relaying:
 
     @property
     def closed(self) -> bool:
-        """Nothing is relayed any more."""
+        """Whether the relay has ended."""
         return self._ended.done()
 
     async def wait_closed(self) -> Relayed:
-        """How it ended, once it has, and all that was said has been heard."""
+        """Return how it ended, once it has ended and the listener has got all pieces."""
         return await asyncio.shield(self._ended)
 
     def close(self, words: str) -> None:
@@ -92,21 +95,21 @@ class Relaying:
         if self.closed:
             return
         if self._process.messages > told:
-            # It is only behind, as much was relayed and this process has little of a processor.
+            # The process is only behind, as much was relayed and processor time is short.
             self._insist_later()
         else:
             self._process.kill()
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """A piece was passed on."""
+        """Give the listener a piece that was passed on."""
         if self.listener is not None:
             try:
                 self.listener.heard(forth, data, arrived_ns, passed_ns)
-            except Exception as error:  # noqa: BLE001 - what a peer said must not end a tap
+            except Exception as error:  # noqa: BLE001 - what a peer sent must not end a tap
                 self._failed(self.listener, error)
 
     def told(self, kind: int, at_ns: int, values: list[Any]) -> None:
-        """Something else was told of it."""
+        """Handle any other report on this relay."""
         if kind == Told.ENDED:
             first, words, faults = values
             self.end(Relayed(RelayEnd(first, words), at_ns, faults))
@@ -116,7 +119,7 @@ class Relaying:
                     self.listener.keep_from(*values)
                 else:
                     self.listener.deafen(values[0], at_ns)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - as above
                 self._failed(self.listener, error)
 
     def _failed(self, listener: Listener, error: Exception) -> None:
@@ -124,19 +127,19 @@ class Relaying:
         listener.deafen(fault_words(error))
 
     def end(self, relayed: Relayed) -> None:
-        """It is over."""
+        """Set how it ended, unless it has ended already."""
         if not self.closed:
             self._ended.set_result(relayed)
 
 
 class Relays:
-    """Has a process that relays. For one event loop."""
+    """Starts relays in a process that it manages. For one event loop."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
 
     async def start(self, within_s: float = READY_S) -> None:
-        """When this returns the process is there. Raises `UsageError` where it cannot be."""
+        """Start the process and wait until it is ready. Raise `UsageError` where that fails."""
         process = self._running()
         try:
             async with asyncio.timeout(within_s):
@@ -156,8 +159,9 @@ class Relays:
         listener: Listener,
         faults: Faults | None = None,
     ) -> Relaying:
-        """Relay between two connected sockets, which are closed here. Where the process was killed
-        another one takes its place. Raises `UsageError` where that cannot be.
+        """Relay between two connected sockets, which are closed here.
+
+        Starts a new process where the last one was killed. Raises `UsageError` where that fails.
         """
         with runtime, plugin:
             return self._running().begin(runtime, plugin, listener, faults)
@@ -176,23 +180,23 @@ class Relays:
 class _Process:
     def __init__(self) -> None:
         self.words = ""
-        """Why it is over."""
+        """Why it has ended; "" while it runs."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messages = 0
-        """How many it has sent."""
+        """How many messages it has sent."""
         self._relayings: dict[int, Relaying] = {}
         self._begun = 0
         self._child = spawn(
             "nri_scope.tap.relayer",
             failure="the process that relays cannot be started",
-            # It belongs to this process, and has nothing to bring to an end.
+            # It belongs to this process, and has nothing to finish.
             on_parents_death=signal.SIGKILL,
         )
         self._channel = LoopChannel(self._child.socket, self._told, lambda: self._end(""))
 
     @property
     def over(self) -> bool:
-        """It relays nothing any more."""
+        """Whether it has ended."""
         return bool(self.words)
 
     def begin(
@@ -210,7 +214,7 @@ class _Process:
             sockets = (runtime.fileno(), plugin.fileno())
             self._channel.send_with(sockets, RELAY, values(number, texts))
         except BlockingIOError:
-            # It takes no orders: it stands still.
+            # It does not read its orders: it hangs.
             self.kill()
         except OSError as error:
             del self._relayings[number]
@@ -221,7 +225,7 @@ class _Process:
         return relaying
 
     def end_relay(self, number: int, words: str) -> None:
-        # Where it cannot be told, it is gone, or about to be.
+        # Where the order cannot be sent, the process is gone, or about to be.
         self._channel.send(CLOSE, values(number, words))
 
     def close(self) -> None:
@@ -229,11 +233,11 @@ class _Process:
             self._end("the tap has ended")
 
     def kill(self) -> None:
-        """End it whatever it does; `_end` learns of it."""
+        """Kill the process; `_end` is called when its channel ends."""
         self._child.signal(signal.SIGKILL)
 
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
-        # In turns of some microseconds: who waits for this processor may be the runtime.
+        # Yield between messages of some microseconds: the runtime may wait for this processor.
         os.sched_yield()
         self.messages += 1
         if kind in (Told.FORTH, Told.BACK):

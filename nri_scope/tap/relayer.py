@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that relays, and does nothing else: what it relays is heard and recorded in another.
+"""The relay process: it only relays, and sends copies to another process, which records.
 
-It belongs to that other one. It has no orders but its own, takes no notice of signals that are sent
-to both, and ends when the other one does, however that ends: connections are closed then.
+It belongs to that other process: it takes orders from it alone, ignores signals that are sent to
+both, and ends when that process ends, for whatever reason. Connections are closed then.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ TOO_MUCH = (
 )
 NO_ROOM = "the process that relays can have no more open files"
 LAST_S = 1.0
-"""For what is still to be told at the end."""
+"""Time to send the last messages at the end."""
 WAIT_S = 0.02
-"""How long a piece waits. To tell of it at once would take microseconds in which the peer that it
-was written to may be waiting for this very processor."""
+"""How long the report of a piece may wait. Sending each at once would take microseconds of
+processor time that the peer to which the piece was written may be waiting for."""
 
 _FORTH, _BACK = int(Told.FORTH), int(Told.BACK)
-"""Packed in half the time."""
+"""As plain integers, which are packed in half the time."""
 
 
 def main(descriptor: int) -> None:
-    """Relay what is ordered on a channel, and tell of it there, until it is closed."""
+    """Relay as ordered on a channel, and report there, until the channel is closed."""
     ignore_stop_signals()
     prepare_process()
     run(_work(socket.socket(fileno=descriptor)))
@@ -58,9 +58,9 @@ class Relayer:
     """All relays of the process."""
 
     def __init__(self, sock: socket.socket) -> None:
-        """To be made in a running event loop."""
+        """Start to take orders. An event loop has to run."""
         self.over = asyncio.Event()
-        """Nobody gives orders or listens any more."""
+        """Set when the other end of the channel is closed."""
         self._channel = LoopChannel(sock, self._obey, self.over.set, delay_s=WAIT_S)
         self._relays: dict[int, Relay] = {}
         self._deaf: set[int] = set()
@@ -68,7 +68,7 @@ class Relayer:
         self._tell(Told.READY, 0)
 
     async def close(self) -> None:
-        """Close all connections, and tell of it if somebody still listens."""
+        """Close all connections, and report that if the channel is still open."""
         for relay in self._relays.values():
             relay.close("the tap is gone")
         await asyncio.gather(*self._ending)
@@ -85,14 +85,14 @@ class Relayer:
             return
         sockets = [socket.socket(fileno=one) for one in descriptors]
         words = NO_ROOM
-        # The system leaves out those for which there is no room.
+        # The system leaves out descriptors for which this process has no free number.
         if len(sockets) == 2:
             try:
                 self._begin(number, sockets[0], sockets[1], order)
                 return
             except OSError as error:
                 words = (error.strerror or str(error)).lower()
-            except Exception as error:  # noqa: BLE001 - somebody waits for the end of this one
+            except Exception as error:  # noqa: BLE001 - the tap waits for this relay's end
                 words = fault_words(error)
         for sock in sockets:
             sock.close()
@@ -118,7 +118,7 @@ class Relayer:
         ending.add_done_callback(self._ending.discard)
 
     def _faulty(self, number: int, faults: Mapping[str, Any]) -> Faulty:
-        # Decoding NRI takes memory that most taps need not have twice.
+        # Imported late: decoding NRI takes memory, which most taps need in one process only.
         from .fault_injection import Faulty
         from .faults import parse_faults
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of the tap: a recorder, connections that are tapped, and what is told about it."""
+"""One run of the tap: a recorder, tapped connections, and messages to the user."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .relay_process import READY_S, Relays
 from .settings import OnEvent, Settings
 
 Say = Callable[[str], None]
-"""Gets what a user wants to know, line by line. Never blocks."""
+"""Gets messages for the user, line by line. Never blocks."""
 
 
 class Stop:
-    """Set once by a signal; whoever runs asks it, or waits for it."""
+    """The request to stop, set once by a signal; a run polls it, or waits for it."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -40,18 +40,18 @@ class Stop:
         self._set = asyncio.Event()
 
     def set(self, number: int, reason: str) -> None:
-        """The first one counts."""
+        """Request the stop; only the first call counts."""
         if not self.reason:
             self.number, self.reason = number, reason
             self._set.set()
 
     async def wait(self) -> None:
-        """Until it is set."""
+        """Wait until it is set."""
         await self._set.wait()
 
 
 class Tap:
-    """What all connections of one run share."""
+    """The state that all connections of one run share."""
 
     def __init__(self, settings: Settings, recorder: Recorder, say: Say) -> None:
         self.settings = settings
@@ -64,12 +64,12 @@ class Tap:
         self._started = monotonic()
 
     def connection(self, named: Identity | None) -> Connection:
-        """For one more plugin; ``named``: what the runtime calls it, whatever it registers as."""
+        """Make a connection; ``named``: the runtime's name for the plugin, however it registers."""
         faults = self.settings.faults()
         return Connection(self.relays, self.recorder, named, self.began, faults, self.say)
 
     def began(self, start: SessionStart) -> None:
-        """A plugin has been configured through a tap."""
+        """Count and report a plugin that has been configured through the tap."""
         self.sessions += 1
         plugin = plugin_title(start.plugin_index, start.plugin_name)
         self._there[plugin] += 1
@@ -84,12 +84,12 @@ class Tap:
         )
 
     def ended(self, plugin: str) -> None:
-        """A connection of ``NN-name`` is over."""
-        # It may have been one that was never configured.
+        """Note that a connection of ``NN-name`` is over."""
+        # A connection that was never configured was not counted.
         self._there[plugin] -= self._there[plugin] > 0
 
     def summary(self, counters: RecorderCounters) -> str:
-        """What was done."""
+        """Return the closing line on what was recorded."""
         return outcome(
             Path(self.settings.output),
             counters,
@@ -106,10 +106,10 @@ def run_tap(
     *,
     start_s: float = READY_S,
 ) -> int:
-    """Record what ``work`` taps, until it is done or a signal came; returns its exit status.
+    """Record what ``work`` taps, until it is done or a signal came; return its exit status.
 
-    ``start_s``: how long the process that relays may take to be there. Raises `NriScopeError` where
-    nothing can be tapped or recorded. No file is left behind then.
+    ``start_s``: how long the process that relays may take to start. Raises `NriScopeError` where
+    tapping or recording is impossible; no file is left behind then.
     """
     path = Path(settings.output)
     existed = os.path.lexists(path)
@@ -133,7 +133,7 @@ def run_tap(
         status = run(main())
         done = True
     finally:
-        # A second one must not cut the writing short, which is bounded anyway.
+        # A second signal must not interrupt the last writing, which takes a bounded time.
         ignore_stop_signals()
         counters = recorder.close()
         if tap is not None and tap.sessions:
@@ -152,9 +152,9 @@ def _never() -> bool:
 async def connect(
     path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = _never
 ) -> socket.socket | None:
-    """A connection to the runtime; with ``wait`` once it is there.
+    """Connect to the runtime; with ``wait``, as soon as there is one.
 
-    None when told to stop, or when nobody needs it any more. Raises `ConnectError`.
+    Return None when stopped, or when the connection is ``needless``. Raise `ConnectError`.
     """
     told = False
     while not tap.stop.reason and not needless():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime and a plugin said to each other, as a session of a recording."""
+"""Turn the messages between a runtime and a plugin into a session of a recording."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from nri_scope.wire import Code, Hearing, HearingEnded, NotUnderstood, RequestHe
 UNANSWERED_MAX = 1024
 """Requests that may wait for their answers; runtimes send one at a time."""
 UNANSWERED_BYTES_MAX = 32 << 20
-"""Of their payloads together: eight of the largest there can be."""
+"""Bytes of their payloads together: eight of the largest possible."""
 EARLY_MAX = 16
-"""Exchanges before Configure was answered: the registration, in an ordinary session."""
+"""Exchanges kept until Configure is answered: the registration, in an ordinary session."""
 EARLY_BYTES_MAX = 16 << 20
-"""Of their payloads together."""
+"""Bytes of their payloads together."""
 EARLY_LINES_MAX = 1000
-"""Lines that the plugin printed until then."""
+"""Lines printed by the plugin that are kept until then."""
 NOTES_MAX = 20
-"""Of what was not understood in one connection; there may be no end of it."""
+"""Notes on one connection; a peer may send any number of bad messages."""
 TOLERANCE = 0.95
-"""A runtime's deadline began before the request was with us; so much of it is all of it."""
+"""The part of a deadline that counts as all of it: it began before the request arrived here."""
 
 
 class _Asked(NamedTuple):
@@ -47,8 +47,8 @@ _Key = tuple[bool, int, int]
 class TapSession:
     """Pairs requests with replies, both ways, and hands them over to a recorder.
 
-    It is fed by a relay, whose first socket is the runtime's, after everything was passed on. The
-    session begins when Configure was answered; what came before is put into it then.
+    It is fed by a relay, whose first socket is the runtime's, with data already passed on. The
+    session begins when Configure is answered; earlier exchanges are added to it then.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class TapSession:
         on_deaf: Callable[[str], None] = lambda words: None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        """``named`` is what the runtime calls the plugin, whatever it registers as. ``notes`` are
-        written into each session when it begins.
+        """Start without a session. ``named`` is the runtime's name for the plugin, whatever it
+        registers as. ``notes`` are written into each session when it begins.
         """
         self.identity = named
-        """Who the plugin is, once that is known."""
+        """The plugin's index and name, once they are known."""
         self.registered = False
-        """The runtime took it."""
+        """Whether the runtime accepted the registration."""
         self.refused = ""
-        """The runtime's words where it did not."""
+        """The runtime's error where it did not."""
         self._sink = sink
         self._named = named is not None
         self._on_began = on_began
@@ -90,14 +90,17 @@ class TapSession:
         self._deaf_since_ns = 0
         self._deaf_words = ""
         self._ended_ns = 0
-        # Wall-clock time is the monotonic clock plus this, so that a clock that is set back does
-        # not put events of one session in another order.
+        # Wall-clock time is the monotonic clock plus this, so that setting the clock back does not
+        # change the order of events in a session.
         self._wall_offset = wall_offset()
 
-    # -- what is heard ----------------------------------------------------------------------
+    # -- decoding ---------------------------------------------------------------------------
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """A piece was passed on, ``forth`` to the plugin, else to the runtime; monotonic times."""
+        """Decode a piece that was passed on, ``forth`` to the plugin, else to the runtime.
+
+        The times are monotonic.
+        """
         if self._deaf_since_ns:
             return
         for one in (self._forth if forth else self._back).feed(data):
@@ -114,23 +117,23 @@ class TapSession:
                     return
 
     def deafen(self, words: str, at_ns: int | None = None) -> None:
-        """Nothing of this connection is understood from now on, or from a monotonic time on."""
+        """Stop decoding this connection, from now on or from a monotonic time on."""
         if not self._deaf_since_ns:
             self._deaf_since_ns = at_ns or monotonic_ns()
             self._deaf_words = words
             self.note(words)
             self._on_deaf(words)
-            # Nobody knows any more whether these were answered.
+            # It cannot be known any more whether these were answered.
             self._asked.clear()
             self._kept_from.clear()
 
     def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """A request of the runtime's does not reach the plugin; to be called before it is heard."""
+        """Note that a runtime's request, which `heard` gets next, does not reach the plugin."""
         if len(self._kept_from) < UNANSWERED_MAX:
             self._kept_from[(True, conn_id, stream_id)] = words
 
     def printed(self, stream: str, text: str, mono_ns: int) -> None:
-        """The plugin printed a line."""
+        """Record a line that the plugin printed."""
         at_ns = self._wall_offset + mono_ns
         if self._session is not None:
             self._sink.printed(self._session, at_ns, stream, text)
@@ -138,7 +141,7 @@ class TapSession:
             self._early_lines.append((at_ns, stream, text))
 
     def ended(self, reason: str, now: int) -> None:
-        """The connection was closed at ``now`` (monotonic): nothing is answered any more."""
+        """Record the close at ``now`` (monotonic): open requests will not be answered."""
         self._ended_ns = self._wall_offset + now
         unanswered, self._asked = self._asked, {}
         for key, asked in unanswered.items():
@@ -157,14 +160,14 @@ class TapSession:
             self._sink.note(None, self._ended_ns, f"{whose} was not configured: {words}")
 
     def finish(self, reason: str) -> None:
-        """Nothing more is printed either; ``reason`` is why the session ended, in words."""
+        """End the session, after the last printed line; ``reason`` is why it ended, in words."""
         if self._session is not None:
             self._sink.end_session(self._session, reason, self._ended_ns or self._now())
             self._session = None
 
     @property
     def in_message(self) -> tuple[bool, bool]:
-        """Whether the runtime, and the plugin, began to say something and did not end."""
+        """Whether the runtime, and the plugin, sent an incomplete message last."""
         return self._forth.in_message, self._back.in_message
 
     # -- exchanges --------------------------------------------------------------------------
@@ -191,7 +194,7 @@ class TapSession:
         key = (not forth, response.conn_id, response.stream_id)
         asked = self._asked.pop(key, None)
         if asked is None:
-            self.note(f"{_who(forth)} answered what nobody had asked, or nobody had heard")
+            self.note(f"{_who(forth)} answered a request that was never seen")
             return
         self._asked_bytes -= len(asked.request.payload)
         self._kept_from.pop(key, None)
@@ -213,7 +216,7 @@ class TapSession:
     ) -> None:
         request = asked.request
         code, message = response.code, response.message
-        # The deadline is the caller's, who waits for us, too.
+        # The deadline is the caller's, which includes the time in the tap.
         if not code and 0 < request.timeout_ns < passed_ns - asked.arrived_ns:
             code, message = Code.DEADLINE_EXCEEDED, LATE
         item = Captured(
@@ -260,10 +263,10 @@ class TapSession:
     def _begin(self, request: RequestHeard, response: ResponseHeard, item: Captured) -> None:
         introduction = introduced(request.payload) or Introduction("", "", None, False, 0, 0)
         mask = 0 if response.code else subscribed(response.payload, introduction.version)
-        # After a moment's stop of this machine the clocks may differ by something else.
+        # The offset between the clocks may have changed while the machine was suspended.
         now_ns = self._now()
         if self._session is not None:
-            # No known runtime does that; a session of its own keeps what it said then.
+            # No known runtime does this; the second configuration gets a session of its own.
             self._sink.end_session(self._session, "configured again", now_ns)
         version = introduction.version
         identity = self.identity
@@ -292,7 +295,7 @@ class TapSession:
         self._on_began(start)
 
     def note(self, text: str) -> None:
-        """A remark for whoever reads the recording; one too many is left out."""
+        """Write a note into the recording; notes beyond `NOTES_MAX` are dropped."""
         if self._noted < NOTES_MAX:
             self._noted += 1
             self._sink.note(self._session, self._now(), text)

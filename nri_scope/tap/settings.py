@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tap records, and how: from the command line, or as a wrapper's starter reads it."""
+"""The settings of a tap, from the command line or from the file that a wrapper's starter reads."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from nri_scope.share.redaction.rules import Rules
 from .faults import Faults, parse_faults
 
 OnEvent = Callable[[Event, Captured], None]
-"""Hears of each event that was stored, in the writer's thread."""
+"""Is called with each event that was stored, in the writer's thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All of them are plain values, so that they can be kept in a file."""
+    """A tap's settings, as plain values that can be kept in a file."""
 
     output: str
     where: str = ""
-    """A filter of what is kept; "" for everything."""
+    """A filter of the events to keep; "" for all."""
     redact: str | None = None
-    """A file of rules, "" for the default rules, None to record what came as it is."""
+    """A file of redaction rules, "" for the default rules, None to record without redaction."""
     max_size: int | None = None
     """Bytes."""
     max_age: float | None = None
     """Seconds."""
     delays: tuple[str, ...] = ()
-    """Faults, as they are written on the command line; likewise the next two."""
+    """Faults as given on the command line; the same for the next two."""
     drops: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     seed: int = 0
 
     def open(self, on_problem: Callable[[str], None], on_event: OnEvent | None = None) -> Recorder:
-        """The recorder for them; raises `NriScopeError` for what cannot be, or not be written."""
+        """Open the recorder; raise `NriScopeError` for invalid settings or an unusable file."""
         path = Path(self.output)
         keep = parse(self.where).matches if self.where else None
         redaction = self.redaction()
@@ -56,7 +56,7 @@ class Settings:
             on_event=on_event,
             on_problem=on_problem,
             redaction=redaction,
-            # What is relayed is relayed by another process.
+            # Another process relays, so this one may use its time to write.
             alone=True,
         )
         if redaction is not None:
@@ -64,7 +64,7 @@ class Settings:
         return recorder
 
     def check(self) -> None:
-        """Raise `NriScopeError` for what `open` would refuse; makes no file."""
+        """Raise `NriScopeError` for settings that `open` would refuse, without making a file."""
         parse(self.where)
         rules = self._rules()
         self.faults()
@@ -76,11 +76,11 @@ class Settings:
         check_continued(path, redacts=rules is not None)
 
     def faults(self) -> Faults:
-        """What is to go wrong on purpose; raises `UsageError`."""
+        """Return the faults to inject; raise `UsageError` for bad values."""
         return parse_faults(self.delays, self.drops, self.errors, self.seed)
 
     def redaction(self) -> AtSource | None:
-        """What replaces secrets, for one thread; None where they are kept."""
+        """Return the redaction at the source, for one thread; None where nothing is redacted."""
         rules = self._rules()
         return None if rules is None else AtSource.to(Path(self.output), rules)
 
@@ -90,12 +90,12 @@ class Settings:
         return read_rules(Path(self.redact)) if self.redact else Rules.DEFAULT
 
     def plain(self) -> dict[str, object]:
-        """For a file."""
+        """Return the settings as plain values, for a file."""
         return asdict(self)
 
     @classmethod
     def read(cls, plain: Mapping[str, object]) -> Settings:
-        """From a file; raises `UsageError` where something else wrote it."""
+        """Return settings from a file's values; raise `UsageError` where these are not settings."""
         known = {field.name for field in fields(cls)}
         values = {
             name: tuple(value) if isinstance(value, list) else value

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pre-installed plugin that is tapped whenever the runtime launches it, and the way back.
+"""Wrap a pre-installed plugin, so that it is tapped whenever the runtime launches it; unwrap it.
 
 The original moves into a folder of its own below the folder of plugins, and a wrapper takes its
-place. Runtimes do not look into folders there: containerd's and CRI-O's NRI skips them, as iSulad
-does. But with NRI up to today one executable file beside the plugins that is not called ``NN-name``
-keeps containerd from starting, so nothing of ours is ever there except under the plugin's own name.
+place. Runtimes ignore folders there: containerd's and CRI-O's NRI skips them, as iSulad does. But
+with NRI up to today one executable file beside the plugins that is not called ``NN-name`` keeps
+containerd from starting, so nri-scope only ever puts a file there under the plugin's own name.
 
-At each moment the plugin's name leads to the original or to a wrapper that is complete. Wrapping
-gives the original a second name and takes the first one away by one rename; unwrapping is one
-rename. Whatever is left when either is interrupted is taken up, or removed, by the next try.
+At each moment the plugin's name leads to the original or to a complete wrapper. Wrapping gives the
+original a second name and replaces the first one by one rename; unwrapping is one rename. After an
+interruption of either, the next attempt continues or removes what is there.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
 SHELL = "/bin/sh"
 
 MARK = b"#!/bin/sh\n# nri-scope tap: "
-"""How each wrapper begins, and nothing else does."""
+"""The first bytes of each wrapper, and of no other file."""
 
 _WASM = b"\0asm"
-"""How a plugin begins that a runtime runs inside itself."""
+"""The first bytes of a WebAssembly plugin, which a runtime runs inside itself."""
 
 _WRAPPER = """\
 #!/bin/sh
 # nri-scope tap: records what the runtime and this plugin say to each other. The plugin itself is
 # {original}
-# and runs as if this were not here where nri-scope cannot. To take this away:
+# and is run without a tap where nri-scope cannot run. To remove this wrapper:
 # nri-scope tap --unwrap {place}
 unset PWD OLDPWD SHLVL _
 if [ -r {starter} ] && {python} -I -S -c '' </dev/null >/dev/null 2>&1; then
@@ -54,12 +54,12 @@ exec {program} "$@"
 _LABEL = "security.selinux"
 
 ALONE_S = 5.0
-"""How long to wait for another who wraps or unwraps plugins of the same folder; it takes less than
-one."""
+"""Seconds to wait for another process that wraps or unwraps a plugin of the same folder, which
+takes less than one."""
 
 
 class State(Enum):
-    """What is found of a plugin."""
+    """The state of a plugin's files, as found on disk."""
 
     PLAIN = "as it was installed"
     BEGUN = "wrapping was interrupted: the original is in its place, and has a second name"
@@ -78,51 +78,51 @@ class Places:
 
     @classmethod
     def of(cls, plugin: Path) -> Places:
-        """Those of the plugin at ``plugin``; raises `UsageError` where no plugin can be."""
+        """Return the files of the plugin at ``plugin``; raise `UsageError` for another name."""
         parse_plugin_file(plugin.name)
-        # The folder as it is, the plugin as it is named: that may be a link to its program.
+        # Links are resolved for the folder only: the plugin may be a link to its program.
         return cls(Path(os.path.realpath(plugin.parent)) / plugin.name)
 
     @property
     def folder(self) -> Path:
-        """All of ours, but the wrapper once it is in place."""
+        """The folder of all files that wrapping makes, but the wrapper once it is in place."""
         return self.place.parent / KEPT_FOLDER / self.place.name
 
     @property
     def original(self) -> Path:
-        """The plugin as it was installed, under its own name: programs look at it."""
+        """The plugin as it was installed, under its own name, which programs read."""
         return self.folder / self.place.name
 
     @property
     def starter(self) -> Path:
-        """What the wrapper runs."""
+        """The Python program that the wrapper runs."""
         return self.folder / "start.py"
 
     @property
     def manner(self) -> Path:
-        """How it is to be tapped, for the starter."""
+        """The settings of the tap, for the starter."""
         return self.folder / "tap.json"
 
     @property
     def untapped(self) -> Path:
-        """Where the wrapper says why the plugin ran without a tap the last time."""
+        """The file in which the wrapper notes why the plugin last ran without a tap."""
         return self.folder / "untapped.txt"
 
     @property
     def draft(self) -> Path:
-        """The wrapper before it is in place."""
+        """The wrapper until it is moved into place."""
         return self.folder / "wrapper"
 
     @property
     def program(self) -> Path:
-        """What to execute: a relative link leads somewhere else from where it is kept."""
+        """The file to execute: a relative link leads elsewhere from the folder it is kept in."""
         if not self.original.is_symlink():
             return self.original
         target = self.original.readlink()
         return self.original if target.is_absolute() else self.place.parent / target
 
     def state(self) -> State:
-        """What is there now."""
+        """Return the state that the files are in now."""
         here, kept = _status(self.place), _status(self.original)
         if here is None:
             return State.PLAIN if kept is None else State.GONE
@@ -140,10 +140,10 @@ def _no_step(step: str) -> None:
 def wrap(
     plugin: Path, starter: bytes, manner: bytes, step: Callable[[str], None] = _no_step
 ) -> Places:
-    """Put a wrapper in place of ``plugin`` that runs ``starter`` with Python, if it can.
+    """Replace ``plugin`` by a wrapper that runs ``starter`` with Python, if that is possible.
 
-    ``starter`` is given how the runtime called the wrapper, and the arguments; it finds ``manner``
-    beside itself, and the original. ``step`` hears of each step before
+    ``starter`` gets the name by which the runtime called the wrapper, and the arguments; it finds
+    ``manner`` and the original beside itself. ``step`` is called with the name of each step before
     it is done. Raises `UsageError` with everything as it was.
     """
     places = Places.of(plugin)
@@ -152,12 +152,12 @@ def wrap(
         try:
             _prepare(places, starter, manner, step)
             step("in place")
-            # Not `Path.replace`: it is the one moment of all this, and it should be seen.
+            # Not `Path.replace`: this rename is the decisive step, and should stand out.
             os.rename(places.draft, places.place)  # noqa: PTH104
         except OSError:
             _tidy(places, step=_no_step)
             raise
-        # It is done, whatever is said of it.
+        # The plugin is wrapped, whether or not the folders can be synced.
         with contextlib.suppress(OSError):
             _settle(places.place.parent, places.folder)
     return places
@@ -173,7 +173,7 @@ def _check_wrappable(places: Places) -> None:
     _check_original(places)
     if found is State.WRAPPED:
         raise UsageError(
-            f"{places.place} is wrapped already", "take that away first, with --unwrap"
+            f"{places.place} is wrapped already", "remove that wrapper first, with --unwrap"
         )
     if found is State.TAKEN:
         raise UsageError(
@@ -185,7 +185,7 @@ def _check_wrappable(places: Places) -> None:
 
 
 def _prepare(places: Places, starter: bytes, manner: bytes, step: Callable[[str], None]) -> None:
-    """All but the wrapper's place."""
+    """Make all files, and the wrapper as a draft."""
     step("folder")
     places.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     if places.state() is not State.BEGUN:
@@ -202,7 +202,7 @@ def _prepare(places: Places, starter: bytes, manner: bytes, step: Callable[[str]
 
 
 def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
-    """Put the original of ``plugin`` back, the same file as before; returns what was found.
+    """Put the original of ``plugin`` back, the same file as before; return the state found.
 
     Raises `UsageError` with everything as it was.
     """
@@ -213,7 +213,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
             case State.PLAIN if not _remains(places):
                 _check_there(places)
                 with contextlib.suppress(OSError):
-                    # Interrupted at the very last step, it would stay for ever.
+                    # After an interruption at the last step, the folder would stay forever.
                     places.folder.parent.rmdir()
                 raise UsageError(f"{places.place} is not wrapped", "nothing was changed")
             case State.TAKEN:
@@ -235,14 +235,15 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
 
 
 def check_unwrapped(program: str) -> None:
-    """Raise `UsageError` for a command that is a wrapper: it would record to the recording of the
-    plugin that the runtime launches, beside that.
+    """Raise `UsageError` for a command that is a wrapper.
+
+    It would record to the same recording as the plugin that the runtime launches.
     """
     found = shutil.which(program)
     try:
         wrapped = found is not None and _begins(Path(found), MARK)
     except OSError:
-        # Whoever runs it tells of that.
+        # Running the command will report this error.
         return
     if wrapped:
         raise UsageError(
@@ -264,14 +265,14 @@ def _check_there(places: Places) -> None:
 
 
 def _check_original(places: Places) -> None:
-    """Refuse what no runtime would execute."""
+    """Refuse files that a runtime would not execute, and hosts where a wrapper cannot run."""
     _check_there(places)
     status = places.place.stat()
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{places.place} is no program", "a plugin is an executable file")
     if not status.st_mode & 0o111:
         raise UsageError(
-            f"{places.place} is not executable: no runtime launches it", "make it so: chmod +x"
+            f"{places.place} is not executable: no runtime launches it", "run chmod +x on it"
         )
     if _begins(places.place, _WASM):
         raise UsageError(
@@ -281,7 +282,9 @@ def _check_original(places: Places) -> None:
     if not os.access(SHELL, os.X_OK):
         raise UsageError(f"there is no {SHELL} here, which a wrapper needs")
     if not sys.executable:
-        raise UsageError("nri-scope cannot be run by a wrapper: Python does not know its program")
+        raise UsageError(
+            "nri-scope cannot be run by a wrapper: Python does not know its own program"
+        )
 
 
 def _wrapper(places: Places) -> bytes:
@@ -301,20 +304,20 @@ def _comment(path: Path) -> str:
 
 
 def _look_like(wrapper: Path, original: Path) -> None:
-    """The wrapper is run by whom the original was."""
+    """Give the wrapper the original's owner, mode and label, so that the same users can run it."""
     status = original.stat()
     with contextlib.suppress(PermissionError):
         os.chown(wrapper, status.st_uid, status.st_gid)
-    # Read by its interpreter, which the original may have done without. No setuid: scripts have
-    # none, and the original keeps it.
+    # Its interpreter has to read it, which the original may not have needed. No setuid: it has no
+    # effect on scripts, and the original keeps it.
     wrapper.chmod(status.st_mode & 0o777 | 0o400)
-    # Systems without labels have none to copy.
+    # Some systems have no labels to copy.
     with contextlib.suppress(OSError):
         os.setxattr(wrapper, _LABEL, os.getxattr(original, _LABEL))
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file whole; nobody sees a part of it under its name."""
+    """Write a file atomically: its name never leads to a part of it."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -326,7 +329,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _settle(*folders: Path) -> None:
-    """Names reach the disk in the order in which they were given, even if the power goes."""
+    """Sync folders in this order, so that names reach the disk in order even at a power loss."""
     for folder in folders:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -344,7 +347,7 @@ def _remains(places: Places) -> bool:
 
 
 def _tidy(places: Places, step: Callable[[str], None]) -> None:
-    """Remove what is ours. The original must be in its place, by whatever name else."""
+    """Remove the files that wrapping made. The plugin's name must lead to the original by now."""
     for path in (places.draft, places.starter, places.manner, places.untapped):
         for each in (path, path.with_name(f"{path.name}.part")):
             step(f"without {each.name}")
@@ -355,7 +358,7 @@ def _tidy(places: Places, step: Callable[[str], None]) -> None:
         places.original.unlink()
     for folder in (places.folder, places.folder.parent):
         step(f"without {folder.name}")
-        # Somebody else's things, or another plugin's, keep it.
+        # The folder stays while it has other files, such as another plugin's.
         with contextlib.suppress(OSError):
             folder.rmdir()
 
@@ -376,9 +379,9 @@ def _begins(path: Path, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def _alone(places: Places) -> Iterator[None]:
-    """Nobody else wraps or unwraps meanwhile: one who tidies up may remove what another needs.
+    """Lock the folder of plugins against others that wrap or unwrap, which may remove files.
 
-    The lock is the folder's own, as no file of ours may be in it.
+    The lock is on the folder itself, as no lock file may be in it.
     """
     folder = places.place.parent
     try:
@@ -408,7 +411,7 @@ def _alone(places: Places) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _told(places: Places) -> Iterator[None]:
-    """Errors of the system in one line."""
+    """Raise OSErrors as a UsageError of one line."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes text from a recording harmless for a terminal, without hiding that it was not.
+"""Escape text from a recording for a terminal, so that harmful characters stay visible.
 
-Names, messages and ids come from whoever made the recording. Printed as they are, they could move
-the cursor, colour or erase the screen, set a window's title, or (with bidirectional controls and
-characters of no width) look like something else. Such characters are shown as ``\\x1b`` or
-``\\u202e``. This is for reading only and cannot be turned back: a backslash is not doubled.
+Names, messages and ids in a recording are untrusted. Printed as they are, they could move the
+cursor, colour or erase the screen, set a window's title, or (with bidirectional controls and
+zero-width characters) look like other text. Such characters are shown as ``\\x1b`` or ``\\u202e``.
+This is for display only and cannot be reversed: a backslash is not doubled.
 
 Printed through Rich, the result belongs in a ``rich.text.Text``, never in markup.
 """
@@ -37,24 +37,24 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CUT = "…"
 
 
-# What begins so, spreadsheets take for a formula: the first ones everywhere, the wide ones in Asia.
+# Characters that start a formula in spreadsheets: the first ones everywhere, the wide ones in Asia.
 _FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Return ``text`` as a cell of CSV: `safe`, and with a ``'`` in front of what may be a formula.
+    """Return ``text`` as a cell of CSV: `safe`, and with a leading ``'`` where it may be a formula.
 
-    A number in text is none, whatever its sign.
+    A number is not taken for a formula, whatever its sign.
     """
     guard = "'" if text[:1] in _FORMULA and text and not _NUMBER.fullmatch(text) else ""
     return guard + safe(text)
 
 
 def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:
-    """``text`` with everything visible that a terminal would obey or hide.
+    """Return ``text`` with characters escaped that a terminal would interpret or hide.
 
-    ``width``: at most so many columns; what is longer is cut and ends with ``…``.
+    ``width``: at most so many columns; longer text is cut and ends with ``…``.
     ``newlines``: keep line ends (never with ``width``: that is one line).
     """
     if not (text.isascii() and text.isprintable()):
@@ -65,7 +65,7 @@ def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns a terminal draws ``text`` in; for text that is ``safe`` already."""
+    """Return how many columns ``text`` takes on a terminal; it must be ``safe`` already."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 

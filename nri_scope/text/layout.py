@@ -10,9 +10,9 @@ from .escape import columns, safe
 from .styled_text import Span, Style, StyledText
 
 _BREAKS = (" ", ",;:/=")
-"""A line ends behind one of these: the first kind rather than the second."""
+"""Characters after which a line is broken: those of the first group are preferred."""
 _NARROWEST = 20
-"""Columns that are used even where there are fewer: nobody can read less."""
+"""Columns that are used even where there are fewer: narrower text cannot be read."""
 
 
 class LayoutPart(NamedTuple):
@@ -23,16 +23,16 @@ class LayoutPart(NamedTuple):
 
 
 class Layout:
-    """``width`` in columns; None: lines are as long as they get."""
+    """Breaks text into lines of ``width`` columns; None: lines of any length."""
 
     def __init__(self, width: int | None) -> None:
         self.width = width
 
     def parts(self, parts: Sequence[LayoutPart], indent: int, hanging: int) -> list[StyledText]:
-        """Parts one behind the other, two blanks between.
+        """Return parts one after the other, with two blanks between them.
 
-        One that does not fit begins a line of its own, ``hanging`` columns in, and is broken where
-        it is longer than that.
+        A part that does not fit begins a new line, indented by ``hanging`` columns, and is broken
+        where it is longer than that line.
         """
         lines: list[StyledText] = []
         line, used = [Span(" " * indent)], indent
@@ -62,12 +62,12 @@ class Layout:
         return lines
 
     def sentence(self, text: str, indent: int, style: Style = Style.PLAIN) -> list[StyledText]:
-        """Return one text, broken where it must be."""
+        """Return one text, broken where necessary."""
         return self.parts([LayoutPart(text, style)], indent, indent)
 
 
 def broken(text: str, first: int, rest: int) -> list[str]:
-    """`text` in pieces of at most ``first`` columns and then ``rest``, cut at natural places."""
+    """Return `text` in pieces of at most ``first`` columns, then ``rest``, broken naturally."""
     pieces: list[str] = []
     room = max(first, _NARROWEST)
     begin = 0
@@ -80,7 +80,7 @@ def broken(text: str, first: int, rest: int) -> list[str]:
 
 
 def _fitting(text: str, begin: int, room: int) -> int:
-    """The end of what fits into ``room`` columns; at least one character."""
+    """Return the end of the text that fits into ``room`` columns; at least one character."""
     end, used = begin, 0
     while end < len(text):
         used += columns(text[end])
@@ -91,7 +91,7 @@ def _fitting(text: str, begin: int, room: int) -> int:
 
 
 def _natural(text: str, begin: int, end: int) -> int:
-    """The last natural place before ``end``, unless that left half of the line empty."""
+    """Return the last natural place before ``end``, unless that left half of the line empty."""
     for breaks in _BREAKS:
         for at in range(end, begin + (end - begin) // 2, -1):
             if text[at - 1] in breaks:

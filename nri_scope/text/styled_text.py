@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of which pieces have a style. One palette says what a style is in a terminal.
+"""Text whose pieces have a style. One palette maps styles to those of a terminal.
 
 Renderers name the meaning; the terminal interface shows the pieces in the colours of its theme, and
-`painted` writes the escape sequences of Rich's styles. Nothing is told by colour alone.
+`painted` writes the escape sequences of Rich's styles. Colour never carries meaning alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Style(StrEnum):
-    """What a piece of text is."""
+    """The meaning of a piece of text."""
 
     PLAIN = ""
     STRONG = "strong"
@@ -58,7 +58,7 @@ class StyledText(str):
     spans: StyledLine
 
     def __new__(cls, *spans: Span | str) -> StyledText:
-        """Join pieces; those of another one keep their styles."""
+        """Join pieces; those of another StyledText keep their styles."""
         kept: list[Span] = []
         for span in spans:
             kept += spans_of(span) if isinstance(span, str) else (span,) if span.text else ()
@@ -73,7 +73,7 @@ def styled(style: Style, text: str) -> StyledText:
 
 
 def spans_of(text: str) -> StyledLine:
-    """Return the pieces of a line, which may be an ordinary text."""
+    """Return the pieces of a line, which may be an ordinary string."""
     if isinstance(text, StyledText):
         return text.spans
     return (Span(text),) if text else ()
@@ -85,14 +85,14 @@ def text_of(parts: Iterable[Span]) -> str:
 
 
 def painted(text: str) -> str:
-    """Return a line for a terminal. Its text is safe already."""
+    """Return a line with escape sequences for a terminal. Its text must be safe already."""
     if not isinstance(text, StyledText):
         return text
     return "".join(paint(span.style, span.text) for span in text.spans)
 
 
 def paint(style: Style, text: str) -> str:
-    """Return ``text`` for a terminal in a style."""
+    """Return ``text`` with a style's escape sequences for a terminal."""
     if not style or not text:
         return text
     begin, end = _sequences(style)
@@ -101,7 +101,7 @@ def paint(style: Style, text: str) -> str:
 
 @cache
 def _sequences(style: Style) -> tuple[str, str]:
-    # Asked of Rich once for each style, and only where there is a terminal: a pipe does not wait
+    # Computed by Rich once for each style, and only for a terminal: output to a pipe does not wait
     # for the import, and a line costs no call.
     from rich.color import ColorSystem
     from rich.style import Style as RichStyle

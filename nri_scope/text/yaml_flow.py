@@ -11,14 +11,14 @@ from .escape import columns
 from .yaml_text import CUT, YamlValue, atom, double_quoted, key, scalar
 
 MAX_DEPTH = 24
-"""Levels of one value that are written; a hostile one may be deeper than Python's stack."""
+"""Levels of one value that are written; a malicious one may be deeper than Python's stack."""
 
 _NATURAL = frozenset("/:,;= ")
 _UNITS = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)|.", re.DOTALL)
 
 
 def fill(head: str, value: YamlValue, width: int | None, indent: int) -> list[str]:
-    """`head` and the value behind it, in lines of at most `width` columns where that can be.
+    """Return `head` and the value after it, in lines of at most `width` columns where possible.
 
     `head` (``- `` or ``key: ``) stands in the first line as it is, with its indentation; the
     others are indented by `indent` columns, which has to be more than that.
@@ -55,20 +55,20 @@ def fill(head: str, value: YamlValue, width: int | None, indent: int) -> list[st
 
 
 class _FlowPiece(NamedTuple):
-    """What may stand on a line of its own."""
+    """A piece of a value that may stand on a line of its own."""
 
     lead: str
     shown: str
     tail: str = ""
     text: str | None = None
-    """The text that `shown` is; None for what is none."""
+    """The text that `shown` quotes; None for other values."""
 
     @property
     def whole(self) -> str:
         return f"{self.lead}{self.shown}{self.tail}"
 
     def broken(self, line: str, margin: str, width: int) -> Iterator[str]:
-        """A text over several lines, the first of which goes on from `line`.
+        """Yield the text in several lines, the first of which continues `line`.
 
         In double quotes a backslash at the end of a line joins it with the next one.
         """
@@ -90,7 +90,7 @@ class _FlowPiece(NamedTuple):
 
 
 def _natural_end(units: list[str]) -> int:
-    """Where a line ends best: behind the last of certain marks, unless it were half empty then."""
+    """Return the best line end: after the last natural character, if that fills half the line."""
     for at in range(len(units), len(units) // 2, -1):
         if units[at - 1] in _NATURAL:
             return at

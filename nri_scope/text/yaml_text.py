@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values as YAML: safe for a terminal, and every reader reads the same values back.
+"""Plain values as YAML: safe for a terminal, and read back as the same values by every reader.
 
-Written here rather than by PyYAML, which takes a third of a millisecond for a value, has its own
-mind about line breaks and lets bidirectional controls through. The same value gives the same bytes.
+Written here rather than by PyYAML, which takes a third of a millisecond for a value, breaks lines
+by rules of its own and lets bidirectional controls through. The same value gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Protocol, TypeAlias, TypeVar
 from .escape import safe
 
 MAX_DEPTH = 200
-"""Levels of a value that are written; a hostile one may be deeper than Python's stack."""
+"""Levels of a value that are written; a malicious one may be deeper than Python's stack."""
 CUT = '"…"'
-"""In the place of what is deeper."""
+"""Written in place of deeper values."""
 
 _INDENT = "  "
 _LONG_KEY = 800
-"""A key of more than 1,024 characters is none to YAML, unless a question mark announces it."""
+"""YAML takes a key of more than 1,024 characters for a key only after a question mark."""
 _ONE_LINE = 72
 """Characters of a list that is short enough for one line."""
 
-# Nothing that YAML reads as anything but text.
+# Text without quotes that YAML cannot read as anything else.
 _FIRST = r"(?:[A-Za-z0-9_/$(]|[-.](?=[A-Za-z0-9_/]))"
 _PLAIN = re.compile(_FIRST + r"[A-Za-z0-9_/.@%+=~;()*<>$^:±#,!?&-]*")
 _WORDS = re.compile(
@@ -44,7 +44,7 @@ _NOT_TEXT = re.compile(
     r"(?:(?:[Tt]|[ \t]+)[0-9][0-9]?:[0-9][0-9]:[0-9][0-9](?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+][0-9][0-9]?(?::[0-9][0-9])?))?)?"
 )
-# What ends text without quotes between brackets, to some readers.
+# Characters that end unquoted text between brackets for some readers.
 _ENDS_IN_FLOW = re.compile(r"[,?]")
 _TAGGED_NUMBER = re.compile(r"-?[0-9]+ ±[0-9.]+%?")
 
@@ -61,7 +61,7 @@ class Tagged(Protocol):
 
     @property
     def argument(self) -> str:
-        """What stands behind it; may be ""."""
+        """The text after the tag; may be ""."""
         ...
 
 
@@ -84,7 +84,7 @@ def to_yaml(value: YamlValue, *, short_lists: bool = False) -> str:
 
 
 def yaml_lines(value: YamlValue, *, short_lists: bool = False) -> Iterator[str]:
-    """Return the lines of a document, as they are asked for, without line ends.
+    """Return a lazy iterator of a document's lines, without line ends.
 
     ``short_lists``: write a list of strings and numbers on one line where it is short.
     """
@@ -97,7 +97,7 @@ def inline(value: YamlValue) -> str:
 
 
 def key(text: str) -> str:
-    """Return a key of a mapping with its colon."""
+    """Return a mapping's key with its colon."""
     return f"{scalar(text, in_flow=True)}:"
 
 
@@ -119,7 +119,7 @@ def double_quoted(text: str) -> str:
 
 
 def atom(value: bool | int | float | None) -> str:
-    """Return what is neither text nor a container."""
+    """Return a null, a boolean or a number."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -136,7 +136,7 @@ def atom(value: bool | int | float | None) -> str:
 
 
 class _Lines:
-    """Writes blocks, one level below the other."""
+    """Writes the lines of nested blocks."""
 
     def __init__(self, short_lists: bool) -> None:
         self._short_lists = short_lists
@@ -178,16 +178,16 @@ class _Lines:
             yield from others
             return
         if start.endswith("-"):
-            # The first line of a list's member stands behind the dash.
+            # The first line of a list's member follows the dash.
             yield f"{start} {next(lines).removeprefix(indent)}"
         else:
             yield start
         yield from lines
 
     def _one_line(self, items: Sequence[YamlValue]) -> str:
-        """Return "" for a list that is better written one below the other."""
+        """Return a list on one line; "" for one that is better written as a block."""
         wanted = isinstance(items, FlowList)
-        # A list of many is not joined first.
+        # A long list is refused before it is joined.
         if not wanted and (not self._short_lists or len(items) > _ONE_LINE):
             return ""
         if not all(isinstance(item, str | int) for item in items):
@@ -237,7 +237,7 @@ def _fits_a_block(text: str) -> bool:
 
 
 def _argument(argument: str) -> str:
-    # A tag makes a number no number: only the characters matter.
+    # Behind a tag nothing is read as a number: only the characters matter.
     if not argument or _TAGGED_NUMBER.fullmatch(argument):
         return argument
     if safe(argument) == argument:

@@ -429,8 +429,8 @@ async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profile", "validate", "words"),
     [
-        (NEW, (), "without --validate nobody tells which plugins are there"),
-        (MIDDLE, ("--validate",), "does not tell which plugins are there"),
+        (NEW, (), "without --validate the plugins of the chain are not known"),
+        (MIDDLE, ("--validate",), "does not show which plugins are there"),
     ],
 )
 async def test_auto_says_when_it_cannot(

@@ -85,7 +85,7 @@ def test_a_recording_gets_no_name_of_a_bundle(
     bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["import", str(bundle), "-o", "y.nriscope.zip"]) == 2
-    assert "a recording is none; name it y.nriscope.db" in capsys.readouterr().err
+    assert "which a recording is not; name it y.nriscope.db" in capsys.readouterr().err
     assert here() == ["x.nriscope.zip"]
 
 

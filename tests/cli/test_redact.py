@@ -74,7 +74,7 @@ def test_writes_a_recording_without_secrets(
         (["FILE", "-o", "taken"], "taken exists"),
         (
             ["FILE", "-o", "x.nriscope.zip"],
-            "that is the name of a zip, and a recording is none; name it x.nriscope.db",
+            "that is the name of a zip file, which a recording is not; name it x.nriscope.db",
         ),
         (["FILE", "--preview", "--rules", "nowhere"], "nowhere: no such file"),
         (["nowhere", "--preview"], "nowhere: no such file"),

@@ -236,7 +236,10 @@ def test_what_is_there_is_replaced_when_asked_to(
         ("FILE -o small --check 9 --config conf -- ./plugin", "--check 9: 1 fails here"),
         ("FILE -o no/such/small --config conf -- ./plugin", "no/such/small: no such folder"),
         ("FILE -o small --session 9 -- ./plugin", "FILE: it has no session 9"),
-        ("FILE -o s.zip --config conf -- ./plugin", "a recording is none; name it s.nriscope.db"),
+        (
+            "FILE -o s.zip --config conf -- ./plugin",
+            "which a recording is not; name it s.nriscope.db",
+        ),
         ("FILE --pytest conf --config conf -- ./plugin", "conf: not a folder"),
     ],
 )

@@ -41,7 +41,7 @@ def test_text(path: Path) -> None:
     assert words["events"][0] == "31"
     assert words["answered"][:2] == ["31", "ok;"]
     assert " ".join(words["gaps"]).startswith(
-        "2: 5 events lost, and nobody knows how many more in 1 of them;"
+        "2: 5 events lost, and an unknown number more in 1 of them;"
     )
     assert words["size"][2:5] == ["on", "the", "wire,"]
     assert words["CreateContainer"][:2] == ["4", "0"]
@@ -72,7 +72,7 @@ def test_an_empty_recording(tmp_path: Path) -> None:
     ("lost", "words"),
     [
         ((), "none"),
-        ((None,), "1: nobody knows how many events were lost; `log` shows them"),
+        ((None,), "1: how many events were lost is not known; `log` shows them"),
         ((1,), "1: 1 event lost; `log` shows them"),
         ((1200, 34), "2: 1,234 events lost; `log` shows them"),
     ],

@@ -3,7 +3,7 @@
 
 import pytest
 
-from scripts.check_words import NOT_YET_COVERED, ROOT, files, findings
+from scripts.check_words import files, findings
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,5 @@ def test_plain_words_pass(text: str) -> None:
     assert list(findings(text)) == []
 
 
-def test_folders_not_covered_exist_and_generated_code_is_left_out() -> None:
-    assert all((ROOT / name).is_dir() for name in NOT_YET_COVERED)
+def test_generated_code_is_left_out() -> None:
     assert not any("_gen" in path.parts for path in files())

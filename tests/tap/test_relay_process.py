@@ -193,7 +193,7 @@ async def test_a_listener_that_fails_hears_no_more_and_the_relay_goes_on(relays:
         runtime.send(b"two")
         assert await said(plugin) == b"two"
     assert len(listening.words) == 1
-    assert listening.words[0].endswith("by a fault of ours: ValueError: on purpose")
+    assert listening.words[0].endswith("an internal error: ValueError: on purpose")
 
 
 async def test_where_it_can_have_no_more_files_the_connection_is_closed(relays: Relays) -> None:

@@ -11,16 +11,19 @@ from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 from ..attribution.history import History
 from ..attribution.model import Asked, ChangeStep
 from ..records import asked_record, shallow, step_record
-from .owned_lines import Line
+from .owned_lines import OwnedLine
 from .path_history import Past, asked_for
 
 
 def document(
-    history: History, lines: Iterable[Line], pasts: Iterable[Past] | None = None, path: str = ""
+    history: History,
+    lines: Iterable[OwnedLine],
+    pasts: Iterable[Past] | None = None,
+    path: str = "",
 ) -> dict[str, Plain]:
-    """``lines`` that are there and have a value, each with its owner; and ``changes`` in order.
+    """Return present ``lines`` with values, each with its owner, and ``changes`` in order.
 
-    With `pasts` it is the history of `path`: with ``began``, what there was at first.
+    With `pasts` it is the history of `path`, and ``began`` has the first values.
     """
     told: dict[str, Plain] = {
         "schema_version": SCHEMA_VERSION,
@@ -69,7 +72,7 @@ def _is_in(path: str, whole: str) -> bool:
     return not whole or path == whole or path.startswith(f"{whole}/")
 
 
-def _line(line: Line) -> dict[str, Plain]:
+def _line(line: OwnedLine) -> dict[str, Plain]:
     step = line.step
     return {
         "path": line.path,

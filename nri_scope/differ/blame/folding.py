@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines are shown, and what is folded away."""
+"""Choose the lines to show, and fold the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..attribution.owner import Owner
-from .owned_lines import Line
+from .owned_lines import OwnedLine
 
 View: TypeAlias = Literal["usual", "full", "changed"]
 
@@ -21,12 +21,14 @@ class Fold(NamedTuple):
     indent: int
 
 
-Row: TypeAlias = "Line | Fold"
+Row: TypeAlias = "OwnedLine | Fold"
 
 
-def view(lines: Sequence[Line], kind: View) -> list[Row]:
-    """``full``: all; ``changed``: what is otherwise than the runtime alone would have it, with what
-    that is a part of; ``usual``: the same, with a word for what lies between.
+def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
+    """Return the rows of a view.
+
+    ``full``: all lines; ``changed``: lines that differ from what the runtime alone would have made,
+    with their parents; ``usual``: the same, with the lines between them as folds.
     """
     if kind == "full":
         return list(lines)
@@ -41,13 +43,13 @@ def view(lines: Sequence[Line], kind: View) -> list[Row]:
     return rows
 
 
-def _shown(lines: Sequence[Line]) -> set[int]:
+def _shown(lines: Sequence[OwnedLine]) -> set[int]:
     parents: dict[str, int] = {}
     for at, line in enumerate(lines):
         if line.heading:
             parents.setdefault(line.path, at)
         if line.dash and not line.member:
-            # A member has no line of its own, but its first one tells which it is.
+            # A member has no line of its own, but its first one shows which member it is.
             parents.setdefault(line.path.rpartition("/")[0], at)
     shown: set[int] = set()
     for at, line in enumerate(lines):
@@ -61,7 +63,7 @@ def _shown(lines: Sequence[Line]) -> set[int]:
     return shown
 
 
-def _folds(lines: Sequence[Line]) -> Iterator[Fold]:
+def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
     counts: dict[Owner, int] = {}
     for line in lines:
         if line.there and line.owner is not None and not line.heading:

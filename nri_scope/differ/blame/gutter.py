@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns at the left: who, how that is known, and what happened."""
+"""The columns at the left of each line: owner, evidence and kind of change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDEST = 40
 
 
 def short(owner: Owner) -> str:
-    """An owner in few columns; not escaped."""
+    """Return an owner in few columns; not escaped."""
     if not owner.or_runtime:
         return str(owner)
     who = "CRI request" if owner.who is Who.REQUEST else owner.index or str(owner.who)
@@ -32,7 +32,7 @@ def short(owner: Owner) -> str:
 
 
 class Gutter:
-    """As wide as what is in it; ``width`` of the whole line, None: as wide as it gets."""
+    """A gutter as wide as its content. ``width``: of the whole line; None for no limit."""
 
     def __init__(
         self, found: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None
@@ -52,7 +52,7 @@ class Gutter:
         """In columns, with the bar."""
 
     def cell(self, owner: Owner | None, evidence: Sequence[Evidence], mark: str) -> str:
-        """One line's gutter."""
+        """Return the gutter of one line."""
         name = "" if owner is None else safe(short(owner), self._owner)
         padding = " " * (self._owner - columns(name))
         letters = "".join(LETTERS[one] for one in evidence)
@@ -60,7 +60,7 @@ class Gutter:
         return f"{name}{padding} {how}{mark}│"
 
     def legend(self) -> list[str]:
-        """What its words and letters mean; [] where nothing needs to be said. Not escaped."""
+        """Return the meanings of its words and letters; [] for none. Not escaped."""
         lines: list[str] = []
         ranges = [owner for owner in self._owners if _is_range(owner)]
         if ranges:
@@ -69,11 +69,11 @@ class Gutter:
             where = "" if best.or_runtime else ", between two connections that saw it"
             indices = "this index" if best.first == best.last else "one of these indices"
             lines.append(
-                f"one of {best.index}: a plugin with {indices}{where}; nothing tells which"
+                f"one of {best.index}: a plugin with {indices}{where}; nothing shows which"
             )
         lines += (f"{safe(short(owner), self._most)}: {owner}" for owner in self._cut())
         if any(owner.who is Who.ONE_OF and owner.plugins for owner in self._owners):
-            lines.append("one of …: any one of these plugins, or several; nothing tells which")
+            lines.append("one of …: any one of these plugins, or several; nothing shows which")
         ties = sorted({index for owner in self._owners for index in owner.ties})
         if ties:
             lines.append(
@@ -85,14 +85,16 @@ class Gutter:
         if any(owner.who is Who.UNKNOWN for owner in self._owners):
             lines.append("unknown: it was not seen, or was there before the recording began")
         if any(owner.who is Who.REQUEST for owner in self._owners):
-            lines.append("CRI request: whoever asked the runtime for it, usually the kubelet")
+            lines.append(
+                "CRI request: the client that asked the runtime for it, usually the kubelet"
+            )
         lines += (
             f"{LETTERS[one]}: {one.meaning} ({one})" for one in Evidence if one in self._evidence
         )
         return lines
 
     def _cut(self) -> list[Owner]:
-        """Owners whose names do not fit."""
+        """Return the owners whose names do not fit."""
         return [owner for owner in self._owners if columns(safe(short(owner))) > self._owner]
 
 

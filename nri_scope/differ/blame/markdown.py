@@ -12,7 +12,7 @@ from ..attribution.history import History
 from ..attribution.model import Asked
 from ..render import wording
 from ..render.markdown_escape import code, prose
-from .owned_lines import Line
+from .owned_lines import OwnedLine
 from .text import summary
 
 _BACKTICKS = re.compile(r"`+")
@@ -20,14 +20,14 @@ _BACKTICKS = re.compile(r"`+")
 
 def markdown(
     history: History,
-    lines: Sequence[Line] | None,
+    lines: Sequence[OwnedLine] | None,
     body: Sequence[str],
     legend: Sequence[str],
     about: Sequence[Asked] | None = None,
 ) -> Iterator[str]:
-    """`body` is the text between head and legend, as wide as it gets and without colour.
+    """Yield the Markdown. `body`: the text between head and legend, unbroken and without colour.
 
-    Of all requests that were not simply carried out, only `about` is told where it is given.
+    `about`: the requests to list of those not simply carried out; None for all.
     """
     began = f", {history.beginning}" if history.beginning else ""
     yield f"### {code(history.name)}"
@@ -36,7 +36,9 @@ def markdown(
     yield f"{code(history.id[:SHORT_ID])}{began}{told}"
     said = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
     if history.real is not None:
-        said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
+        said.append(
+            f"- the spec that the runtime really used, reported by event {history.real_event}"
+        )
     doubt = filter(None, [history.doubt])
     said += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
     unnoted = wording.unnoted(history.asked if about is None else about, history.steps)
@@ -48,7 +50,7 @@ def markdown(
 
 
 def fenced(lines: Sequence[str]) -> Iterator[str]:
-    """Lines as a block of code that nothing in them can end."""
+    """Yield lines as a block of code, with a fence longer than any in the lines."""
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}text"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each line of a container's spec, with its owner; and what is not there any more."""
+"""The lines of a container's spec with their owners, removed lines included."""
 
 from __future__ import annotations
 
@@ -20,69 +20,69 @@ from .steps_by_path import Newest
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 UNMET = "!"
-"""Marks what was asked for, and is not in the spec that was really used."""
+"""Marks a requested value that is not in the spec that was really used."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line."""
+class OwnedLine:
+    """One line of a spec, with its owner."""
 
     path: str
     label: str
-    """Its key; of a member of an array, what stands for it in a path."""
+    """Its key, or the label of an array's member in paths."""
     value: Json
-    """As changes tell it: ``bar`` of an environment variable."""
+    """The value as in changes: ``bar`` of an environment variable."""
     written: Json
-    """As a spec has it: ``FOO=bar``."""
+    """The value as in a spec: ``FOO=bar``."""
     indent: int
     """In columns."""
     dash: bool
     """Whether a member of an array begins here."""
     member: bool
-    """Whether it is one, and so has no key."""
+    """Whether it is a member of an array, and so has no key."""
     heading: bool
-    """Whether it has no value, but lines below it that have."""
+    """Whether it has no value, but lines with values below it."""
     there: bool
-    """False for what is gone, or was asked for and never came."""
+    """False for removed values, and for requested ones that were not applied."""
     owner: Owner | None
-    """Who put it there; of what is gone, who took it away. None for headings that nobody added
-    as a whole: they are there because of what is below them."""
+    """The owner of the value, or of its removal. None for headings that were not added as a whole:
+    they are there because of the lines below them."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
-    """The step that made it so; None for what the container began with."""
+    """The step that made the line as it is; None for the container's first state."""
     mark: str
-    """One of ``+-~>!``; a blank for what no plugin changed."""
+    """One of ``+-~>!``; a blank for lines that no plugin changed."""
     mover: ChangeStep | None = None
-    """Who gave it another place, where that is all that happened to it."""
+    """The step that moved it, where it was not changed otherwise."""
     remarks: tuple[str, ...] = ()
-    """What else to know, such as what was there before."""
+    """Further facts, such as the former value."""
 
     @property
     def before(self) -> Json:
-        """What was there before the step, where the step is about this very line."""
+        """The value before the step, where the step is about exactly this line."""
         at_it = self.step is not None and self.step.change.path == self.path
         return self.step.change.before if self.step is not None and at_it else None
 
     @property
     def changed(self) -> bool:
-        """Whether it is otherwise than the runtime alone would have it."""
+        """Whether it differs from what the runtime alone would have made."""
         return self.mark != " "
 
 
 def document(history: History) -> Spec:
-    """The newest spec that is known: the real one where the CRI told it, with later changes."""
+    """Return the newest known spec: the real one where CRI reported it, with later changes."""
     if history.real is None:
         return history.spec
     spec = history.real
     later = (step for step in history.steps if step.event > history.real_event)
-    # What one source shows is told together; what the next one does is done to that.
+    # Steps of one event, evidence and owner are applied together, before those of the next.
     for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
         spec = apply(spec, [step.change for step in steps])
     return spec
 
 
-def lines(history: History) -> list[Line]:
-    """All lines of the newest spec, in its order, and those that are gone where they were.
+def lines(history: History) -> list[OwnedLine]:
+    """Return all lines of the newest spec, in its order, with removed lines in their places.
 
     Every line that has a value has an owner.
     """
@@ -95,17 +95,17 @@ class _Lines:
         self._newest = Newest(history.steps)
         self._remarks = Remarks(self._newest)
         self._known = tree(history.spec)
-        # With the CRI's word: what of the real spec NRI shows too.
+        # Where CRI reported the real spec: the part of it that NRI shows, too.
         self._nodes = self._known if history.real is None else tree(document(history))
         put_back(self._nodes, self._gone())
 
     def _gone(self) -> list[tuple[str, Json]]:
-        """What was removed, or never came, with what it was."""
+        """Return the paths and values that were removed, or requested but never applied."""
         found: list[tuple[str, Json]] = []
         spec = document(self._history)
         for step in self._newest.steps():
             change = step.change
-            # What is a part of one line, as an array's only member is, has no line of its own.
+            # A part of one line, such as an array's only member, has no line of its own.
             if change.path in self._nodes or value_at(spec, change.path) is not ABSENT:
                 continue
             if change.kind == "removed":
@@ -114,9 +114,9 @@ class _Lines:
                 found.append((change.path, change.after))
         return found
 
-    def all(self) -> Iterator[Line]:
+    def all(self) -> Iterator[OwnedLine]:
         root = self._nodes[""]
-        waiting: list[tuple[Node, int, bool, tuple[Line, ...]]] = [
+        waiting: list[tuple[Node, int, bool, tuple[OwnedLine, ...]]] = [
             (node, 0, False, ()) for node in reversed(root.below)
         ]
         while waiting:
@@ -127,18 +127,18 @@ class _Lines:
             heads_member = node.member and not node.is_leaf
             if not heads_member:
                 yield line
-            # The lines of a member begin behind its dash, the first of them beside it.
+            # The first line of a member stands beside its dash, the others below that line.
             inner = indent + 2
             for at, below in reversed(list(enumerate(node.below))):
                 first = heads_member and not at
                 waiting.append((below, inner, first, (line,) if first else ()))
 
-    def _line(self, node: Node, indent: int, *, dash: bool) -> Line:
+    def _line(self, node: Node, indent: int, *, dash: bool) -> OwnedLine:
         owner, evidence, step = self._owner(node)
         heading = not node.is_leaf or (not node.there and not _is_own(step, node))
         moved = self._newest.move(node.path)
         mark = self._mark(node, step)
-        return Line(
+        return OwnedLine(
             path=node.path,
             label=node.label,
             value=node.value,
@@ -172,13 +172,13 @@ class _Lines:
         return self._unseen(node.path), (Evidence.CRI,), None
 
     def _unseen(self, path: str) -> Owner:
-        """Who made what only the CRI shows."""
+        """Return the owner of a value that only CRI shows."""
         history = self._history
         if not may_be_left_out(path):
             return RUNTIME
         if not history.created_event:
             return UNKNOWN
-        # Nobody but we and the runtime comes after an index of 99, but for its namesakes.
+        # After a connection at index 99 comes only the runtime, unless another one is at 99, too.
         return RUNTIME if history.tail.first == HIGHEST else history.tail
 
     def _mark(self, node: Node, step: ChangeStep | None) -> str:
@@ -190,7 +190,7 @@ class _Lines:
         if step.owner.who is Who.RUNTIME and not self._newest.by_plugins(step.change.path):
             return " "
         if step.change.kind == "removed" and node.there:
-            # Something else came in its place.
+            # It was replaced by another value.
             return MARKS["changed"]
         return MARKS[step.change.kind]
 
@@ -205,8 +205,8 @@ def _of(
     return (base, (), None) if step is None else (step.owner, step.evidence, step)
 
 
-def _joined(member: Line, first: Line) -> Line:
-    """The first line of a member, with what is to be said of the member as a whole."""
+def _joined(member: OwnedLine, first: OwnedLine) -> OwnedLine:
+    """Return the first line of a member, with the remarks on the member as a whole."""
     remarks = tuple(dict.fromkeys((*member.remarks, *first.remarks)))
     line = replace(first, indent=member.indent, dash=True, remarks=remarks)
     if first.mark == " " and member.mark in (">", UNMET):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of one path of a container: value after value, with who made each."""
+"""The history of one path of a container: its values in order, each with its owner."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from .spec_lines import tree
 _LISTED = 5
 _NEAR = 0.6
 _COMPARED = 5_000
-"""Paths that the nearest one is looked for among."""
+"""Paths among which the nearest one is looked for."""
 _SHOWN = 200
-"""Characters of what somebody asked for that an error repeats."""
+"""Characters of the requested path that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What happened to one path."""
+    """The history of one path."""
 
     path: str
     began_there: bool
-    """Whether the container began with something at this path."""
+    """Whether the container began with a value at this path."""
     began: Json
-    """What that was."""
+    """That value."""
     steps: tuple[ChangeStep, ...]
-    """At this very path, in order."""
+    """The steps at exactly this path, in order."""
 
 
 def past(history: History, path: str) -> list[Past]:
-    """What happened at `path`, at what it is a part of and at its parts; never nothing.
+    """Return the histories of `path`, of its parents and of its parts; at least one.
 
-    One for each path that something happened to, or for `path` alone.
+    One for each of these paths that was changed, or one for `path` if none was.
     """
     found: dict[str, list[ChangeStep]] = {}
     for step in history.of(path):
@@ -54,7 +54,7 @@ def _past(history: History, path: str, steps: list[ChangeStep]) -> Past:
 
 
 def asked_for(history: History, path: str) -> list[Asked]:
-    """The requests not simply carried out at `path`, at what it is a part of and at its parts."""
+    """Return the requests not simply carried out at `path`, at its parents and at its parts."""
     return [
         one
         for one in history.asked
@@ -65,8 +65,10 @@ def asked_for(history: History, path: str) -> list[Asked]:
 
 
 def resolve(history: History, wanted: str) -> str:
-    """The path that somebody means: a pointer, one without its first slash, or its last part alone
-    where that is unique. Raises UsageError, naming what it could be or what is near.
+    """Return the path that `wanted` means.
+
+    That is a pointer, with or without its first slash, or its last part alone where that is unique.
+    Raises UsageError, which names the possible or the nearest paths.
     """
     known = _paths(history)
     trimmed = wanted.rstrip("/") if wanted != "/" else wanted
@@ -79,7 +81,7 @@ def resolve(history: History, wanted: str) -> str:
         return named[0]
     shown = wanted if len(wanted) <= _SHOWN else f"{wanted[:_SHOWN]}…"
     if named:
-        # What was changed is asked for rather than what was not.
+        # Changed paths come first, as users more likely ask for these.
         named.sort(key=lambda path: path not in changed)
         more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
         raise UsageError(
@@ -93,7 +95,7 @@ def resolve(history: History, wanted: str) -> str:
 def _hint(wanted: str, known: dict[str, None], changed: set[str]) -> str:
     if "/" in wanted.strip("/") or wanted.startswith("/"):
         asked = wanted if wanted.startswith("/") else f"/{wanted}"
-        # Somebody may have written a key as it is, slashes and all.
+        # A key may have been given unescaped, with its slashes.
         plain = {"/".join(("", *split(path))): path for path in known}
         if asked in plain:
             return f"in a path that is {plain[asked]}"
@@ -110,7 +112,7 @@ def _hint(wanted: str, known: dict[str, None], changed: set[str]) -> str:
 
 
 def _paths(history: History) -> dict[str, None]:
-    """Every path that something is or was at."""
+    """Return every path that has or had a value."""
     found: dict[str, None] = {}
     for spec in (document(history), history.spec, history.base):
         found.update(dict.fromkeys(tree(spec)))
@@ -126,12 +128,12 @@ def _paths(history: History) -> dict[str, None]:
 
 
 def _requested(history: History) -> Iterator[str]:
-    """What plugins asked for, where that was not the whole container."""
+    """Return the paths that plugins requested, without requests for the whole container."""
     return (one.path for one in history.asked if one.path.startswith("/") and one.path != EVICTION)
 
 
 def _below(step: ChangeStep) -> Iterator[str]:
-    """The fields of an object that came and went as a whole."""
+    """Yield the fields of an object that was added or removed as a whole."""
     for value in (step.change.before, step.change.after):
         if isinstance(value, dict):
             yield from (pointer(step.change.path, name) for name in value)

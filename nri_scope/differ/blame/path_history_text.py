@@ -27,7 +27,7 @@ _NOTHING = "(nothing seen to change it)"
 def past_body(
     history: History, pasts: Sequence[Past], width: int | None = None
 ) -> tuple[list[str], list[str]]:
-    """Values in order, each with time, event and owner; and the legend."""
+    """Return the values in order, each with time, event and owner; and the legend."""
     steps = [step for past in pasts for step in past.steps]
     gutter = Gutter(
         [
@@ -50,13 +50,13 @@ def past_body(
 
 
 class Days:
-    """Says the day where it is another one than that of the step before."""
+    """Makes a line for each new day."""
 
     def __init__(self) -> None:
         self._day = ""
 
     def turn(self, step: ChangeStep) -> Iterator[str]:
-        """A line, or none."""
+        """Yield a line if the step's day is not that of the step before."""
         today = day(step.at_ns)
         if today != self._day:
             self._day = today
@@ -112,7 +112,7 @@ def _past(history: History, past: Past, write: _Columns, days: Days) -> Iterator
 
 
 def _word(step: ChangeStep) -> str:
-    """What is said in the place of a value; "" for nothing."""
+    """Return the word written in place of the value; "" for none."""
     change = step.change
     match change.kind:
         case "removed":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said beside a line: what was there before, and what became of what was asked for."""
+"""The remarks beside a line: the former value, and the fate of what was requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Remarks:
         self._newest = newest
 
     def of(self, node: Node, step: ChangeStep | None, moved: ChangeStep | None) -> tuple[str, ...]:
-        """In short words, the most important first. Nothing is escaped."""
+        """Return short remarks, the most important first. Not escaped."""
         found: list[str] = []
         asked = self._newest.exactly(node.path)
         if asked is not None and step is None and asked.applied is not Applied.YES:
@@ -72,7 +72,7 @@ def _fate(step: ChangeStep, *, there: bool) -> list[str]:
     if there or step.change.kind == "removed":
         return []
     if step.change.path.startswith("/cdiDevices/"):
-        # The step's note says how; the spec has what it brings along.
+        # The step's note says how; the spec has the devices' edits.
         return ["resolved by the runtime"]
     return ["the runtime's spec has no such thing"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec as the lines that somebody would read, with room for what is not there any more."""
+"""A spec as a tree of lines, with nodes for values that are not there any more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri_scope.oci import Json, Spec, pointer, split
 from nri_scope.oci.lists import KEYED, members
 
 MAX_DEPTH = 16
-"""Levels that get lines of their own; what is deeper is one value. Real specs have seven."""
+"""Levels that get lines of their own; deeper values stay on one line. Real specs have seven."""
 
 _ENV = "/process/env"
 _COUNT = re.compile(r"#\d+$")
@@ -23,25 +23,25 @@ class Node:
 
     path: str
     label: str
-    """Its key, or what stands for it in a path where it is a member of an array."""
+    """Its key, or the label of an array's member in paths."""
     member: bool
-    """Of an array."""
+    """Whether it is a member of an array."""
     value: Json
-    """As changes tell it: ``bar`` of an environment variable."""
+    """The value as in changes: ``bar`` of an environment variable."""
     written: Json
-    """As a spec has it: ``FOO=bar``."""
+    """The value as in a spec: ``FOO=bar``."""
     there: bool = True
-    """False for what is gone, or was asked for and never came."""
+    """False for removed values, and for requested ones that were not applied."""
     below: list[Node] = field(default_factory=list)
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is one value on one line; what is gone can still be below it."""
+        """Whether it is one value on one line; removed values can still be below it."""
         return not any(node.there for node in self.below)
 
 
 def tree(spec: Spec) -> dict[str, Node]:
-    """All nodes by their paths, in document order; the first is the spec itself, at ""."""
+    """Return all nodes by their paths, in document order; the first is the spec itself, at ""."""
     root = Node("", "", False, spec, spec)
     found: dict[str, Node] = {}
     waiting = [(root, 0)]
@@ -55,7 +55,7 @@ def tree(spec: Spec) -> dict[str, Node]:
 
 
 def _below(node: Node) -> list[Node]:
-    """What has lines of its own in a value: an object's fields, a keyed array's members."""
+    """Return the parts of a value with lines of their own: fields, or a keyed array's members."""
     value = node.written
     if isinstance(value, dict):
         return [
@@ -77,7 +77,7 @@ def _below(node: Node) -> list[Node]:
 
 
 def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
-    """Give nodes to values that are not in the spec, behind what is still there beside them."""
+    """Add nodes for values that are not in the spec, after their siblings that are."""
     for path, value in gone:
         node = nodes.get(path) or _missing(nodes, path)
         if not node.there:
@@ -86,7 +86,7 @@ def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
 
 
 def _missing(nodes: dict[str, Node], path: str) -> Node:
-    """A node at a path that the spec does not have, with all that leads there."""
+    """Add a node at a path that the spec does not have, with its missing parents; return it."""
     missing: list[str] = []
     while path not in nodes:
         missing.append(path)
@@ -108,7 +108,7 @@ def _written(path: str, label: str, value: Json) -> Json:
 
 
 def _key_first(member: Node) -> None:
-    """What a member is known by, in front: ``destination`` of a mount."""
+    """Move the field that identifies a member to the front: ``destination`` of a mount."""
     if isinstance(member.written, dict):
         name = _COUNT.sub("", member.label)
         fields = sorted(member.written.items(), key=lambda field: field[1] != name)

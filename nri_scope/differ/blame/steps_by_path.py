@@ -9,11 +9,11 @@ from ..attribution.model import ChangeStep
 from ..attribution.owner import Who
 
 NOBODYS = (Who.RUNTIME, Who.REQUEST)
-"""Owners that are no plugin."""
+"""Owners other than plugins."""
 
 
 class Newest:
-    """Finds the newest step about a path; takes a dictionary's time for it, not a list's."""
+    """An index of the newest step at each path, by dictionaries."""
 
     def __init__(self, steps: Sequence[ChangeStep]) -> None:
         self._steps = steps
@@ -33,35 +33,35 @@ class Newest:
                 self._touched.add(path)
 
     def steps(self) -> Iterator[ChangeStep]:
-        """The newest step at each path, but for what a later one at a parent made void."""
+        """Yield the newest step at each path, unless a later one at a parent overrides it."""
         for path, number in self._at.items():
             if self._number(path) == number:
                 yield self._steps[number]
 
     def at(self, path: str) -> ChangeStep | None:
-        """The newest step at `path` or at what it is a part of; moves change no line."""
+        """Return the newest step at `path` or at a parent, without moves."""
         number = self._number(path)
         return None if number is None else self._steps[number]
 
     def exactly(self, path: str) -> ChangeStep | None:
-        """The newest step at `path` itself."""
+        """Return the newest step at `path` itself."""
         number = self._at.get(path)
         return None if number is None else self._steps[number]
 
     def before(self, step: ChangeStep) -> ChangeStep | None:
-        """The step at the same path before `step`, which is the newest there."""
+        """Return the step before `step` at the same path, where `step` is the newest."""
         number = self._before.get(self._at.get(step.change.path, -1))
         return None if number is None else self._steps[number]
 
     def move(self, path: str) -> ChangeStep | None:
-        """The newest move of `path`, unless it was added again later."""
+        """Return the newest move of `path`, unless it was added again later."""
         number = self._moves.get(path)
         if number is None or number < self._at.get(path, -1):
             return None
         return self._steps[number]
 
     def by_plugins(self, path: str) -> bool:
-        """Whether a plugin, or nobody knows who, ever changed `path`."""
+        """Return whether a plugin or an unknown owner ever changed `path`."""
         return path in self._touched
 
     def _number(self, path: str) -> int | None:

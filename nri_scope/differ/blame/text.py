@@ -18,10 +18,10 @@ from ..attribution.owner import Owner, Who
 from ..render import wording
 from .folding import Fold, Row
 from .gutter import Gutter, short
-from .owned_lines import UNMET, Line
+from .owned_lines import UNMET, OwnedLine
 
 LEAST = 24
-"""Columns for YAML even where there is less room."""
+"""Columns used for YAML even where there are fewer."""
 STYLES = {
     "+": Style.GOOD,
     "-": Style.BAD,
@@ -34,14 +34,14 @@ STYLES = {
 
 def head(
     history: History,
-    lines: Sequence[Line] | None,
+    lines: Sequence[OwnedLine] | None,
     width: int | None = None,
     about: Sequence[Asked] | None = None,
 ) -> Iterator[str]:
-    """Which container it is, how much of it was changed, and what limits the evidence.
+    """Yield the container's name, how many lines were changed, and limits of the evidence.
 
-    Without `lines` nothing is said of how much. Of all requests that were not simply carried out,
-    only `about` is told where it is given.
+    Without `lines` their number is left out. `about`: the requests to list of those not simply
+    carried out; None for all.
     """
     layout = Layout(width)
     began = f", {history.beginning}" if history.beginning else ""
@@ -51,7 +51,7 @@ def head(
     if history.failure:
         yield from layout.sentence(f"! its creation failed: {history.failure}", 0, Style.BAD)
     if history.real is not None:
-        told = f"the spec that the runtime really used, told by event {history.real_event}"
+        told = f"the spec that the runtime really used, reported by event {history.real_event}"
         yield from layout.sentence(told, 0)
     if lines is not None:
         yield from layout.sentence(summary(lines), 0)
@@ -62,8 +62,8 @@ def head(
         yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, Style.BAD)
 
 
-def summary(lines: Sequence[Line]) -> str:
-    """How many lines were changed, and by whom. Not escaped."""
+def summary(lines: Sequence[OwnedLine]) -> str:
+    """Return how many lines were changed, and by which owners. Not escaped."""
     total = sum(line.there and not line.heading for line in lines)
     counts: dict[str, int] = {}
     for line in lines:
@@ -76,14 +76,14 @@ def summary(lines: Sequence[Line]) -> str:
     if not counts:
         what = "its only line" if total == 1 else f"any of {total:,} lines"
         return f"no plugin changed {what}, as far as was seen{vain}"
-    # Several plugins that it may have been are a list of their own.
+    # An owner may itself be a list of possible plugins, separated by commas.
     separator = "; " if any("," in who for who in counts) else ", "
     listed = separator.join(f"{who} {count:,}" for who, count in counts.items())
     return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{vain}"
 
 
-def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
-    """Mark, owner and evidence as the gutter shows them: the CRI confirms what was applied."""
+def doing(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
+    """Return mark, owner and evidence as in the gutter: CRI confirms an applied change."""
     mark, step, owner, evidence = line.mark, line.step, line.owner, line.evidence
     if line.mover is not None and mark == ">":
         step, owner, evidence = line.mover, line.mover.owner, line.mover.evidence
@@ -91,13 +91,13 @@ def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
     if applied and mark != UNMET and Evidence.CRI not in evidence:
         evidence = (*evidence, Evidence.CRI)
     if mark == " " and not line.there and not line.heading:
-        # The runtime's own removal: no change to blame anybody for, but the line is not there.
+        # The runtime's own removal: not a plugin's change, but the line is not there.
         mark = "-"
     return mark, owner, evidence
 
 
 def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list[str]]:
-    """The lines with their gutter, and the legend."""
+    """Return the lines with their gutter, and the legend."""
     found: list[tuple[Owner, Sequence[Evidence]]] = []
     for row in rows:
         if isinstance(row, Fold):
@@ -118,18 +118,18 @@ def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list
 
 
 def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
-    """What the gutter's words mean, below it."""
+    """Yield the meanings of the gutter's words, for below it."""
     if lines:
         yield ""
     for line in lines:
         yield from Layout(width).sentence(line, 0, Style.DIM)
 
 
-def yaml_lines(line: Line, width: int | None) -> list[str]:
-    """One line of the spec as YAML; several where it is too long."""
+def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
+    """Return one line of the spec as YAML; several where it is too long."""
     head = " " * line.indent + ("- " if line.dash else "")
     if line.member and line.heading:
-        # Only what is below a member is gone, and the member was made by nobody we saw.
+        # Only parts of the member were removed, and its own origin was not seen.
         return [f"{head}# {safe(line.label)}"]
     if not line.member:
         head += key(line.label)
@@ -139,7 +139,7 @@ def yaml_lines(line: Line, width: int | None) -> list[str]:
     return fill(head, line.written, width, line.indent + 4)
 
 
-def _line(line: Line, gutter: Gutter, width: int | None) -> Iterator[str]:
+def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = doing(line)
     own = owner is not None and owner.who is Who.RUNTIME and not line.changed
     style = Style.DIM if own else STYLES[mark]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render what the differ found as text, Markdown and JSON.
+"""Render the differ's findings as text, Markdown and JSON.
 
 In: rounds, comparisons and their values. Out: lines. Values are untrusted and are escaped here.
-This package never looks for evidence, and never knows where its lines go.
+This package never looks for evidence, and does not know where its lines go.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def renderer(
     live: bool = False,
     quiet_unchanged: bool = False,
 ) -> Renderer:
-    """One for `output_format`.
+    """Return a renderer for `output_format`.
 
-    ``width`` (None: no limit) is for text. ``live``: what is shown goes on for ever, so nothing
-    waits for its end; JSON is then one object a line.
+    ``width`` (None: no limit) is for text. ``live``: rounds come without end, so each is rendered
+    at once; JSON is then one object a line.
     """
     match output_format:
         case "json":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One change as a line for people: glyph, path, before and after, who."""
+"""One change as a line for people: glyph, path, values before and after, owner."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .values import clipped_pair, place, sides
 from .wording import GLYPHS, WHOLE
 
 DEEPER = 4
-"""Columns by which what belongs to a line and did not fit into it is indented."""
+"""Columns by which continuations of a line are indented."""
 
 _STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
 _VALUE_MAX = 400
 """Characters of one value in a terminal: five lines of it. JSON has all of it."""
 _VALUE_MAX_IN_FILES = 4_000
-"""The same where lines are not broken."""
+"""The same for output whose lines are not broken."""
 
 
 def change_lines(layout: Layout, change: Change, by: str = "", indent: int = 2) -> list[StyledText]:
-    """The change, with who made it; in several lines where one is too short."""
+    """Return the change with its owner, in several lines where one is too short."""
     path = LayoutPart(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind])
     parts = [path, *_values(layout, change)]
     if change.kind == "added" and change.at is not None:
@@ -43,7 +43,7 @@ def _values(layout: Layout, change: Change) -> Sequence[LayoutPart]:
             return [LayoutPart(f"was {before}")]
         case "moved":
             if before == after:
-                # Others came or went, and it is still behind as many.
+                # Others were added or removed, and its position is the same.
                 return [LayoutPart(f"moved among the others, still the {after}")]
             return [LayoutPart(f"moved from {before} to {after} place")]
     together = f"{before} → {after}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two recordings."""
+"""Render the differences between two recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .renderer import Format
 
 _REAL = "the specs that the runtimes really used"
 _LISTED = 20
-"""Names in Markdown from which on a list is folded away."""
+"""Names in Markdown beyond which a list is folded away."""
 
 
 def comparison(
@@ -32,7 +32,7 @@ def comparison(
     *,
     width: int | None = None,
 ) -> Iterator[str]:
-    """Lines about the recordings called `a` and `b`."""
+    """Yield lines on the differences between the recordings called `a` and `b`."""
     match output_format:
         case "json":
             yield to_json(_document(a, b, found))
@@ -82,7 +82,7 @@ def _legend(found: Comparison) -> list[str]:
 
 
 def _by(one: Difference) -> str:
-    """Who made it what it is in `a`, and in `b` where that is not the same."""
+    """Return the owner in `a`, and in `b` where that is another one."""
     ours, theirs = _side(one.a), _side(one.b)
     if not ours or ours == theirs:
         return theirs
@@ -90,7 +90,7 @@ def _by(one: Difference) -> str:
 
 
 def _side(side: Side) -> str:
-    """Who made it; "" where it is not there and nobody is known to have removed it."""
+    """Return the owner; "" where the value is missing and was not seen to be removed."""
     known = f" ({wording.sources(side.evidence)})" if side.evidence else ""
     if side.present:
         return f"{wording.by(side.owner)}{known}"
@@ -170,7 +170,7 @@ def _document(a: str, b: str, found: Comparison) -> dict[str, Plain]:
 def _record(pair: Pair, one: Difference) -> dict[str, Plain]:
     return {
         **change_record(one.change),
-        # Who made the difference, as seen from A, is who made it what it is in B.
+        # The owner of a difference, as seen from A, is the owner of the value in B.
         **_side_record(one.b),
         "container": pair.name,
         "a": _side_record(one.a),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds as JSON. Every key is always there; lists are never null."""
+"""Rounds as JSON. Every key is always present; lists are never null."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _Key = tuple[str, int, str, str]
 
 
 class JsonRenderer:
-    """See `Renderer`. One object in the end, or with ``live`` one of each round, a line each.
+    """A `Renderer` of one JSON object at the end or, with ``live``, of one object a line per round.
 
-    What became of a change is told later. With ``live`` the change is then told again, marked by
-    ``again``; else the newest word on it is told once.
+    Whether a change was applied is known later. With ``live`` the change is then output again,
+    marked by ``again``; else each change is output once, in its newest state.
     """
 
     def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
         self._live = live
         self._quiet = quiet_unchanged
-        # Text takes much less memory than what it is made of.
+        # Text takes much less memory than the values that it is made of.
         self._events: list[str] = []
         self._changes: list[str] = []
         self._places: dict[_Key, int] = {}
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
-        """Nothing: what comes is all there is to know."""
+        """Yield nothing: the objects are complete without a head."""
         yield from ()
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """One object with ``live``; else nothing yet."""
+        """Yield one object with ``live``; else nothing yet."""
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         if self._live:
             if not (self._quiet and wording.calm(diff)):
@@ -51,7 +51,7 @@ class JsonRenderer:
             self._keep(step, diff, name_of)
 
     def end(self) -> Iterator[str]:
-        """The whole object."""
+        """Yield the whole object, unless ``live``."""
         if not self._live:
             yield f'{{"schema_version": {SCHEMA_VERSION}, "changes": ['
             yield from _separated(self._changes)
@@ -77,7 +77,7 @@ def _separated(records: Sequence[str]) -> Iterator[str]:
 
 
 def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
-    """A round without its changes."""
+    """Return a round without its changes."""
     return {
         "id": diff.event,
         "event": diff.name,

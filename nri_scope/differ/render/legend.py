@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the words mean that a renderer used."""
+"""The legend: explanations of the words that a renderer used."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..attribution.owner import Owner, Who
 
 
 class Legend:
-    """Remembers what needs an explanation, and explains it once."""
+    """Collects the words that need an explanation, and explains each once."""
 
     def __init__(self) -> None:
         self._range = ""
         self._later = False
-        """Whether nothing lies behind that range."""
+        """Whether that range is not between two connections, but known from later events."""
         self._choice = ""
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
 
     def notice(self, diff: RoundDiff) -> None:
-        """Look at what is shown."""
+        """Note the words that a round uses."""
         for step in diff.steps:
             self.see(step.owner, step.evidence)
             for other in step.disputed:
@@ -30,7 +30,7 @@ class Legend:
             self.see(one.owner, (one.evidence,))
 
     def see(self, who: Owner, evidence: Iterable[Evidence]) -> None:
-        """Look at one owner, and how it is known."""
+        """Note an owner and its evidence."""
         self._evidence.update(evidence)
         self._ties.update(who.ties)
         if who.who is not Who.ONE_OF:
@@ -43,13 +43,13 @@ class Legend:
                 self._range, self._later = f"one of {who.index}", who.or_runtime
 
     def lines(self) -> list[str]:
-        """Sentences; [] where nothing needs one."""
+        """Return the explanations; [] for none."""
         found: list[str] = []
         if self._range:
             what = "with such an index" if self._later else "between two connections that we saw"
-            found.append(f"{self._range}: a plugin {what}; nothing tells which")
+            found.append(f"{self._range}: a plugin {what}; nothing shows which")
         if self._choice:
-            found.append(f"{self._choice}: any one of these or several; nothing tells which")
+            found.append(f"{self._choice}: any one of these or several; nothing shows which")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
             found.append(

@@ -18,11 +18,11 @@ _VALUE_MAX = 200
 """Characters of one value; JSON has all of it."""
 _NOBODY = "Not about one container"
 HEADINGS = ("", "path", "before", "after")
-"""Of the `change_cells`."""
+"""The headings of `change_cells`."""
 
 
 class MarkdownRenderer:
-    """See `Renderer`. Sorted by container in the end, or with ``live`` as it comes."""
+    """A `Renderer` of Markdown, by container at the end or, with ``live``, in order of rounds."""
 
     def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
@@ -35,18 +35,18 @@ class MarkdownRenderer:
         self._last: str | None = None
 
         self._blank = True
-        """Whether the last line was blank: one of them is enough."""
+        """Whether the last line was blank, so that no second one follows."""
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
-        """The title, and its details as a list."""
+        """Yield the title, and its details as a list."""
         yield from self._tidy((prose(title), "", *(f"- {prose(one)}" for one in details), ""))
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """With ``live`` its lines; else nothing yet."""
+        """Yield the round's lines with ``live``; else nothing yet."""
         yield from self._tidy(self._round(diff, name_of))
 
     def end(self) -> Iterator[str]:
-        """All that was kept, and what the words mean."""
+        """Yield the rounds that were kept, and the legend."""
         yield from self._tidy(self._end())
 
     def _tidy(self, lines: Iterable[str]) -> Iterator[str]:
@@ -92,7 +92,7 @@ class MarkdownRenderer:
 
 
 def change_cells(change: Change) -> tuple[str, str, str, str]:
-    """Glyph, path, before and after, as cells of a table."""
+    """Return glyph, path and the values before and after, as cells of a table."""
     before, after = clipped_pair(*sides(change), _VALUE_MAX)
     position = ""
     if change.kind == "moved":
@@ -109,7 +109,7 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
 
 
 def changes_table(changes: Sequence[Change]) -> list[str]:
-    """Changes that nobody is known to have made."""
+    """Return changes without owners as a table."""
     return table(HEADINGS, map(change_cells, changes), "changes")
 
 

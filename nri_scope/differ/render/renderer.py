@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a renderer of rounds does, whatever it makes of them."""
+"""The interface of renderers of rounds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Format: TypeAlias = Literal["text", "json", "markdown"]
 
 
 class Renderer(Protocol):
-    """Makes lines, without line ends, of rounds: first `head`, then `round` by `round`, `end`."""
+    """Turns rounds into lines without line ends: call `head`, `round` for each one, then `end`."""
 
     changed: bool
-    """Whether any round so far changed something."""
+    """Whether any round so far had a change."""
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
-        """What is shown, and in words who saw it."""
+        """Yield the title, and details such as the connections that saw the rounds."""
         ...
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """One round; may give its lines at the `end` only."""
+        """Yield one round, or keep its lines for `end`."""
         ...
 
     def end(self) -> Iterator[str]:
-        """What is left to be said."""
+        """Yield the lines that are left, and a summary or legend."""
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two specs, where nobody is known to have changed it."""
+"""Render the differences between two specs, without owners."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spec_diff(
     *,
     width: int | None = None,
 ) -> Iterator[str]:
-    """Lines about the two specs called `before` and `after`. Nothing in text where none differs."""
+    """Yield lines on the specs called `before` and `after`; none as text without differences."""
     match output_format:
         case "json":
             yield to_json(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds as lines for people: a head line for each, and what it changed below it."""
+"""Rounds as lines for people: a head line for each, with its changes below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WEIGHTS = {
 
 
 class TextRenderer:
-    """See `Renderer`. ``live`` explains words as soon as they are used, not in the end."""
+    """A `Renderer` of text. ``live``: explain words as soon as they are used, not at the end."""
 
     def __init__(self, *, width: int | None, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
@@ -33,18 +33,18 @@ class TextRenderer:
         self._explained: set[str] = set()
         self._day = ""
         self._apart = False
-        """Whether the next round with changes stands apart from what is above it."""
+        """Whether a blank line comes before the next round with changes."""
         self._tally = _Tally()
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
-        """The title, and a line for each detail."""
+        """Yield the title, and a line for each detail."""
         yield from self._layout.sentence(title, 0, Style.STRONG)
         for detail in details:
             yield from self._note(detail, Style.DIM)
         self._apart = True
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """Several lines where it changed something, else one line or none."""
+        """Yield several lines for a round with changes, else one line or none."""
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         self._tally.count(diff)
         if wording.calm(diff):
@@ -65,7 +65,7 @@ class TextRenderer:
             yield from self._explanations(indent=2)
 
     def end(self) -> Iterator[str]:
-        """How much there was, and what the words mean."""
+        """Yield the totals and, unless ``live``, the legend."""
         if self._apart:
             yield ""
         yield from self._layout.sentence(self._tally.words(), 0, Style.STRONG)
@@ -152,7 +152,7 @@ class TextRenderer:
 
 
 class _Tally:
-    """Counts what is shown."""
+    """Counts events, changes and containers."""
 
     def __init__(self) -> None:
         self._events = 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a spec in one line each: as people write them where that cannot be misread, else JSON.
+"""Values of a spec in one line each: in common notation where that is unambiguous, else JSON.
 
-Nothing here is escaped for a terminal yet: `nri_scope.text.escape.safe` is for the whole line.
+The result is not escaped for a terminal: `nri_scope.text.escape.safe` is for the whole line.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping
 from nri_scope.oci import Change, Json, Spec, split
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
-"""Text that needs no quotes beside others: no blank, bracket, quote, comma or equals sign."""
+"""Text that needs no quotes: without blanks, brackets, quotes, commas and equals signs."""
 _PLAIN_OPTION = re.compile(r"[A-Za-z0-9_/.:+@%=-]+\Z")
 _LOOKS_OTHERWISE = re.compile(r"(?:true|false|null|[-+]?[0-9.].*)\Z")
-"""Would be taken for a number, true, false or null."""
+"""Text that looks like a number, true, false or null."""
 _COUNTED = re.compile(r"#[0-9]+\Z")
 
 _SHORTENED = 32
-"""Columns of what both sides have in common that stay where it is cut."""
+"""Characters of a common prefix that are kept where it is cut."""
 
 
 def compact(value: Json) -> str:
-    """JSON in one line. Also of what no parser here would take: too deep, no finite number."""
+    """Return JSON in one line, also for values outside JSON: NaN, infinity or too deep nesting."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -32,7 +32,7 @@ def compact(value: Json) -> str:
 
 
 def shown(path: str, value: Json) -> str:
-    """The value at `path` in one line."""
+    """Return the value at `path` in one line."""
     keys = split(path)
     if value is None and keys[:2] == ("process", "env"):
         return '(its name alone, without "=")'
@@ -44,7 +44,7 @@ def shown(path: str, value: Json) -> str:
 
 
 def sides(change: Change) -> tuple[str, str]:
-    """What there was and what there is, in one line each; "" for nothing."""
+    """Return the values before and after a change, in one line each; "" for none."""
     if change.kind == "moved":
         return place(change.before), place(change.after)
     before = "" if change.kind == "added" else shown(change.path, change.before)
@@ -53,7 +53,7 @@ def sides(change: Change) -> tuple[str, str]:
 
 
 def place(position: Json) -> str:
-    """A position from 0 as people count: ``1st``, ``2nd``."""
+    """Return a position, counted from 0, as an ordinal: ``1st``, ``2nd``."""
     if not isinstance(position, int):
         return compact(position)
     number = position + 1
@@ -62,7 +62,7 @@ def place(position: Json) -> str:
 
 
 def clipped(text: str, most: int, begin: int = 0) -> str:
-    """At most about `most` characters of `text`, from `begin` on, saying how long it really is."""
+    """Return `text` cut to about `most` characters from `begin` on, with its full length noted."""
     if len(text) <= most:
         return text
     before = "…" if begin else ""
@@ -71,7 +71,7 @@ def clipped(text: str, most: int, begin: int = 0) -> str:
 
 
 def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
-    """Both `clipped`, so that where they begin to differ can be seen."""
+    """Return both `clipped` in such a way that their first difference is visible."""
     common = 0
     if before and after and max(len(before), len(after)) > most:
         both = enumerate(zip(before, after, strict=False))
@@ -81,7 +81,7 @@ def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
 
 
 def _mount(value: Spec, _key: str) -> str:
-    """As mount(8) lists it."""
+    """Return a mount as mount(8) lists it; "" where that is ambiguous."""
     if not {"destination", "type", "source"} <= value.keys() <= {*_MOUNT}:
         return ""
     source, destination, kind = value["source"], value["destination"], value["type"]
@@ -101,7 +101,7 @@ _MOUNT = ("destination", "type", "source", "options")
 
 
 def _device(value: Spec, key: str) -> str:
-    """As ls(1) and mknod(1) know it; the mode in octal."""
+    """Return a device as ls(1) and mknod(1) show it, its mode in octal; "" where ambiguous."""
     mode, kind = value.get("fileMode"), value.get("type")
     major, minor = value.get("major"), value.get("minor")
     if not (isinstance(kind, str) and _PLAIN.match(kind)):
@@ -119,15 +119,15 @@ def _device(value: Spec, key: str) -> str:
 
 
 def _named(name: str) -> Callable[[Spec, str], str]:
-    """Fields side by side, without the one called `name` where the path says it already."""
+    """Return a writer of fields that omits the field `name` where the path has its value."""
     return lambda value, key: _fields(value, name, key) or ""
 
 
 def _fields(value: Spec, name: str, key: str) -> str | None:
-    """None where that would not be clear."""
+    """Return the fields; None where that is ambiguous."""
     told = value
     if name:
-        # Left out it means that it is what the path says.
+        # If the field is omitted, readers take its value from the path.
         if name not in value:
             return None
         if value[name] == _COUNTED.sub("", key):
@@ -166,4 +166,4 @@ _OBJECTS: Mapping[tuple[str, ...], Callable[[Spec, str], str]] = {
         )
     },
 }
-"""How objects at these paths are written."""
+"""Functions that write objects at these paths."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of steps and rounds, in words that text and Markdown share. Nothing is escaped."""
+"""Words for steps and rounds, shared by text and Markdown. Nothing is escaped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VALUE_MAX = 200
 
 
 class Weight(Enum):
-    """How much it matters."""
+    """The importance of a detail."""
 
     TROUBLE = 0
     DOUBT = 1
@@ -39,16 +39,16 @@ class Weight(Enum):
 
 GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 WHOLE = "(the whole spec)"
-"""In the place of an empty path."""
+"""Shown in place of an empty path."""
 
 _NO_PLUGIN = "outside plugins"
-"""Where time passes between two connections that have no plugin between them."""
+"""The place of time between two connections that have no plugin between them."""
 
 _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 
 
 def owner(who: Owner) -> str:
-    """Who it was."""
+    """Return an owner in words."""
     match who.who:
         case Who.RUNTIME:
             return "the runtime"
@@ -58,17 +58,17 @@ def owner(who: Owner) -> str:
 
 
 def by(who: Owner) -> str:
-    """Who it was, behind a change."""
+    """Return an owner in words, as they follow a change."""
     return "owner unknown" if who.who is Who.UNKNOWN else f"by {owner(who)}"
 
 
 def sources(evidence: Iterable[Evidence]) -> str:
-    """How it is known."""
+    """Return the names of the evidence."""
     return ", ".join(evidence)
 
 
 def details(step: ChangeStep) -> list[tuple[Weight, str]]:
-    """What is to be said of a step below it."""
+    """Return the details of a step, for the lines below it."""
     found: list[tuple[Weight, str]] = []
     if trouble := fate(step):
         found.append((Weight.TROUBLE, f"! {trouble}"))
@@ -79,7 +79,7 @@ def details(step: ChangeStep) -> list[tuple[Weight, str]]:
 
 
 def fate(step: ChangeStep) -> str:
-    """What became of it where that is not what was asked for; "" where nobody knows otherwise."""
+    """Return how the outcome differs from the request; "" where it is not known to differ."""
     match step.applied:
         case Applied.NO:
             return f"NOT APPLIED: {_not_applied(step.change)}"
@@ -105,7 +105,7 @@ def _not_applied(change: Change) -> str:
 
 
 def claim(other: Claim, step: ChangeStep) -> str:
-    """What another source says instead."""
+    """Return the contradicting statement of another source."""
     parts: list[str] = []
     if other.owner != step.owner and other.owner.who is not Who.UNKNOWN:
         parts.append(by(other.owner))
@@ -124,15 +124,15 @@ FATES = {
 
 
 def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
-    """A request of a round, what became of it, and why."""
+    """Return a request of a round, with its fate and the reason."""
     of = name_of(one.container) if one.container not in ("", diff.container) else ""
     return f"{FATES[one.fate]}: {request(one, of)}"
 
 
 def request(one: Asked, of: str = "") -> str:
-    """Who asked for what, and why that was not simply carried out.
+    """Return the owner, the request and why it was not simply carried out.
 
-    `of` names the container where that is not the one that is being talked about.
+    `of` names the container where that is not the current one.
     """
     return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
 
@@ -148,7 +148,7 @@ def _wish(one: Asked, of: str) -> str:
 
 def _wished(one: Asked) -> str:
     if one.path and one.value == f"-{split(one.path)[-1]}":
-        # As the protocol has it: a minus before the key.
+        # As in the protocol: a minus before the key.
         return f"to remove {one.path}"
     what = f" {one.path}" if one.path else ""
     value = f" = {_value(one.path, one.value)}" if one.value is not None else ""
@@ -156,26 +156,26 @@ def _wished(one: Asked) -> str:
 
 
 def unnoted(requests: Iterable[Asked], steps: Iterable[ChangeStep]) -> list[Asked]:
-    """Those of which no step says the same in its note."""
+    """Return the requests whose reasons are not already in the note of a step."""
     noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
     return [one for one in requests if (one.container, one.path, one.reason) not in noted]
 
 
 _BESIDE = ("ContainerStatus",)
-"""What no plugin is asked."""
+"""Rounds of which plugins are not asked."""
 _TITLES = {
     "UpdateContainers": "UpdateContainers, asked out of turn",
-    "ContainerStatus": "ContainerStatus, told over CRI",
+    "ContainerStatus": "ContainerStatus, reported over CRI",
 }
 
 
 def title(diff: RoundDiff) -> str:
-    """What happened."""
+    """Return the event's name, or its description."""
     return _TITLES.get(diff.name, diff.name)
 
 
 def by_container(steps: Iterable[ChangeStep]) -> list[tuple[str, list[ChangeStep]]]:
-    """Steps of each container, by its id, in the order in which they come up."""
+    """Return the steps of each container, by its id, in order of appearance."""
     found: dict[str, list[ChangeStep]] = {}
     for step in steps:
         found.setdefault(step.container, []).append(step)
@@ -183,24 +183,24 @@ def by_container(steps: Iterable[ChangeStep]) -> list[tuple[str, list[ChangeStep
 
 
 def subject(diff: RoundDiff, name_of: NameOf) -> str:
-    """Whom a round is about; "" for nobody."""
+    """Return the container or pod that a round is about; "" for none."""
     if diff.container:
         return name_of(diff.container)
     return f"pod {name_of(diff.pod)}" if diff.pod else ""
 
 
 def slow(span: Span) -> bool:
-    """Whether it took more than half of what one plugin has."""
+    """Return whether a span took more than half of one plugin's deadline."""
     return span.deadline_ns > 0 and 2 * span.ns > span.deadline_ns
 
 
 def over(span: Span) -> bool:
-    """Whether it took longer than the runtime waits for one plugin."""
+    """Return whether a span took longer than one plugin's deadline."""
     return 0 < span.deadline_ns < span.ns
 
 
 def slow_span(one: Span) -> str:
-    """Who took how long of what one plugin has; all that are between two connections together."""
+    """Return the plugins of a span, the time they took together, and the deadline."""
     plugins = one.owner.plugins
     who = _all(plugins) if plugins else f"plugins at {one.owner.index}"
     if not plugins and not one.owner.index:
@@ -217,12 +217,12 @@ def slow_span(one: Span) -> str:
 
 
 def deadline(ns: int) -> str:
-    """To the nearest millisecond: runtimes send a hair less than they were told."""
+    """Return a deadline to the nearest millisecond: runtimes send slightly less than configured."""
     return duration((deadline_ms(ns) or 0) * 1_000_000)
 
 
 def times(spans: Sequence[Span]) -> str:
-    """Who took how long, the longest first; "" where nothing is known of that."""
+    """Return the time that plugins took, the longest first; "" where that is unknown."""
     took: dict[str, int] = {}
     for one in spans:
         where = _whereabouts(one.owner)
@@ -245,7 +245,7 @@ def _all(plugins: Sequence[str]) -> str:
 
 
 def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
-    """Who was asked: what to call the list, and the plugins; nobody where the CRI told."""
+    """Return lists of the plugins asked, each with a label; [] for a round from CRI."""
     if diff.name in _BESIDE:
         return []
     if diff.chain and set(diff.seen_by) <= set(diff.chain):
@@ -257,24 +257,24 @@ def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def fresh(diff: RoundDiff, steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Those of `steps` that this round tells for the first time."""
+    """Return those of `steps` that this round shows for the first time."""
     return [step for step in steps if step.event in diff.events]
 
 
 def judged(diff: RoundDiff) -> list[ChangeStep]:
-    """Steps of earlier rounds, of which this one tells what became of them."""
+    """Return the steps of earlier rounds whose outcome this round shows."""
     return [step for step in diff.steps if step.event not in diff.events]
 
 
 def failed(steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Those that were not applied as they were asked for."""
+    """Return the steps that were not applied as requested."""
     return [step for step in steps if step.applied in (Applied.NO, Applied.DIFFERENTLY)]
 
 
 def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
-    """How many of the judged steps were applied; "" for no steps.
+    """Return how many of the judged steps were applied, in words; "" for no steps.
 
-    Where the container never `ran`, they are in its spec and that is all.
+    Where the container never `ran`, they are only in its spec.
     """
     if not steps:
         return ""
@@ -287,7 +287,7 @@ def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
 
 
 def calm(diff: RoundDiff) -> bool:
-    """Whether nothing about it is worth a line of its own."""
+    """Return whether a round has nothing worth a line of its own."""
     return not (
         fresh(diff, diff.steps)
         or failed(judged(diff))

@@ -160,7 +160,7 @@ def _blame(
     yield ()
     stop.check()
     rows = blame.view(lines, "full" if wanted.full else "usual")
-    short = [_short(row) if isinstance(row, blame.Line) else row for row in rows]
+    short = [_short(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
     body, legend = blame.body(short, wanted.width)
     yield from map(spans_of, body)
     yield from map(spans_of, blame.legend(legend, wanted.width))
@@ -239,7 +239,7 @@ def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] 
     return (message, teller.id) if isinstance(message, dict) else None
 
 
-def _short(one: blame.Line) -> blame.Line:
+def _short(one: blame.OwnedLine) -> blame.OwnedLine:
     """Return a line without text that is too long to be laid out or read."""
     return replace(
         one,

@@ -8,7 +8,7 @@ from hypothesis import given
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME
 from nri_scope.differ.blame.folding import Fold, view
-from nri_scope.differ.blame.owned_lines import Line, lines
+from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.oci import Json, Spec
 from tests.differ.render.samples import ENV
 
@@ -28,7 +28,7 @@ def test_nothing_that_was_changed_is_left_out(found: History) -> None:
     told = lines(found)
     wanted = [line for line in told if line.changed]
     for rows in (view(told, "full"), view(told, "usual"), view(told, "changed")):
-        assert [row for row in rows if isinstance(row, Line) and row.changed] == wanted
+        assert [row for row in rows if isinstance(row, OwnedLine) and row.changed] == wanted
     assert view(told, "full") == told
 
 
@@ -37,7 +37,7 @@ def test_nothing_that_was_changed_is_left_out(found: History) -> None:
 def test_folded_lines_are_counted(found: History) -> None:
     told = lines(found)
     rows = view(told, "usual")
-    shown = sum(1 for row in rows if isinstance(row, Line) and row.there and not row.heading)
+    shown = sum(1 for row in rows if isinstance(row, OwnedLine) and row.there and not row.heading)
     folded = sum(row.hidden for row in rows if isinstance(row, Fold))
     assert shown + folded == sum(1 for line in told if line.there and not line.heading)
 
@@ -45,7 +45,7 @@ def test_folded_lines_are_counted(found: History) -> None:
 def test_what_was_changed_comes_with_what_it_is_part_of() -> None:
     told = lines(turns(_spec(["ro"]), (ENV, _spec(["rw"]))))
     rows = view(told, "changed")
-    assert [row.label for row in rows if isinstance(row, Line)] == [
+    assert [row.label for row in rows if isinstance(row, OwnedLine)] == [
         "mounts",
         "destination",
         "options",
@@ -55,7 +55,7 @@ def test_what_was_changed_comes_with_what_it_is_part_of() -> None:
 def test_the_rest_is_folded_and_a_single_line_shown() -> None:
     rows = view(lines(turns(_spec(["ro"]), (ENV, _spec(["rw"])))), "usual")
     assert rows[0] == Fold(RUNTIME, 5, 0)
-    assert [row.label for row in rows[1:] if isinstance(row, Line)] == [
+    assert [row.label for row in rows[1:] if isinstance(row, OwnedLine)] == [
         "mounts",
         "destination",
         "type",

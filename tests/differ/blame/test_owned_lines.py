@@ -11,7 +11,7 @@ from hypothesis import given
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import Applied, ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
-from nri_scope.differ.blame.owned_lines import Line, document, lines
+from nri_scope.differ.blame.owned_lines import OwnedLine, document, lines
 from nri_scope.oci import ABSENT, Json, Spec, same, value_at, walk
 from nri_scope.oci.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
@@ -21,11 +21,11 @@ from .histories import FEW, HISTORIES, history, step, told, turns
 OTHER = plugin("40-other")
 
 
-def by_path(found: History) -> dict[str, Line]:
+def by_path(found: History) -> dict[str, OwnedLine]:
     return {line.path: line for line in lines(found)}
 
 
-def at(found: History, path: str) -> Line:
+def at(found: History, path: str) -> OwnedLine:
     return by_path(found)[path]
 
 

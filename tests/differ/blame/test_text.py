@@ -117,7 +117,7 @@ def test_the_legend_explains_what_is_there() -> None:
         "one of 01–29: a plugin with one of these indices",
         "another plugin at 00 or 30 may have done it instead",
         "unknown: it was not seen",
-        "CRI request: whoever asked",
+        "CRI request: the client that asked",
         "P: two connections of the chain saw it differently (probes)",
     ):
         assert words in said
@@ -149,7 +149,7 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
     found = told(found, AFTER)
     assert text(found, width=None)[1:6] == [
         "! its creation failed: plugins 30-env-injector and 60-cpu-policy both tried to set it",
-        "the spec that the runtime really used, told by event 90",
+        "the spec that the runtime really used, reported by event 90",
         "6 lines; changed: 30-env-injector 4",
         "note: nobody saw what plugins before 50 did",
         "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
@@ -187,7 +187,7 @@ def test_what_may_be_the_runtimes_is_explained_without_a_connection_behind_it() 
     last = replace(RANGE, first="99", last="99", ties=(), or_runtime=True)
     late = step("/annotations/a", None, "1", "added", last)
     said = text(history({}, late), width=None)
-    assert "one of 99: a plugin with this index; nothing tells which" in said
+    assert "one of 99: a plugin with this index; nothing shows which" in said
     assert said[1] == "1 line; changed: 99 or runtime 1"
     both = text(history({}, late, step("/annotations/b", None, "1", "added", RANGE)), width=None)
     assert any(line.startswith("one of 01–29: ") and "between two" in line for line in both)

@@ -87,9 +87,9 @@ x.nriscope.db
     17 22:13:20.000 StartContainer  shop/web/app  no change seen
 
 9 changes of 2 containers, in 1 of 2 events
-one of 01–29: a plugin between two connections that we saw; nothing tells which
+one of 01–29: a plugin between two connections that we saw; nothing shows which
 one of 30-env-injector, 60-cpu-policy: any one of these or several; nothing
-  tells which
+  shows which
 another plugin at 00 or 30 may have done it instead, if there is one: equal
   indices have no order
 evidence: tap: the plugin's own answer; validator: the runtime's list of last
@@ -134,7 +134,7 @@ def test_a_failure_is_told_even_where_nothing_changed() -> None:
 
 def test_what_became_of_earlier_changes_is_told_briefly() -> None:
     lines = text(JUDGED, quiet=True)
-    assert "    20 22:13:20.000 ContainerStatus, told over CRI  shop/web/app" in lines
+    assert "    20 22:13:20.000 ContainerStatus, reported over CRI  shop/web/app" in lines
     assert "  1 of 3 earlier changes were applied" in lines
     assert not [line for line in lines if "FOO" in line]
     assert "      ! NOT APPLIED: the runtime's spec does not have it" in lines
@@ -146,7 +146,7 @@ def test_what_became_of_earlier_changes_is_told_briefly() -> None:
 
 
 def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
-    words = "one of 01–29: a plugin between two connections that we saw; nothing tells which"
+    words = "one of 01–29: a plugin between two connections that we saw; nothing shows which"
     assert text(CREATION, CREATION).count(words) == 1
     live = text(CREATION, CALM, CREATION, live=True, width=None)
     assert live.count(f"  {words}") == 1
@@ -157,7 +157,7 @@ def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
 def test_a_range_behind_the_last_connection_is_not_between_two() -> None:
     last = Owner(Who.ONE_OF, first="51", last="99", or_runtime=True)
     late = with_step(step("/annotations/a", None, "1", "added", last))
-    words = "one of 51–99: a plugin with such an index; nothing tells which"
+    words = "one of 51–99: a plugin with such an index; nothing shows which"
     assert words in text(late, width=None)
     assert not [line for line in text(late, CREATION, width=None) if words in line]
 
