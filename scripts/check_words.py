@@ -2,7 +2,7 @@
 """Check that code, help texts and documentation are written in plain technical English.
 
 Fails with ``path:line: word`` for each word of a private style. ``--count`` prints the number of
-findings for each folder instead, folders that are not covered yet included.
+findings for each folder instead.
 """
 
 from __future__ import annotations
