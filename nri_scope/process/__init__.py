@@ -3,5 +3,5 @@
 
 In: the name of a Python module, descriptors and arguments. Out: a process that runs the module
 and ends when this one does, a channel of framed messages to it, and how it ended. This package
-knows neither the content of the messages nor anything about NRI, recordings or terminals.
+never knows the content of the messages, NRI, recordings or terminals.
 """
