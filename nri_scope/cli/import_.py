@@ -11,7 +11,7 @@ import click
 from .params import ANY_PATH, NewRecording
 
 if TYPE_CHECKING:
-    from nri_scope.share.bundle import Manifest
+    from nri_scope.recording.bundle.manifest import Manifest
 
 _SUFFIX = ".nriscope.zip"
 _MOST = 20

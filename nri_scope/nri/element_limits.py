@@ -177,10 +177,11 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _field(tag: int, content: bytes) -> bytes:
-    return _as_varint(tag) + _as_varint(len(content)) + content
+    return varint(tag) + varint(len(content)) + content
 
 
-def _as_varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Encode a number that is not negative as protobuf does."""
     octets = bytearray()
     while number > 0x7F:
         octets.append(number & 0x7F | 0x80)

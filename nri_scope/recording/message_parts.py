@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
-from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded
+from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded, varint
 from nri_scope.nri.methods import METHODS
 
 _LENGTH_DELIMITED = 2
@@ -17,7 +17,7 @@ _SYNC_CONTAINERS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["con
 
 def field(number: int, content: bytes) -> bytes:
     """Encode a message field: tag, length, content."""
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
+    return varint(number << 3 | _LENGTH_DELIMITED) + varint(len(content)) + content
 
 
 def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
@@ -61,12 +61,3 @@ def _parsed(method: str, parts: list[bytes]) -> bytes:
         return message.SerializeToString(deterministic=True)
     except DecodeError as error:
         raise ValueError(f"no request of {method}") from error
-
-
-def _varint(number: int) -> bytes:
-    octets = bytearray()
-    while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)

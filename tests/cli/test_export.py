@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
+from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import read_manifest
 from tests.cli.command import NRI_SCOPE
 from tests.share.bundle.bundles import SAMPLE
 

@@ -93,7 +93,7 @@ def assert_whole(path: Path, sent: int) -> int:
 
 
 def assert_free(path: Path) -> None:
-    """Nobody has its lock, and nothing is left beside it."""
+    """Check that no process has its lock, and that nothing is left beside it."""
     assert_unlocked(path)
     assert [one.name for one in path.parent.iterdir() if one.name.startswith(path.name)] == [
         path.name

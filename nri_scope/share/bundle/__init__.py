@@ -7,9 +7,6 @@ before they get their name. This package never trusts that redaction was complet
 a bundle from outside.
 """
 
-from nri_scope.recording.bundle.manifest import Manifest
-from nri_scope.recording.bundle.unpack import read_manifest, unpack
-
 from .bundle_export import MAX_BYTES, Bundle, Exported, export
 from .redactor_choice import redactor_for, redactor_together
 
@@ -17,10 +14,7 @@ __all__ = [
     "MAX_BYTES",
     "Bundle",
     "Exported",
-    "Manifest",
     "export",
-    "read_manifest",
     "redactor_for",
     "redactor_together",
-    "unpack",
 ]

@@ -13,6 +13,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import IO
 
+from nri_scope.nri.element_limits import varint
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, storable
 
 MAX_TEXT = 4_096
@@ -45,28 +46,17 @@ class PacketKind(IntEnum):
     INSTANT = 3
 
 
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    octets = bytearray()
-    while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)
-
-
 def _key(number: int, wire_type: int) -> bytes:
-    return _varint(number << 3 | wire_type)
+    return varint(number << 3 | wire_type)
 
 
 def _number(field: int, value: int) -> bytes:
     # As in protobuf, a negative number is written as its 64-bit two's complement.
-    return _key(field, _VARINT) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    return _key(field, _VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def _bytes(field: int, content: bytes) -> bytes:
-    return _key(field, _LENGTH) + _varint(len(content)) + content
+    return _key(field, _LENGTH) + varint(len(content)) + content
 
 
 def _text(field: int, text: str) -> bytes:
@@ -141,7 +131,7 @@ class Packets:
         the same number; 0: none.
         """
         new_names: list[bytes] = []
-        parts = [_TYPE[kind], _TRACK, _varint(track)]
+        parts = [_TYPE[kind], _TRACK, varint(track)]
         if name:
             # Usually a few names are used again and again; an untrusted recording may have many.
             number = self._numbered(self._names, 2, name, new_names)
@@ -153,7 +143,7 @@ class Packets:
                 continue
             number = self._numbered(self._keys, 3, key, new_names)
             content = (_number(1, number) if number else _text(10, key)) + _value(value)
-            parts += (_ANNOTATION, _varint(len(content)), content)
+            parts += (_ANNOTATION, varint(len(content)), content)
         if flow:
             parts += (_FLOW, flow.to_bytes(8, "little"))
         content = b"".join(parts)
@@ -162,11 +152,11 @@ class Packets:
             b"".join(
                 (
                     _TIMESTAMP,
-                    _varint(_time(at_ns)),
+                    varint(_time(at_ns)),
                     _OURS,
                     told,
                     _TRACK_EVENT,
-                    _varint(len(content)),
+                    varint(len(content)),
                     content,
                 )
             )
@@ -190,7 +180,7 @@ class Packets:
         self._put(_number(10, _SEQUENCE) + _bytes(60, descriptor + order))
 
     def _put(self, packet: bytes) -> None:
-        self._stream.write(b"".join((_PACKET, _varint(len(packet)), packet)))
+        self._stream.write(b"".join((_PACKET, varint(len(packet)), packet)))
 
 
 def _value(value: Value) -> bytes:

@@ -32,7 +32,6 @@ _PROPERTIES = re.compile(
     r"(?:\n|\Z))*"
 )
 _INDENT = re.compile(r"[ \t]*")
-_COMMENT = re.compile(r"[ \t]#")
 
 
 class Entries:

@@ -51,9 +51,3 @@ class Pattern:
         if len(text) <= self._SHORT:
             return self._short.finditer(text)
         return self._long.finditer(text)
-
-    def is_in(self, text: str) -> bool:
-        """Return whether there is a match."""
-        if len(text) <= self._SHORT:
-            return self._short.search(text) is not None
-        return self._long.search(text) is not None

@@ -25,9 +25,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.filter import parse
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
-from nri_scope.recording.bundle.unpack import unpack
+from nri_scope.recording.bundle.unpack import read_manifest, unpack
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import Exported, export, read_manifest, redactor_for
+from nri_scope.share.bundle import Exported, export, redactor_for
 from nri_scope.share.extract import Extracted, Selection, extract
 from nri_scope.share.redaction import Redactor, Rules
 from tests.recording.traffic import MEMORY, a_container, a_pod, an_item, lifecycles, record
