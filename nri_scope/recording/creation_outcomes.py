@@ -20,7 +20,7 @@ from nri_scope.nri.request_subject import decode_request
 from nri_scope.nri.versions import runtime_title
 
 from .reader import Recording
-from .rows import number_of
+from .rows import Row, RowError, number_of
 from .schema_check import has_outcomes
 from .sqlite_errors import sound
 
@@ -43,7 +43,7 @@ _ROWS_MAX = 400
 """Events of one container that are looked at: those of sixteen connections, a few times over."""
 _FEW = 24
 """Events that show the outcome of most creations."""
-_MANY_MAX = 400_000
+_MANY_MAX = 100_000
 """Events that are looked at where these few do not show it. No container is created again and
 again, but in a forged recording."""
 _NEAR = 1_000
@@ -106,6 +106,9 @@ class _Row(NamedTuple):
     name: str
 
 
+_ROW = (int, int, int, int, str)
+
+
 class Creations:
     """Tells what became of creations. Raises RecordingError where the file is at fault."""
 
@@ -155,9 +158,10 @@ class Creations:
     def _told(self, event: Event) -> Outcome | None:
         """Return the outcome that was known in the whole recording, of which this one is a part."""
         with sound(self._recording):
-            if not has_outcomes(self._recording.connection):
+            connection = self._recording.connection
+            if not has_outcomes(connection):
                 return None
-            row = self._recording.connection.execute(
+            row = connection.execute(
                 "SELECT fate, shown_by, name, session, after_ns FROM outcome WHERE event = ?",
                 (event.id,),
             ).fetchone()
@@ -275,10 +279,7 @@ class Creations:
         )
         with sound(self._recording):
             return [
-                _Row(_whole(one), _whole(session), _whole(seq), _whole(at_ns), str(name))
-                for one, session, seq, at_ns, name in self._recording.connection.execute(
-                    query, values
-                )
+                _row_of(row) for row in self._recording.connection.execute(query, values)
             ]
 
     def _number(self, query: str, *values: int) -> int | None:
@@ -287,8 +288,10 @@ class Creations:
             return None if row is None or row[0] is None else number_of(row)
 
 
-def _whole(value: object) -> int:
-    return number_of((value,))
+def _row_of(row: Row) -> _Row:
+    if tuple(map(type, row)) != _ROW:
+        raise RowError("an event has values of a wrong type")
+    return _Row(*row)
 
 
 def _attempt(

@@ -29,6 +29,8 @@ _REMEMBERED = 100_000
 class Allowance:
     """The rest of the budget."""
 
+    is_limited = True
+
     def __init__(self, file_bytes: int, times: float = 1) -> None:
         """Allow what a file of this size justifies, ``times`` over."""
         self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
@@ -40,12 +42,14 @@ class Allowance:
         """Return no limit, for results that have to be whole: a copy that ended early would be
         wrong.
         """
-        return cls(1 << 60)
+        allowance = cls(0)
+        allowance.is_limited = False
+        return allowance
 
     @property
     def is_over(self) -> bool:
         """Whether the budget is used up."""
-        return self.left < 0
+        return self.is_limited and self.left < 0
 
     def spend(self, units: int) -> None:
         """Take something off."""

@@ -236,7 +236,8 @@ class Recording:
             while there:
                 some, error = self._messages_of(there, parts)
                 for one in some:
-                    self._charge(allowance, one, parts[one[0].id])
+                    if allowance.is_limited:
+                        self._charge(allowance, one, parts[one[0].id])
                     if allowance.is_over:
                         self._warn(
                             f"its messages come to more than is taken apart of a file of its size, "

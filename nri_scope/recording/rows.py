@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, cast
 
 from nri_scope.events import Container, Event, Gap, Mark, Note, Pod, Printed, Session, Tapped
@@ -52,6 +53,7 @@ _SESSION_OPEN = _types(Session, ended_ns=_NULL)
 _POD = _types(Pod)
 _ORPHAN = (int, str, str, *[_NULL] * len(_POD))
 _NUMBER_OR_NULL = (int, _NULL)
+_SHORT = 1_000
 
 
 def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
@@ -60,9 +62,10 @@ def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
     Keys do so in a sound file; one made by hand could go in circles. Raises RowError.
     """
     width = len(after)
+    numbers = (int,) * width
     for row in rows:
         key = row[:width]
-        if any(type(part) is not int for part in key) or not after < key:
+        if tuple(map(type, key)) != numbers or not after < key:
             raise RowError("its rows are out of order")
         after = key
         yield row
@@ -74,8 +77,10 @@ def event_of(row: Row) -> Event:
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
     values = list(row)
-    values[-2] = () if row[-2] == "[]" else _texts(row[-2])
-    values[-1] = () if row[-1] == "[]" else _texts(row[-1])
+    for column in (-2, -1):
+        text = row[column]
+        # Most events repeat the changes of others.
+        values[column] = _repeated(text) if len(text) <= _SHORT else _texts(text)
     return Event(*values)
 
 
@@ -158,6 +163,11 @@ def _pairs(encoded: str) -> tuple[tuple[str, str], ...]:
     ):
         raise RowError("metadata that is no pairs of texts")
     return tuple((key, value) for key, value in pairs[:ITEMS_MAX])
+
+
+@lru_cache(maxsize=1024)
+def _repeated(encoded: str) -> tuple[str, ...]:
+    return _texts(encoded)
 
 
 def _texts(encoded: str) -> tuple[str, ...]:

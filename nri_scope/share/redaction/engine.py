@@ -309,8 +309,7 @@ class Engine:
             self._parts.keep(question, answer)
         else:
             if self.is_counting:
-                for rule, place in answer.found:
-                    self.tally.add(rule, place)
+                self.tally.repeat(answer.found)
             if self._log is not None:
                 # It is inside a part that is being redacted.
                 self._log += answer.found

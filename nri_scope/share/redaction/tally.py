@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 _PLACES = 1_000
 """Limit of places, which include names of variables: an untrusted recording may have many."""
+_REMEMBERED = 100_000
+"""Limit of rules and places of repeated messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,25 @@ class Tally:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._repeated: Counter[tuple[tuple[str, str], ...]] = Counter()
+        """How often messages with these rules and places came again."""
+        self._remembered = 0
+
+    def repeat(self, found: tuple[tuple[str, str], ...]) -> None:
+        """Count what the rules replaced at their places once more."""
+        if found not in self._repeated:
+            self._remembered += len(found)
+            if self._remembered > _REMEMBERED:
+                self._all()
+        self._repeated[found] += 1
+
+    def _all(self) -> Counter[tuple[str, str]]:
+        for found, times in self._repeated.items():
+            for rule, place in found:
+                self.add(rule, place, times)
+        self._repeated.clear()
+        self._remembered = 0
+        return self._counts
 
     def add(self, rule: str, place: str, values: int = 1) -> None:
         """Count what ``rule`` replaced at ``place``; beyond a limit, places share one line."""
@@ -38,15 +59,15 @@ class Tally:
     @property
     def total(self) -> int:
         """The number of all replacements."""
-        return self._counts.total()
+        return self._all().total()
 
     def by_rule(self) -> dict[str, int]:
         """Return replacements by rule, sorted by the rules' names."""
         sums: Counter[str] = Counter()
-        for (rule, _), values in self._counts.items():
+        for (rule, _), values in self._all().items():
             sums[rule] += values
         return dict(sorted(sums.items()))
 
     def __iter__(self) -> Iterator[Count]:
-        for (rule, place), values in sorted(self._counts.items()):
+        for (rule, place), values in sorted(self._all().items()):
             yield Count(rule, place, values)
