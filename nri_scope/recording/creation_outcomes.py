@@ -278,9 +278,7 @@ class Creations:
             f"JOIN name AS n ON n.id = o.event WHERE {condition}"
         )
         with sound(self._recording):
-            return [
-                _row_of(row) for row in self._recording.connection.execute(query, values)
-            ]
+            return [_row_of(row) for row in self._recording.connection.execute(query, values)]
 
     def _number(self, query: str, *values: int) -> int | None:
         with sound(self._recording):

@@ -15,7 +15,9 @@ FOUND = st.lists(
 
 
 @given(st.lists(FOUND, max_size=30), st.integers(0, 8))
-def test_a_repeated_message_counts_like_a_new_one(messages, remembered):
+def test_a_repeated_message_counts_like_a_new_one(
+    messages: list[tuple[tuple[str, str], ...]], remembered: int
+) -> None:
     each, repeated = Tally(), Tally()
     kept, tallies._REMEMBERED = tallies._REMEMBERED, remembered
     try:
