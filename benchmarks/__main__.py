@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import (
     blame,
+    containerd,
     latency,
     many,
     merging,
@@ -55,10 +56,13 @@ class Scale:
     secret_places: int
     redacted_megabytes: float
     redacted_containers: int
+    creations: int
 
 
-FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20, 2, 11, 4, 1000)
-SHORT = Scale(3, 100, 5, 100, 1_000, 3, 3, 100, 100, 50, 1, 50_000, 3, 3, 1, 2, 0.3, 200)
+FULL = Scale(
+    7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20, 2, 11, 4, 1000, 60
+)
+SHORT = Scale(3, 100, 5, 100, 1_000, 3, 3, 100, 100, 50, 1, 50_000, 3, 3, 1, 2, 0.3, 200, 4)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class Results:
 
 PARTS = (
     "latency",
+    "containerd",
     "sustained",
     "size",
     "startup",
@@ -126,6 +131,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         say(f"latency: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
         latencies = await latency.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
         findings += latency.findings(latencies)
+    if "containerd" in parts:
+        say(f"containerd {containerd.SERIES}: {scale.creations} creations in each turn")
+        findings += await containerd.measure(folder, rounds=scale.rounds, creations=scale.creations)
     if "sustained" in parts:
         say(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
         findings += await sustained.measure(folder, seconds=scale.seconds)
