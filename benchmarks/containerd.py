@@ -31,7 +31,7 @@ INTERVAL = 0.05
 NOTHING = "no plugin"
 NOOP = "a Go plugin that does nothing"
 RECORD = "record"
-_ADMITTED_SECONDS = 10.0
+_ADMITTED_SECONDS = 60.0
 _PLUGINS = {NOOP: "10-reference", RECORD: "10-nri-scope"}
 
 
