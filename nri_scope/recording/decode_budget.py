@@ -8,9 +8,13 @@ allowed for it, which takes some 20 s to be compared; what is larger may take lo
 
 from __future__ import annotations
 
-from google.protobuf.message import Message
+from functools import cache
+from typing import NamedTuple
 
-from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope.nri.element_limits import MAX_ELEMENTS
 
 PER_BYTE = 1.85
 """Units for each byte of a file."""
@@ -70,9 +74,64 @@ class Allowance:
             return
         known = self._known.get(number)
         if known is None:
-            elements = Elements(0)
-            elements.count(kind, content)
-            known = -elements.left
+            known = _elements_in(kind, content)
             if len(self._known) < _REMEMBERED:
                 self._known[number] = known // _AGAIN
         self.left -= known
+
+
+def _elements_in(kind: type[Message] | None, content: bytes) -> int:
+    if kind is None:
+        return 1
+    try:
+        message = kind.FromString(content)
+    except DecodeError:
+        return 1
+    return _elements_of(message)
+
+
+def _elements_of(message: Message) -> int:
+    """Return about how many elements a message has: its scalars count whether set or not."""
+    layout = _layout(message.DESCRIPTOR)
+    found = layout.scalars
+    for name in layout.lists:
+        found += len(getattr(message, name))
+    for name in layout.maps:
+        found += 3 * len(getattr(message, name))
+    for name in layout.message_lists:
+        found += sum(map(_elements_of, getattr(message, name)))
+    for name in layout.messages:
+        if message.HasField(name):
+            found += 1 + _elements_of(getattr(message, name))
+    return found
+
+
+class _Layout(NamedTuple):
+    """The fields of a kind of message, by what they hold."""
+
+    scalars: int
+    lists: tuple[str, ...]
+    maps: tuple[str, ...]
+    message_lists: tuple[str, ...]
+    messages: tuple[str, ...]
+
+
+@cache
+def _layout(kind: Descriptor) -> _Layout:
+    scalars = 0
+    lists: list[str] = []
+    maps: list[str] = []
+    message_lists: list[str] = []
+    messages: list[str] = []
+    for field in kind.fields:
+        inner = field.message_type
+        if not field.is_repeated:
+            if inner is None:
+                scalars += 1
+            else:
+                messages.append(field.name)
+        elif inner is None:
+            lists.append(field.name)
+        else:
+            (maps if inner.GetOptions().map_entry else message_lists).append(field.name)
+    return _Layout(scalars, tuple(lists), tuple(maps), tuple(message_lists), tuple(messages))

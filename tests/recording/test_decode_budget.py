@@ -8,10 +8,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recorded import rounds
 from nri_scope.errors import RecordingCut
+from nri_scope.nri.element_limits import Elements
 from nri_scope.recording import decode_budget
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.decode_budget import LEAST_BYTES, PER_BYTE, Allowance
@@ -82,3 +85,30 @@ def test_recordings_of_real_runtimes_are_far_from_it(tmp_path: Path) -> None:
 def test_the_size_of_the_file_counts() -> None:
     assert Allowance(1).left == ALL
     assert Allowance(3 * LEAST_BYTES).left == 3 * ALL
+
+
+@given(
+    st.lists(st.text(max_size=4), max_size=30),
+    st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=30),
+    st.lists(st.lists(st.text(max_size=4), max_size=5), max_size=30),
+    st.integers(0, 30),
+)
+def test_what_is_taken_off_is_about_the_number_of_elements(
+    args: list[str], labels: dict[str, str], mounts: list[list[str]], devices: int
+) -> None:
+    container = api.Container(id="1", args=args, env=args, labels=labels, annotations=labels)
+    for options in mounts:
+        container.mounts.add(options=options)
+    for number in range(devices):
+        container.linux.devices.add(path=f"/dev/{number}")
+    content = container.SerializeToString()
+    allowance = Allowance(0)
+    # Only once so many bytes came that they could have too many elements.
+    for _ in range(ALL // 4 // 50_000 + 1):
+        allowance.message(None, b"\0" * 100_000, 0)
+    left = allowance.left
+    allowance.message(api.Container, content, 1)
+    exact = Elements(0)
+    exact.count(api.Container, content)
+    scalars = 20 + 10 * (len(mounts) + devices)
+    assert -exact.left * 0.9 - 1 <= left - allowance.left <= -exact.left + scalars
