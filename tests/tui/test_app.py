@@ -391,7 +391,7 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("space")
-        await screen.shows("! this recording is over: nothing comes that could be paused")
+        await screen.shows("! this recording is over: there is nothing to pause")
         assert screen.app.views.events.listing.state is FollowState.SCROLLED
         await screen.press("F")
         await screen.shows("! this recording is over: there is nothing to follow")
