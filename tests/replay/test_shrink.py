@@ -428,7 +428,7 @@ def test_a_reply_that_does_not_come_is_looked_for(tmp_path: Path) -> None:
 def test_a_golden_of_another_recording_is_refused(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     wanted = golden(path, Answers())
-    with pytest.raises(UsageError, match="is of another recording"):
+    with pytest.raises(UsageError, match="is for another recording"):
         Shrinker(RECORDING, lambda: {"10-mine": Answers("one")}, golden=wanted).shrink()
 
 
