@@ -283,7 +283,7 @@ async def test_next_and_previous_event_of_the_same_container() -> None:
 async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
     async with showing(size=(100, 60)) as screen:
         await screen.press("?")
-        await screen.shows("keys of this screen", "let the view stand still", "Esc closes")
+        await screen.shows("keys of this screen", "pause the view", "Esc closes")
         await screen.press("escape")
         await screen.hides("keys of this screen")
 
@@ -435,7 +435,7 @@ async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() 
     ("keys", "words", "then", "shown"),
     [
         (["?"], "keys of this screen", "down", "Events"),
-        (["ctrl+p"], "show pods and containers", "z", "the detail pane alone"),
+        (["ctrl+p"], "show pods and containers", "z", "show the detail pane alone"),
         (["m", "down", "m", "d"], "No difference.", "W", "No difference."),
     ],
 )
