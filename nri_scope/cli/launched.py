@@ -16,21 +16,21 @@ from nri_scope.transport.tuning import prepare_process
 def record_launched() -> int:
     """Record until the runtime closes the connection or kills this process."""
     try:
-        how = launched()
+        launch = launched()
     except NriScopeError:
-        how = None
-    if how is None:
+        launch = None
+    if launch is None:
         return 2
     prepare_process()
-    return run(_record(how))
+    return run(_record(launch))
 
 
-async def _record(how: Launched) -> int:
-    plugin = LaunchedPlugin(how.identity)
-    session = PluginSession(how.identity, plugin)
+async def _record(launch: Launched) -> int:
+    plugin = LaunchedPlugin(launch.identity)
+    session = PluginSession(launch.identity, plugin)
     heartbeat = asyncio.create_task(watch_clock(plugin.stood_still))
     try:
-        end = await session.run(inherited(how.descriptor))
+        end = await session.run(inherited(launch.descriptor))
     except NriScopeError as error:
         await plugin.finish(session.ended(str(error)))
         return 2

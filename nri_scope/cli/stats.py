@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from nri_scope.recording.summary import Summary
 
 _PODS = 20
-"""Pods that the text lists; JSON has all."""
+"""Number of pods that the text lists; JSON has all."""
 _TIMES = 20
-"""Rows of times in plugins that the text lists; each connection of a chain adds a few."""
+"""Number of rows of times in plugins in the text; each connection of a chain adds a few."""
 
 
 @click.command()
@@ -40,11 +40,11 @@ def command(file: Path, output_format: str) -> None:
 
     Events are counted by name and by pod. The answering time is how long nri-scope itself took to
     answer the runtime: from the last byte of a request to handing over the reply; in a plugin's own
-    session, as `replay -o` writes, how long the plugin took.
+    session, such as `replay -o` writes, it is how long the plugin took.
 
-    Where several connections of one chain were recorded, or plugins' own ones, the time that events
-    spent in plugins is shown, too. Between two connections it is the time of all plugins between
-    them, and some tens of µs in which the runtime itself works.
+    If several connections of one chain were recorded, or the plugins' own, the time that events
+    spent in plugins is shown, too. Between two connections, that is the time of all plugins
+    between them and some tens of µs of the runtime itself.
     """
     from nri_scope.differ.latency import latency
     from nri_scope.recording.reader import Recording
@@ -198,13 +198,13 @@ def _statuses(stats: Stats) -> str:
 
 
 def _who(found: Summary) -> str:
-    """Return a word for those that answered: nri-scope, plugins or both."""
+    """Return who answered, as the subject of a sentence."""
     from nri_scope.events import Role
 
     ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
     if ours == {False}:
         return "plugins"
-    return "we and plugins" if False in ours else "we"
+    return "nri-scope and plugins" if False in ours else "nri-scope"
 
 
 def _direction(event: str) -> str:

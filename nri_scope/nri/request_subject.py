@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subject of a request: its event, pod and container, from the bytes that were on the wire."""
+"""Find the subject of a request, its event, pod and container, in the bytes from the wire."""
 
 from __future__ import annotations
 
@@ -41,23 +41,24 @@ class Decoded(NamedTuple):
 
     method: str
     event: str
-    """As `event_name` gives it."""
+    """As `event_name` returns it."""
     message: Message | None
-    """None exactly where `mark` is set."""
+    """None if, and only if, `mark` is set."""
     pod: api.PodSandbox | None
-    """None where the request has none. It may be as little as an id (iSulad's StopContainer)."""
+    """None where the request has none. It may have only an id (iSulad's StopContainer)."""
     container: api.Container | None
     mark: str
-    """"" for an ordinary request; `MALFORMED` where the bytes are no such message, `UNKNOWN` where
-    the method is none we know or belongs to another service, `OVERSIZED` where it has more elements
-    than would fit into memory: then `pod` and `container` have the first ones of theirs."""
+    """"" for an ordinary request; `MALFORMED` where the bytes are not the method's message,
+    `UNKNOWN` where the method is unknown or belongs to another service, `OVERSIZED` where the
+    message has more elements than would fit into memory: then `pod` and `container` have only the
+    first of their elements."""
 
 
 def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
     """Decode one request of either service; never raises.
 
-    Unknown fields stay in the message. `service` is the ttRPC service that was named, "" the usual
-    one of the method.
+    Unknown fields stay in the message. `service` is the ttRPC service that the request
+    named; "" means the usual one of the method.
     """
     known = METHODS.get(method)
     if known is None or (service and service != known.service):
@@ -76,16 +77,16 @@ def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
 
 
 def kind_of_request(method: str, mark: str) -> type[Message] | None:
-    """Return the class of a request's message; None where method or service are unknown.
+    """Return the class of a request's message; None if its method or service is unknown.
 
-    `mark` as of `Decoded`: a method of another service may have the same name.
+    `mark` is that of `Decoded`: a method of another service may have the same name.
     """
     known = None if mark == UNKNOWN else METHODS.get(method)
     return known.request if known else None
 
 
 def kind_of_reply(method: str, mark: str) -> type[Message] | None:
-    """Return the class of a reply's message, as `kind_of_request` does of the request's."""
+    """Return the class of a reply's message, as `kind_of_request` does for the request."""
     known = None if mark == UNKNOWN else METHODS.get(method)
     return known.reply if known else None
 
@@ -93,7 +94,7 @@ def kind_of_reply(method: str, mark: str) -> type[Message] | None:
 def is_plugins_call(method: str, mark: str) -> bool:
     """Return whether the plugin called the runtime (RegisterPlugin, UpdateContainers).
 
-    `mark` as of `Decoded`: a method of another service may have the same name.
+    `mark` is that of `Decoded`: a method of another service may have the same name.
     """
     known = METHODS.get(method)
     return known is not None and known.service == RUNTIME_SERVICE and mark != UNKNOWN
@@ -128,7 +129,7 @@ def event_name(method: str, message: Message | None) -> str:
 def decode_reply(method: str, payload: bytes) -> Message | None:
     """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises.
 
-    Of one with too many elements it is the first ones (`elements.bounded`).
+    A reply with too many elements is cut to the first ones (`element_limits.bounded`).
     """
     known = METHODS.get(method)
     if known is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of a recording's file, in words that help."""
+"""Describe errors of a recording's file, and what a user can do about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = {
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite database",
     sqlite3.SQLITE_NOMEM: "not enough memory",
     sqlite3.SQLITE_PROTOCOL: LOCKED,
     sqlite3.SQLITE_TOOBIG: "a value in it is too large",
@@ -33,16 +33,16 @@ _OS_WORDS = {
 _ROOM = "make room, or choose another disk"
 _PLACE = "choose another folder"
 _READING = {
-    "permission denied": "only its owner may read a recording: be that user, or root",
-    LOCKED: "try again when that one is done",
+    "permission denied": "only its owner may read a recording: run as that user, or as root",
+    LOCKED: "try again when that program is done",
     _OS_WORDS[errno.ELOOP]: "name the file itself",
     _OS_WORDS[errno.ENOTDIR]: "check the path",
     "file name too long": "check the path",
-    "a value in it is too large": "nothing that nri-scope wrote is: do not trust it",
+    "a value in it is too large": "nri-scope writes no value of that size: do not trust it",
 }
 _WRITING = {
     "permission denied": "choose another place, or run as root",
-    LOCKED: "end that one, or choose another name",
+    LOCKED: "end that program, or choose another name",
     "it is read-only": _PLACE,
     "read-only file system": _PLACE,
     "the disk is full": _ROOM,
@@ -52,13 +52,13 @@ _WRITING = {
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code; SQLITE_ERROR where the module itself complains."""
+    """Return SQLite's primary result code; SQLITE_ERROR for an error of Python's own."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Return whether a file's content is at fault."""
-    # Invalid UTF-8 is found by the module, not by SQLite, so it has no code.
+    """Return whether damaged content caused the error."""
+    # Python finds invalid UTF-8, not SQLite, so that error has no code.
     no_text = not hasattr(error, "sqlite_errorcode") and "decode" in str(error)
     return no_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -76,10 +76,10 @@ def in_words(error: sqlite3.Error | OSError) -> str:
 
 
 def way_to_read(words: str) -> str:
-    """Return how a file can be read despite the problem `in_words`."""
+    """Return advice on reading a file; ``words`` is its problem as `in_words` describes it."""
     return _READING.get(words, "try it with a copy of the file")
 
 
 def way_to_write(words: str) -> str:
-    """Return how a file can be written despite the problem `in_words`."""
+    """Return advice on writing a file; ``words`` is its problem as `in_words` describes it."""
     return _WRITING.get(words, "choose another file")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this file a recording, and nothing else?
+"""Check that a file is a recording, and nothing else.
 
-A recording may be untrusted, and an SQLite file can hold more than rows: triggers, views
-and computed columns in the place of tables. None of that is followed.
+A recording may be untrusted, and an SQLite file can hold more than rows: triggers, and views or
+computed columns in place of tables. A file with any of these is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nri_scope.errors import RecordingError
 
 from .schema import APPLICATION_ID, OLDER_VIEWS, TABLES, VERSION, VIEWS
 
-_MAX_THINGS = 1_000
+_MAX_OBJECTS = 1_000
 _NOT_OURS = "not an nri-scope recording"
 
 _OUR_VIEWS = frozenset(
@@ -27,9 +27,7 @@ GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 
 def recover(path: str | Path) -> str:
-    """Return the command for recovering a damaged file. Not ``.recover``, which not every sqlite3
-    has.
-    """
+    """Return how to recover a damaged file. Not by ``.recover``, which some sqlite3 lack."""
     if Path(path).suffix.lower() == ".zip":
         return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"
     return "`sqlite3 FILE .dump` prints what can still be read of it"
@@ -55,23 +53,23 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that a recording of our version has our tables, and no traps.
+    """Check that a recording of our version has our tables, and no triggers or unknown views.
 
-    More tables, columns and indexes are fine: later versions may have added them. What we added
-    ourselves later may be missing. Raises
-    RecordingError and sqlite3.Error.
+    Further tables, columns and indexes are allowed: later versions may have added them. Tables
+    that we added later (`Table.since_first`) may be missing. Raises RecordingError and
+    sqlite3.Error.
     """
-    things = connection.execute(
-        "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_THINGS,)
+    objects = connection.execute(
+        "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_OBJECTS,)
     ).fetchall()
-    if len(things) == _MAX_THINGS:
+    if len(objects) == _MAX_OBJECTS:
         raise RecordingError(path, f"{_NOT_OURS}: too many tables", GIVE_A_RECORDING)
     tables = set()
-    for kind, name, sql in things:
+    for kind, name, sql in objects:
         if kind == "view":
             allowed = _words(sql) in _OUR_VIEWS
         else:
-            # Nothing else may stand where people expect the view.
+            # No table or index may have the name of a view that users expect.
             allowed = kind in ("table", "index") and name not in VIEWS
         if not allowed or not isinstance(name, str) or not isinstance(sql, str):
             raise RecordingError(path, f"holds a {kind}, which no recording has", "do not trust it")

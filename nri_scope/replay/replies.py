@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies of a replay, and the verdicts on them."""
+"""Replies in a replay, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Verdict(StrEnum):
 
     OK = "ok"
     LATE = "late"
-    """After the request's deadline; a runtime drops the plugin for it."""
+    """After the request's deadline; a runtime disconnects a plugin for that."""
     ERROR = "error"
     """An error status."""
     CRASH = "crash"
-    """The connection ended instead of a reply."""
+    """The connection ended before a reply came."""
     RUBBISH = "rubbish"
-    """Not a reply: what came cannot be decoded."""
+    """Not a reply: its bytes cannot be decoded."""
     CONFLICT = "conflict"
-    """The runtime refuses what was asked for, another plugin's choice being one reason."""
+    """The runtime refuses the request, for example because of another plugin's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,25 @@ class Reply:
     """One plugin's answer to one event."""
 
     event_id: int
-    """Of the recording; 0 for what the recording does not hold."""
+    """The event's id in the recording; 0 for an event that is not in the recording."""
     event: str
-    """As filters name it: CreateContainer; Configure and Synchronize too."""
+    """The event's name as in filters, such as CreateContainer, Configure or Synchronize."""
     plugin: str
     """``NN-name``."""
     subject: str
-    """``namespace/pod`` or ``namespace/pod/container``; "" for what is about neither."""
+    """``namespace/pod`` or ``namespace/pod/container``; "" for an event about neither."""
     occurrence: int
     """1 for the first such event of this subject that this plugin got, 2 for the next, …"""
     message: Message | None
-    """None where there is none: an error, or a method that is unknown."""
+    """None if there is none: after an error, or for an unknown method."""
     verdict: Verdict
     problem: str
-    """In words, "" with verdict ok."""
+    """A description of the problem; "" if the verdict is OK."""
     took_ns: int
     deadline_ns: int
-    """How long the plugin might have taken; 0 where there was no deadline."""
+    """How long the plugin was allowed to take; 0 if there was no deadline."""
 
     @property
     def slow(self) -> bool:
-        """Whether it took more than half of its time, and was in time."""
+        """Whether it took more than half of its deadline, and was in time."""
         return self.verdict is Verdict.OK and 2 * self.took_ns > self.deadline_ns > 0

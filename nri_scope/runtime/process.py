@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a plugin that the runtime launched, and what is known of it afterwards."""
+"""The process of a plugin that the runtime launched, with its output and how it ended."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from .command import Command
 from .output import LAST_KEPT, OnOutput, Output, Stream
 
 READ_SIZE = 64 << 10
-"""Bytes of output that are read at once."""
+"""Most bytes of output to read at once."""
 READS_LAST = 16
-"""Reads after the end: a pipe holds 64 KiB, or 1 MiB where the plugin made it larger."""
+"""Most reads after the process ended: a pipe holds 64 KiB, or 1 MiB if the plugin enlarged it."""
 KEEPER_ENDS_S = 10.0
-"""For a keeper that has closed its channel."""
+"""Time to end for a keeper that has closed its channel."""
 LAST_SHOWN = 3
-"""Last lines of a plugin's stderr that its connection's end is explained with."""
+"""Number of last lines of a plugin's stderr that explain why its connection ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A process that a plugin started and that was still there when the plugin was not.
+    """A process that a plugin started and that outlived the plugin.
 
     A real runtime would have left it running; here it is killed.
     """
 
     pid: int
     command: str
-    """Its command line, control characters and all."""
+    """Its command line, including control characters."""
     detached: bool
-    """It had left the plugin's session, as daemons do."""
+    """Whether it had left the plugin's session, as daemons do."""
 
 
 class Process:
@@ -61,18 +61,18 @@ class Process:
         self.command = command.argv
         self.output = Output(self._tell if on_output is not None else None, passing=pass_output)
         self.exit_words = ""
-        """``exit status 3`` or ``killed by SIGSEGV``; empty as long as it is running."""
+        """``exit status 3`` or ``killed by SIGSEGV``; empty while it is running."""
         self.exit_code: int | None = None
-        """As of `os.waitstatus_to_exitcode`: -9 for SIGKILL; None while it is running, or where
-        it is unknown."""
+        """As `os.waitstatus_to_exitcode` gives it: -9 for SIGKILL; None while it is running, or
+        if it is unknown."""
         self.ending = False
-        """The runtime has begun to end it."""
+        """Whether the runtime has begun to end it."""
         self.ended_by_us = False
-        """It was killed by the runtime, which is how launched plugins end."""
+        """Whether the runtime killed it, which is how launched plugins end."""
         self.left_behind: tuple[LeftBehind, ...] = ()
         """Complete when `wait_gone` returns."""
         self.survived = False
-        """Something of it could not be killed."""
+        """Whether one of its processes could not be killed."""
         self._on_output = on_output
         self._command = command
         self._keeper = keeper
@@ -82,7 +82,7 @@ class Process:
         self._gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
-        # Asked after every event: one call, where reading would be an exception for each pipe.
+        # Polled after every event: one call, where a read would raise an exception for each pipe.
         self._printed = select.poll()
         for stream, pipe in self._pipes.items():
             self._loop.add_reader(pipe, self._read, stream)
@@ -101,8 +101,8 @@ class Process:
     ) -> Process:
         """Start ``command`` with ``connection`` as descriptor 3, and return once it runs.
 
-        With ``pass_output`` what it prints is passed on as long as it runs, and only the last lines
-        are kept. Raises `UsageError` when it cannot be started.
+        With ``pass_output`` its output is passed on while it runs, and only the last lines are
+        kept. Raises `UsageError` when it cannot be started.
         """
         keeper, pipes = _spawn_keeper(command.argv[0], connection)
         process = cls(command, keeper, pipes, on_output, pass_output=pass_output)
@@ -115,27 +115,27 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """The plugin itself has not ended yet."""
+        """Whether the plugin itself is still running."""
         return not self.exit_words
 
     async def wait_exit(self, timeout: float | None = None) -> None:
         """Wait until the plugin has ended, or for ``timeout`` seconds.
 
-        What it started itself may still be there then.
+        Processes that it started may still be running then.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._exited.wait()
 
     async def wait_gone(self) -> None:
-        """Wait until nothing of it is left, which only `end` brings about."""
+        """Wait until none of its processes is left, which only happens after `end`."""
         await self._gone.wait()
 
     def end(self) -> None:
-        """Begin to end it, in the only way that runtimes know: SIGKILL.
+        """Begin to end it, in the only way that runtimes have: SIGKILL.
 
-        It runs no further when this returns: called before its connection is closed it does not
-        notice that any more. Its children get a moment to notice, then they are killed too, and
+        It is killed when this returns: a plugin whose connection is closed afterwards does not
+        notice that. Its children get a moment to notice its end, then they are killed too, and
         reported.
         """
         if self._gone.is_set():
@@ -145,20 +145,20 @@ class Process:
         self._channel.finish()
 
     async def kill(self) -> None:
-        """End it, and wait until nothing of it is left."""
+        """End it, and wait until none of its processes is left."""
         self.end()
         await self.wait_gone()
 
     def hear_out(self) -> None:
-        """Take what it has printed by now, not only what the event loop has noticed."""
+        """Read all that it has printed so far, not only what the event loop has noticed."""
         if self._printed.poll(0):
             self._read_rest()
 
     def explain(self, reason: str) -> str:
-        """Return why its connection ended, with how the process ended if it did that first."""
+        """Return why its connection ended, and how the process ended if that happened first."""
         if self.running or self.ended_by_us:
             return reason
-        # Not the lines with which Python underlines a place in the line before.
+        # Leave out lines with which Python only underlines a place in the line above.
         said_last = [
             _printable(line.strip())
             for line in self.output.last(Stream.STDERR, LAST_KEPT)
@@ -175,12 +175,12 @@ class Process:
             if self._on_output is not None:
                 self._on_output(stream, line, mono_ns)
         except Exception as error:  # noqa: BLE001 - it is the caller's code
-            # We are in a callback of the loop, and what else it has to do must be done.
+            # This is part of a callback of the event loop, the rest of which must run.
             context = {"message": "on_output failed", "exception": error}
             self._loop.call_exception_handler(context)
 
     def _read(self, stream: Stream) -> bool:
-        """Read what is there once; whether there may be more."""
+        """Read once from a pipe; return whether there may be more."""
         pipe = self._pipes.get(stream)
         if pipe is None:
             return False
@@ -203,7 +203,7 @@ class Process:
             self.output.finish(stream)
 
     def _read_rest(self) -> None:
-        """Read what it printed before it ended. Its children may go on printing."""
+        """Read what it printed before it ended. Its children may still be printing."""
         for stream in Stream:
             for _ in range(READS_LAST):
                 if not self._read(stream):
@@ -254,8 +254,8 @@ class Process:
             self._close_pipe(stream)
         if self.running:
             self._exit("exit status unknown")
-        words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN))
-        _settle(self._started, UsageError(f"plugins cannot be launched: {words or 'no reason'}"))
+        words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN)) or "the reason is unknown"
+        _settle(self._started, UsageError(f"plugins cannot be launched: {words}"))
         self._gone.set()
 
 
@@ -264,16 +264,14 @@ _SAID = "; its last words: "
 
 
 def exit_in(explained: str) -> str:
-    """Return the exit status or signal in the words of `Process.explain`; "" where
-    there is none.
-    """
+    """Return the exit status or signal in a text of `Process.explain`; "" if it has none."""
     return explained.partition(_ENDED)[2].partition(_SAID)[0]
 
 
 def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:
-    """Start the process that starts a plugin with ``connection``, and open what it prints to.
+    """Start a keeper, which starts a plugin with ``connection``; open pipes for their output.
 
-    Raises `UsageError` where the system refuses that.
+    Raises `UsageError` if the system refuses.
     """
     failure = "plugins cannot be launched"
     with contextlib.ExitStack() as kept, contextlib.ExitStack() as passed:
@@ -292,7 +290,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
             "nri_scope.process.launched_process",
             plugin,
             failure=failure,
-            # It kills the plugin when the channel is closed, and must not die before it has.
+            # The keeper kills the plugin when the channel is closed, and must not die before that.
             on_parents_death=0,
             descriptors=(connection.fileno(),),
             output=(writing[0], writing[1]),
@@ -313,7 +311,7 @@ def _order(command: Command) -> bytes:
 
 
 def _encoded(text: str) -> str:
-    """Encode as Latin-1, one character for each byte: names of files need not be UTF-8."""
+    """Return the text's bytes as Latin-1, a character for each: file names need not be UTF-8."""
     return os.fsencode(text).decode("latin-1")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of all actions: for bindings, help, palette, docs and rebinding alike."""
+"""The table of all actions, for bindings, help, palette, documentation and rebinding."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nri_scope.errors import UsageError
 
 
 class Scope(Enum):
-    """The place where a key counts; the text names it in help and docs."""
+    """The place where a key works; the text is its name in help and documentation."""
 
     APP = "Everywhere"
-    """Counts wherever no text is typed, whatever has the focus."""
+    """Keys work whatever has the focus, except where text is typed."""
     EVENTS = "Events"
     CONTAINERS = "Containers"
     TIMELINE = "Timeline"
@@ -39,9 +39,9 @@ class Action:
     """What it does, in a few words; begins in lower case."""
     scopes: tuple[Scope, ...]
     in_palette: bool = True
-    """False for what needs a key to make sense, such as moving by a line."""
+    """False for an action that only makes sense with a key, such as moving by a line."""
     in_footer: str = ""
-    """The word for it in the line of the most important keys; "" leaves it out there."""
+    """Its word in the line of the most important keys; "" if it is not there."""
 
 
 _SHOWN = {
@@ -72,7 +72,7 @@ def shown(key: str) -> str:
 
 
 class Keymap:
-    """The table of actions with the keys they have now.
+    """The table of actions with their current keys.
 
     Raises UsageError where one key would call two actions in one place.
     """
@@ -122,8 +122,8 @@ class Keymap:
                     other = taken.setdefault((scope, key), action.name)
                     if other != action.name:
                         raise _clash(key, other, action.name)
-        # What counts everywhere would be hidden by what has the focus. Text is typed in one place:
-        # there only what the place itself takes counts.
+        # A key of the place with the focus would hide the same key of the app. Where text is typed,
+        # in the filter bar, keys of the app do not work.
         for (scope, key), name in taken.items():
             everywhere = taken.get((Scope.APP, key), name)
             if scope is not Scope.FILTER and everywhere != name:
@@ -145,7 +145,7 @@ _LIVES = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
-    Action("quit", ("q", "ctrl+q", "ctrl+c"), "leave", _APP, in_footer="quit"),
+    Action("quit", ("q", "ctrl+q", "ctrl+c"), "quit", _APP, in_footer="quit"),
     Action("help", ("?", "f1"), "keys of this screen", _APP, in_footer="help"),
     Action("command_palette", ("ctrl+p",), "find an action by its name", _APP, False, "actions"),
     Action("mode_events", ("1",), "show the events", _APP),
@@ -154,31 +154,31 @@ ACTIONS: tuple[Action, ...] = (
     Action("mode_plugins", ("4",), "show the chain of plugins", _APP),
     Action("mode_sessions", ("5",), "show sessions: runtimes and reconnects", _APP),
     Action("focus_other", ("tab",), "go to the detail pane and back", _APP, False),
-    # -- what is shown
+    # -- filter and search
     Action("filter", ("f",), "filter", _APP, in_footer="filter"),
     Action("clear_filter", ("x",), "show everything: no filter, no container, no search", _APP),
-    Action("view_errors", ("e",), "only what was not answered well, and back", _APP),
-    Action("view_changed", ("c",), "only what changed something, and back", _APP),
+    Action("view_errors", ("e",), "only errors and timeouts, and back", _APP),
+    Action("view_changed", ("c",), "only events that changed something, and back", _APP),
     Action("view_slow", ("s",), "only slow answers, and back", _APP),
     Action("view_marked", ("*",), "only marked events, and back", _APP),
-    Action("stop", ("escape",), "stop what is at work; leave the details", _APP, False),
+    Action("stop", ("escape",), "stop running work; leave the detail pane", _APP, False),
     Action("search", ("/",), "search", _APP, in_footer="search"),
     Action("search_next", ("n",), "next match", _APP),
     Action("search_previous", ("N",), "previous match", _APP),
     Action("back", ("backspace",), "back to what was shown before", _APP),
     Action("narrow_container", ("i",), "only this container, in every view", _APP),
     Action("narrow_pod", ("I",), "only this pod, in every view", _APP),
-    # -- moving: of every view made of lines
+    # -- moving, in every view that is made of lines
     Action("up", ("up", "k"), "one line up", _LINES, False),
     Action("down", ("down", "j"), "one line down", _LINES, False),
     Action("page_up", ("pageup", "ctrl+b"), "one screen up", _LINES, False),
     Action("page_down", ("pagedown", "ctrl+f"), "one screen down", _LINES, False),
     Action("home", ("home", "g"), "to the beginning", _LINES),
-    Action("end", ("end", "G"), "to the end; there, follow what comes", _LINES),
-    Action("open", ("enter",), "open what the cursor is on", _ROWS, False),
+    Action("end", ("end", "G"), "to the end; there, follow new events", _LINES),
+    Action("open", ("enter",), "open the line at the cursor", _ROWS, False),
     # -- events
-    Action("follow", ("F",), "follow what comes", _EVENTS),
-    Action("pause", ("space",), "let the view stand still, and go on; recording goes on", _EVENTS),
+    Action("follow", ("F",), "follow new events", _EVENTS),
+    Action("pause", ("space",), "pause the view, or resume it; recording goes on", _EVENTS),
     Action("next_of_container", ("o",), "next event of the same container", _LIVES),
     Action("previous_of_container", ("O",), "previous event of the same container", _LIVES),
     Action("field_left", ("left", "h"), "select the field to the left", _EVENTS, False),
@@ -191,19 +191,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("compare", ("d",), "compare the two that are marked", _APP),
     # -- detail pane
     Action("toggle_detail", ("p",), "show or hide the detail pane", _APP, in_footer="details"),
-    Action("maximise_detail", ("z",), "the detail pane alone, and back", _APP),
-    Action("move_detail", ("|",), "the detail pane below or beside", _APP),
+    Action("maximise_detail", ("z",), "show the detail pane alone, and back", _APP),
+    Action("move_detail", ("|",), "move the detail pane below or beside", _APP),
     Action("next_tab", ("]",), "next tab of the detail pane", _APP),
     Action("previous_tab", ("[",), "previous tab of the detail pane", _APP),
-    Action("full", ("enter",), "of blame: every line, or what was changed", (Scope.DETAIL,)),
+    Action("full", ("enter",), "in blame: all lines, or only changed ones", (Scope.DETAIL,)),
     Action("wrap", ("W",), "wrap long lines, or scroll to their ends", _READING),
-    Action("shift_left", ("left", "h"), "show what is to the left", _READING, False),
-    Action("shift_right", ("right", "l"), "show what is to the right", _READING, False),
+    Action("shift_left", ("left", "h"), "scroll to the left", _READING, False),
+    Action("shift_right", ("right", "l"), "scroll to the right", _READING, False),
     # -- containers
     Action("expand", ("right", "l"), "unfold", (Scope.CONTAINERS,), False),
-    Action(
-        "collapse", ("left", "h"), "fold, or go to what it is part of", (Scope.CONTAINERS,), False
-    ),
+    Action("collapse", ("left", "h"), "fold, or go to its parent", (Scope.CONTAINERS,), False),
     # -- timeline
     Action("zoom_in", ("+",), "zoom in", (Scope.TIMELINE,)),
     Action("zoom_out", ("-",), "zoom out", (Scope.TIMELINE,)),
@@ -212,7 +210,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("pan_right", ("right", "l"), "later", (Scope.TIMELINE,), False),
     Action("page_left", ("<", "shift+left"), "half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "half a screen later", (Scope.TIMELINE,)),
-    # -- taking away
+    # -- copying, saving, replaying
     Action("copy", ("y",), "copy marked events, else the selected one, as YAML", _APP),
     Action("copy_command", ("Y",), "copy the command line that prints the shown events", _APP),
     Action("save_text", ("w",), "save marked events, else the selected one, as YAML", _APP),
@@ -220,12 +218,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("export_bundle", ("E",), "export marked, else shown events as a redacted bundle", _APP),
     Action("replay_shown", ("r",), "replay marked, else shown events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
-    # -- the lines that text is typed into
-    Action("accept", ("enter",), "use what was typed", _FILTER, False),
+    # -- text input
+    Action("accept", ("enter",), "use the typed text", _FILTER, False),
     Action("complete", ("tab",), "complete the name or the value", _FILTER, False),
-    Action("older", ("up",), "what was typed before", _FILTER, False),
-    Action("newer", ("down",), "what was typed after that", _FILTER, False),
-    Action("cancel", ("escape",), "leave it as it was", _FILTER, False),
+    Action("older", ("up",), "the text typed before", _FILTER, False),
+    Action("newer", ("down",), "the text typed after that", _FILTER, False),
+    Action("cancel", ("escape",), "cancel the input", _FILTER, False),
 )
 
 DEFAULT = Keymap(ACTIONS)
@@ -235,9 +233,9 @@ DEFAULT = Keymap(ACTIONS)
 def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
     """Return all actions of ``scopes`` for ``BINDINGS`` of a widget; their ids are their names.
 
-    The widget, or what it is in, has ``action_<name>`` for each. Rebinding goes through the app's
-    keymap (`as_keymap`), so the keys here are the usual ones. ``of_lines``: only what lines of
-    every view can do, or only what is left for the view itself.
+    The widget, or one around it, has ``action_<name>`` for each. Rebinding goes through the app's
+    keymap (`as_keymap`), so the keys here are the default ones. ``of_lines``: True for only the
+    actions of lines in every view, False for only the other ones.
     """
     return [
         Binding(",".join(action.keys), action.name, action.help, show=False, id=action.name)
@@ -247,9 +245,9 @@ def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
 
 
 def as_keymap(keymap: Keymap) -> dict[str, str]:
-    """Return the actions whose keys are not the usual ones, for ``App.set_keymap``."""
+    """Return the actions whose keys are not the default ones, for ``App.set_keymap``."""
     return {
-        # Textual takes an empty text for "as usual".
+        # Textual takes an empty text to mean the default keys.
         action.name: ",".join(action.keys) or "unbound"
         for action in keymap
         if action.keys != DEFAULT[action.name].keys

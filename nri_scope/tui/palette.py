@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every action by its name, for Textual's palette."""
+"""All actions by name, for Textual's command palette."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .widgets.board import Board
 
 
 class PaletteActions(Provider):
-    """The actions of this view, and of others, which are shown first then."""
+    """The actions of the app and of all views; an action of another view first shows that view."""
 
     async def discover(self) -> Hits:
-        """List all of them, in the order of the table."""
+        """List all actions: of the app, of the shown view, of other views."""
         for action, label in self._labels():
             yield DiscoveryHit(label, partial(self._do, action), text=label)
 
     async def search(self, query: str) -> Hits:
-        """Find those that are like ``query``."""
+        """Find the actions that match ``query``."""
         matcher = self.matcher(query)
         for action, label in self._labels():
-            # Its name, too: that is what the configuration calls it.
+            # Also match its name, which is the one in the configuration.
             score = max(matcher.match(label), matcher.match(action.name.replace("_", " ")))
             if score > 0:
                 yield Hit(score, matcher.highlight(label), partial(self._do, action), label)
@@ -37,7 +37,7 @@ class PaletteActions(Provider):
         return cast("KeyOrderApp", self.app)
 
     def _labels(self) -> Iterator[tuple[Action, str]]:
-        """List those of the app, then of the view that is shown, then of other places."""
+        """List actions: those of the app and the shown view, then those of other places."""
         app = self._app
         here, available = (Scope.APP, app.views.scope), app.available()
         actions = [
@@ -52,7 +52,7 @@ class PaletteActions(Provider):
             yield action, f"{label}   ({keys})" if keys else label
 
     async def _do(self, action: Action) -> None:
-        """Run a key's action, in the view that it belongs to."""
+        """Run an action in the view that it belongs to."""
         app, views = self._app, self._app.views
         if hasattr(app, f"action_{action.name}"):
             await app.run_action(action.name, app)
@@ -72,5 +72,5 @@ class PaletteActions(Provider):
 
 
 def _places(action: Action) -> list[Scope]:
-    """Return where it can be done, the views first."""
+    """Return the places where an action is available, views first."""
     return [scope for scope in (*SCOPES.values(), Scope.DETAIL) if scope in action.scopes]

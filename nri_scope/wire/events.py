@@ -16,7 +16,7 @@ class RequestReceived(NamedTuple):
     method: str
     payload: bytes
     timeout_ns: int
-    """How long the peer is going to wait, in nanoseconds; 0 if it did not say."""
+    """How long the peer waits for the answer, in nanoseconds; 0 if it did not say."""
     metadata: tuple[tuple[str, str], ...]
 
 
@@ -47,7 +47,7 @@ class MessageIgnored(NamedTuple):
 
 
 class MessageRejected(NamedTuple):
-    """A request against the rules. The error status has already been queued as the answer."""
+    """A request that breaks the rules. The error status has already been queued as the answer."""
 
     conn_id: int
     stream_id: int
@@ -65,7 +65,7 @@ class PeerClosed(NamedTuple):
     """End of the byte stream. Always the last event."""
 
     mid_message: bool
-    """The stream ended inside a frame or a message."""
+    """Whether the stream ended inside a frame or a message."""
 
 
 WireEvent = (

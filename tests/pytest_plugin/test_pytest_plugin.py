@@ -486,7 +486,7 @@ def test_golden_of_another_profile_is_one_line(suite: Suite) -> None:
     suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
     told = suite.fails("nri_replay(MyPlugin(), profile='cri-o').assert_golden()")
     assert told == (
-        f"golden {FILE} is of profile recorded, and the replay of cri-o; replay with "
+        f"golden {FILE} is for profile recorded, and the replay for cri-o; replay with "
         "profile=recorded, or write it anew with --nri-golden=update"
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings made smaller: what is left is as little as shows the same failure, and no other."""
+"""Shrink recordings to the fewest events that show the same failure, and no other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .recordings import POD, RECORDING, ROOT, container, life, recording, run_po
 CRASH_LOOP = ROOT / "recordings" / "containerd-2.1-crash-loop.nriscope.zip"
 
 Make = Callable[[], Mapping[str, object]]
-"""Plugins for one replay: objects remember what they were told."""
+"""Makes the plugins for one replay, as objects keep what they have received."""
 
 
 class Shrinker:
@@ -77,21 +77,21 @@ class Shrinker:
 
 
 def told(path: Path, numbers: Sequence[int]) -> list[str]:
-    """Events by name and whom they are about."""
+    """Return events as text: name and container or pod."""
     with Recording.open(path) as opened:
         events = opened.events(among=numbers)
         return [f"{one.event} {one.container or one.pod}".strip() for one in events]
 
 
 def written(shrinker: Shrinker, shrunk: Shrunk, path: Path) -> bool:
-    """Write what is left, and tell whether the same fails with it, and nothing else."""
+    """Write the shrunk recording; return whether it shows the same failure, and no other."""
     shrinker.shrinking.write(shrunk, path)
     replayed, shown = shrinker.shrinking.replay(shrunk.failure, path)
     return shown and len(list(replayed.failures())) == 1
 
 
 class Refuses:
-    """Fails where a container with this name is started."""
+    """Fails when a container with this name is created."""
 
     def __init__(self, name: str = "broken") -> None:
         self._name = name
@@ -102,10 +102,10 @@ class Refuses:
 
 
 class CountsStops:
-    """Fails at this stop, of whichever container."""
+    """Fails at the stop with this number, of any container."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, number: int) -> None:
+        self._left = number
 
     def stop_container(self, pod: api.PodSandbox, container: api.Container) -> None:
         self._left -= 1
@@ -197,9 +197,9 @@ def test_a_crash_loop_is_cut_down_to_the_crashes_that_it_takes(tmp_path: Path) -
     assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
-def test_another_failure_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_another_failure_is_not_taken_for_the_same(tmp_path: Path) -> None:
     class NeedsBefore:
-        """Cannot stop what it has not seen starting; what it cannot remove is another matter."""
+        """Fails to stop what it did not see start and, with another error, to stop ``two``."""
 
         def __init__(self) -> None:
             self._started: set[str] = set()
@@ -221,7 +221,7 @@ def test_another_failure_is_not_taken_for_it(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_numbers_in_an_error_may_be_others(tmp_path: Path) -> None:
+def test_numbers_in_an_error_may_differ(tmp_path: Path) -> None:
     class Numbers:
         def __init__(self) -> None:
             self._events = 0
@@ -266,11 +266,11 @@ def test_the_second_check_can_be_asked_for(tmp_path: Path) -> None:
         Shrinker(path, make, check=3).shrink()
 
 
-# -- what was there before ---------------------------------------------------------------------
+# -- containers from before ---------------------------------------------------------------------
 
 
 class NeedsMany:
-    """Fails at a creation where Synchronize told of so many containers."""
+    """Fails at a creation if Synchronize had at least this many containers."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -287,7 +287,7 @@ class NeedsMany:
 
 
 def with_state(path: Path) -> Path:
-    """Three containers are there, and another one comes."""
+    """Write a recording in which three containers exist and two others are created."""
     names = ("old-1", "old-2", "old-3")
     state = api.SynchronizeRequest(pods=[POD], containers=[container(name) for name in names])
     return recording(path, [*life(container("one")), *life(container("two"))], state=state)
@@ -332,7 +332,7 @@ def test_a_failing_synchronize_needs_no_event(tmp_path: Path) -> None:
 
 
 class Answers:
-    """Adds a variable to each container, another one to those that it is told of."""
+    """Adds a variable to each container, with another value for the named ones."""
 
     def __init__(self, *others: str) -> None:
         self._others = others
@@ -342,11 +342,10 @@ class Answers:
 
 
 class Updates:
-    """Fails the second update of a container, or where an update comes that should not."""
+    """Fails at an update to 201 CPU shares, if ``fails`` is set."""
 
     def __init__(self, fails: bool) -> None:
         self._fails = fails
-        self._updates = 0
 
     def update_container(
         self, pod: api.PodSandbox, container: api.Container, resources: api.LinuxResources
@@ -357,12 +356,12 @@ class Updates:
 
 
 def golden(path: Path, plugin: object) -> Golden:
-    """What a plugin answers."""
+    """Return a golden of the answers of a plugin."""
     result = played(path, {"10-mine": plugin})
     return Golden.of(result.replies(), origin_of(result), result.name_of)
 
 
-def test_one_reply_that_is_not_as_wanted_is_left(tmp_path: Path) -> None:
+def test_one_reply_that_does_not_match_the_golden_is_left(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     wanted = golden(path, Answers())
     shrinker = Shrinker(path, lambda: {"10-mine": Answers("two")}, golden=wanted)
@@ -375,7 +374,7 @@ def test_one_reply_that_is_not_as_wanted_is_left(tmp_path: Path) -> None:
     shrinker.shrinking.write(shrunk, small)
     result, shown = shrinker.shrinking.replay(shrunk.failure, small)
     assert shown
-    # What is left has a golden of its own, which wants what the one of the whole does.
+    # The shrunk recording has its own golden, which expects what the original's does.
     assert shrunk.against is not None
     own = golden_of(shrunk.against, shrunk.failure.check, result)
     assert len(own.compare(result.replies(), result.name_of)) == 1
@@ -406,9 +405,9 @@ def test_a_second_update_is_compared_as_the_second(tmp_path: Path) -> None:
     assert len(own.compare(result.replies(), result.name_of)) == 1
 
 
-def test_a_reply_that_does_not_come_is_looked_for(tmp_path: Path) -> None:
+def test_a_missing_reply_is_a_failure_to_shrink_to(tmp_path: Path) -> None:
     class Leaves:
-        """Takes part in less than it did."""
+        """Subscribes to fewer events than the golden expects."""
 
         def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
             pass
@@ -428,7 +427,7 @@ def test_a_reply_that_does_not_come_is_looked_for(tmp_path: Path) -> None:
 def test_a_golden_of_another_recording_is_refused(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     wanted = golden(path, Answers())
-    with pytest.raises(UsageError, match="is of another recording"):
+    with pytest.raises(UsageError, match="is for another recording"):
         Shrinker(RECORDING, lambda: {"10-mine": Answers("one")}, golden=wanted).shrink()
 
 
@@ -440,14 +439,14 @@ def test_where_nothing_fails_there_is_nothing_to_do() -> None:
         Shrinker(RECORDING, lambda: {"10-mine": Refuses("nobody")}).shrink()
 
 
-def test_what_fails_now_and_then_is_tried_as_often(tmp_path: Path) -> None:
+def test_a_failure_that_comes_and_goes_is_tried_repeatedly(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     made = 0
 
     def make() -> Mapping[str, object]:
         nonlocal made
         made += 1
-        # The first one is asked nothing, it only tells the name.
+        # The first one gets no events: only its name is used.
         return {"10-mine": Refuses("two" if made % 2 == 0 else "")}
 
     shrinker = Shrinker(path, make)
@@ -470,7 +469,7 @@ def test_a_search_ends_where_it_has_to(limits: Limits, words: str) -> None:
 
 
 def test_an_interrupted_search_has_the_best_so_far(tmp_path: Path) -> None:
-    # Three confirm the failure, the fourth one leaves something out.
+    # Three replays confirm the failure; the fourth one leaves something out.
     shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()}, interrupt_at=5)
     shrunk = shrinker.shrink()
     assert shrunk.interrupted
@@ -478,7 +477,7 @@ def test_an_interrupted_search_has_the_best_so_far(tmp_path: Path) -> None:
     assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
-def test_only_how_things_began_comes_along(tmp_path: Path) -> None:
+def test_only_the_beginnings_of_a_pod_and_container_are_added(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     with Recording.open(path) as source:
         (stop,) = (

@@ -283,7 +283,7 @@ async def test_next_and_previous_event_of_the_same_container() -> None:
 async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
     async with showing(size=(100, 60)) as screen:
         await screen.press("?")
-        await screen.shows("keys of this screen", "let the view stand still", "Esc closes")
+        await screen.shows("keys of this screen", "pause the view", "Esc closes")
         await screen.press("escape")
         await screen.hides("keys of this screen")
 
@@ -391,7 +391,7 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("space")
-        await screen.shows("! this recording is over: nothing comes that could be paused")
+        await screen.shows("! this recording is over: there is nothing to pause")
         assert screen.app.views.events.listing.state is FollowState.SCROLLED
         await screen.press("F")
         await screen.shows("! this recording is over: there is nothing to follow")
@@ -435,7 +435,7 @@ async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() 
     ("keys", "words", "then", "shown"),
     [
         (["?"], "keys of this screen", "down", "Events"),
-        (["ctrl+p"], "show pods and containers", "z", "the detail pane alone"),
+        (["ctrl+p"], "show pods and containers", "z", "show the detail pane alone"),
         (["m", "down", "m", "d"], "No difference.", "W", "No difference."),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording made by somebody who means harm shows harmlessly in every view."""
+"""Every view shows an attacker's recording without doing what it contains."""
 
 from __future__ import annotations
 

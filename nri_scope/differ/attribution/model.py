@@ -13,8 +13,8 @@ from nri_scope.oci import Change, Json
 from .owner import Owner
 
 NameOf: TypeAlias = Callable[[str], str]
-"""From a container's id to ``ns/pod/container``, from a pod's to ``ns/pod``, or to the beginning
-of the id where that was never told."""
+"""Maps a container's id to ``ns/pod/container`` and a pod's id to ``ns/pod``, or to the beginning
+of the id if the name is unknown."""
 
 
 class Evidence(StrEnum):
@@ -29,15 +29,15 @@ class Evidence(StrEnum):
     PROBES = "probes"
     """Two connections of one chain saw the container differently."""
     EVENTS = "events"
-    """A later event shows the container differently from what is known to have been done."""
+    """A later event shows the container unlike all known changes would leave it."""
     CRI = "cri"
     """The runtime's answer to ContainerStatus: the spec that was really used."""
     REQUEST = "request"
-    """The runtime's own request says so: what it asks plugins about."""
+    """The runtime's own request, which says what it asks plugins about."""
 
     @property
     def meaning(self) -> str:
-        """In a few words, for legends."""
+        """A short description, for legends."""
         return _MEANING[self]
 
 
@@ -66,7 +66,7 @@ class Claim(NamedTuple):
     evidence: Evidence
     owner: Owner
     value: Json
-    """None where it says that there is no such thing."""
+    """None where the source says that there is no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,17 @@ class ChangeStep:
     owner: Owner
     evidence: tuple[Evidence, ...]
     event: int
-    """The event that shows it: of the reply, or the first one after the change."""
+    """The event that shows the change: the one replied to, or the first one after the change."""
     at_ns: int
     """When that event came; wall clock."""
     disputed: tuple[Claim, ...] = ()
-    """What other sources say that cannot be true at the same time."""
+    """Claims of other sources that cannot be true at the same time."""
     applied: Applied | None = None
-    """None: the CRI was not asked, or the container was changed again before it could be."""
+    """None: the CRI was not asked, or the container was changed again before it could be asked."""
     actual: Json = None
-    """What the runtime's spec has at the path, where it is DIFFERENTLY."""
+    """The value in the runtime's spec, where `applied` is DIFFERENTLY."""
     note: str = ""
-    """What else to know: why the runtime takes no notice of it, and the like; "" for nothing."""
+    """A further explanation, such as why the runtime ignores the change; "" for none."""
 
 
 class RequestFate(StrEnum):
@@ -97,7 +97,7 @@ class RequestFate(StrEnum):
 
     NOT_APPLIED = "not applied"
     RESOLVED = "resolved by the runtime"
-    """The runtime replaced it by what the node's configuration says that it means."""
+    """The runtime replaced it with what the node's configuration defines for it."""
     UNKNOWN = "unknown"
     """Nothing shows whether it was applied."""
 
@@ -111,70 +111,70 @@ class Asked(NamedTuple):
     path: str
     """``/evict`` for an eviction; "" for an update as a whole."""
     value: Json
-    """``-KEY`` for the removal of a member; of an eviction the reason that was given."""
+    """``-KEY`` for the removal of a member; for an eviction, the reason that the plugin gave."""
     reason: str
-    """Why nothing, or something else, came of it."""
+    """Why the request was not applied, or had another result."""
     evidence: Evidence
     event: int
-    """The event whose reply, or whose effect, shows it."""
+    """The event whose reply or effect shows the request."""
     fate: RequestFate = RequestFate.NOT_APPLIED
 
 
 EVICTION = "/evict"
-"""In the place of a path, where a plugin asked for a container to be evicted."""
+"""Used as the path of a request to evict a container."""
 
 
 class Span(NamedTuple):
     """Time between two moments of one round."""
 
     owner: Owner
-    """Who had this time: a plugin that was seen, or those between two that were."""
+    """Who used the time: one observed plugin, or those between two connections."""
     after: str
-    """The connection (``NN-name``) that had answered; "" where `owner` is the one that was seen."""
+    """The connection (``NN-name``) that had answered; "" where `owner` was itself observed."""
     before: str
-    """The connection (``NN-name``) that was asked next; "" where it is none."""
+    """The connection (``NN-name``) that was asked next; "" for none."""
     ns: int
-    """Includes what the runtime itself takes, some tens of µs, where it is between two."""
+    """Between two connections, includes some tens of µs of the runtime itself."""
     deadline_ns: int
     """For one plugin; 0 where the runtime sends none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundDiff:
-    """One event on its way through the chain, as all our connections saw it: what it changed."""
+    """What one event changed on its way through the chain, as all our connections saw it."""
 
     event: int
-    """The first of its events in the recording."""
+    """The first of its events in the recording, by id."""
     events: tuple[int, ...]
-    """All of them, in the order in which the runtime asked."""
+    """The ids of all its events, in the order in which the runtime asked."""
     name: str
-    """``CreateContainer`` and the like; ``UpdateContainers`` for what a plugin asked out of turn;
-    ``ContainerStatus`` for what the CRI told."""
+    """The event's name, such as ``CreateContainer``; ``UpdateContainers`` for what a plugin asks by
+    itself; ``ContainerStatus`` for an answer of the CRI."""
     at_ns: int
     container: str
     """The id of the container that it is about; "" for none (as in Synchronize)."""
     pod: str
     """The id of its pod."""
     seen_by: tuple[str, ...]
-    """Connections (``NN-name``) that saw it, in the order in which they did."""
+    """Connections (``NN-name``) that saw it, in the order in which they saw it."""
     missed_by: tuple[str, ...]
     """Connections that were there, had subscribed to it, and did not see it."""
     chain: tuple[str, ...]
-    """All plugins of the chain, where the runtime sent them to a validator; else ()."""
+    """All plugins of the chain, if the runtime listed them for a validator; else ()."""
     steps: tuple[ChangeStep, ...]
-    """In the order in which they happened: the container's own and, as side effects, of others."""
+    """Changes in order: of the event's container and, as side effects, of other containers."""
     asked: tuple[Asked, ...]
-    """What plugins asked for and was not simply carried out."""
+    """Requests of plugins that were not simply carried out."""
     spans: tuple[Span, ...]
     failure: str
-    """Why it came to nothing, in the runtime's or the plugin's words, or in ours; "" if not known
-    to have failed."""
+    """Why the event failed, in the words of the runtime, the plugin or nri-scope; "" if it is not
+    known to have failed."""
     doubt: str = ""
-    """Why it is not known whether it came to anything; "" where that is known, or not asked."""
+    """Why it is not known whether the event succeeded; "" where that is known or irrelevant."""
     open_ns: int = 0
-    """With a doubt: for how long it was waited for."""
+    """With a `doubt`: how long the outcome was waited for."""
     created: bool = field(default=False, compare=False)
-    """Whether a container is known to have been created by it, which later events show."""
+    """Whether later events show that it created a container."""
     remarks: tuple[str, ...] = ()
     """What limits the evidence, in words: "what plugins before 50 did was not observed"."""
 

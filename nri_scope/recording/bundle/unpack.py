@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, taken out of an untrusted bundle."""
+"""Take a recording out of an untrusted bundle."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .manifest import (
 from .zip_reader import LOCAL_SIGNATURE, ArchiveError, Entry, entries, unpacked
 
 MAX_BUNDLE = 1 << 30
-"""Bytes of a bundle that is read. Issue trackers take 25 million."""
+"""Largest bundle that is read, in bytes. Issue trackers accept 25 million."""
 MAX_RECORDING = (2 << 30) - 1
-"""Bytes of the recording in it. Larger ones would need another form of zip."""
+"""Largest recording in a bundle, in bytes. A larger one would need another zip format."""
 _MAX_README = 1 << 20
 _LARGE = 64 << 20
-"""Bytes from which on there has to be room for a recording, and as much again left to others."""
+"""From this size on, in bytes, there must be space for a recording and this much more."""
 
 _SQLITE = b"SQLite format 3\0"
 _GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
@@ -50,12 +50,11 @@ class Opened(NamedTuple):
 
 
 def unpack(path: Path, folder: Path) -> Path:
-    """Write the recording of the bundle ``path`` to a new file in ``folder``; returns its path.
+    """Write the recording of the bundle ``path`` to a new file in ``folder``; return its path.
 
-    ``folder`` is private to us. What is written is readable for its owner alone, and as it was
-    when the bundle was packed; whether it is a recording shows when it is opened. Where
-    something is wrong, nothing is left. Raises RecordingError for the bundle's part, OSError for
-    the folder's.
+    ``folder`` must be private to the caller. The file is readable by its owner only and has the
+    content that was packed; opening it shows whether that is a recording. After an error no file
+    is left. Raises RecordingError for errors in the bundle, OSError for those in the folder.
     """
     target = folder / RECORDING
     try:
@@ -71,7 +70,7 @@ def unpack(path: Path, folder: Path) -> Path:
 
 
 def _check_room(path: Path, size: int, folder: Path) -> None:
-    """Refuse what would fill the disk, or the memory that a temporary folder may be."""
+    """Refuse a recording that would fill the disk, or the memory if the folder is in memory."""
     if size < _LARGE:
         return
     try:
@@ -81,7 +80,7 @@ def _check_room(path: Path, size: int, folder: Path) -> None:
     if free < size + _LARGE:
         raise RecordingError(
             path,
-            f"unpacked it has {in_bytes(size)}, and {in_bytes(free)} are free in {folder.parent}",
+            f"it takes {in_bytes(size)} unpacked, and {folder.parent} has {in_bytes(free)} free",
             "make room there; temporary files go to TMPDIR",
         )
 
@@ -127,7 +126,8 @@ def read_manifest(path: Path) -> Manifest:
 
 def check(path: Path) -> None:
     """Check that the bundle ``path`` can be opened, without reading its recording.
-    RecordingError.
+
+    Raises RecordingError.
     """
     with opened(path) as bundle:
         _check_others(bundle)
@@ -161,7 +161,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def _file(path: Path) -> BinaryIO:
-    # A pipe put in its place would have us wait forever.
+    # Do not block: opening a pipe in its place would wait forever.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -184,14 +184,14 @@ def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
     if entry.size > MAX_MANIFEST:
         raise ManifestError("its manifest is too large")
     manifest = from_bytes(b"".join(unpacked(file, entry)))
-    # A later version may add files; but a file that the manifest does not name is not for us.
+    # A later version may add files, but its manifest has to name them.
     for name in found.keys() - {MANIFEST} - manifest.files.keys():
-        raise ManifestError(f"it has a file {name}, of which its manifest says nothing")
+        raise ManifestError(f"it has a file {name} that its manifest does not list")
     for name in sorted(manifest.files.keys() - found.keys()):
-        raise ManifestError(f"it has no {name[:60]}, and its manifest says so")
+        raise ManifestError(f"it has no {name[:60]}, which its manifest lists")
     for name, entry in found.items():
         if name != MANIFEST and manifest.files[name].size != entry.size:
-            raise ManifestError(f"{name} has another size than its manifest says")
+            raise ManifestError(f"the size of {name} is not the one in its manifest")
     if RECORDING not in found:
         raise ManifestError(f"it has no {RECORDING}")
     return manifest
@@ -207,8 +207,8 @@ def _check_others(bundle: Opened) -> None:
 
 
 def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
-    """Yield the content of a file. Raises ManifestError at its end if the hash is a
-    different one.
+    """Yield the content of a file. Raises ManifestError at its end if the hash is not the
+    manifest's.
     """
     digest = hashlib.sha256()
     for piece in unpacked(bundle.file, bundle.entries[name]):

@@ -38,17 +38,17 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """Expected replies by what they are about, and where they belong."""
+    """Expected replies by subject, with the recording and profile that they belong to."""
 
     origin: Origin
     entries: Mapping[Key, Expected]
-    """In the order of the file; {} for a reply that says nothing."""
+    """In the order of the file; {} for an empty reply."""
     path: str = ""
     """Where it was loaded from, as the user named it."""
     lines: Mapping[Key, int] = field(default_factory=dict[Key, int])
-    """Of the loaded file, the first being 1."""
+    """Line numbers in the loaded file, from 1."""
     head: str = HEAD
-    """The comment in front of it."""
+    """The comment at the beginning of the file."""
 
     @classmethod
     def of(cls, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
@@ -59,7 +59,7 @@ class Golden:
     def load(cls, path: str | Path) -> Golden:
         """Read a golden, which may come from anywhere.
 
-        Raises UsageError, naming file and line, for a file that is not there or is no golden.
+        Raises UsageError, naming file and line, for a file that does not exist or is not a golden.
         """
         shown = safe(str(path))
         try:
@@ -82,7 +82,7 @@ class Golden:
 
     @classmethod
     def parse(cls, text: str, path: str = "") -> Golden:
-        """Parse the golden that is written in ``text``. Raises UsageError, with ``path`` in it."""
+        """Parse the text of a golden. Raises UsageError, which names ``path``."""
         try:
             origin, entries, lines = read_tree(parse_yaml(text))
         except MalformedYaml as error:
@@ -94,14 +94,14 @@ class Golden:
 
     @property
     def text(self) -> str:
-        """The file. The same golden always gives the same bytes."""
+        """The content of the file; equal goldens give equal bytes."""
         return self.head + to_yaml(write_tree(self.origin, self.entries), short_lists=True)
 
     def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all. Raises UsageError where that cannot be done.
+        """Write the file, whole or not at all. Raises UsageError if that fails.
 
-        A new one is for its owner alone: it holds what plugins replied. One that is there keeps its
-        mode.
+        Only its owner can read a new file, as it holds what plugins replied. An existing file keeps
+        its mode.
         """
         target = Path(path)
         content = self.text.encode("utf-8")
@@ -111,7 +111,7 @@ class Golden:
                 "replay a part of the recording",
             )
         try:
-            # Through a link to the file itself, whose rights it keeps.
+            # Follow a link to the file itself, whose permissions are kept.
             target = target.resolve()
             old = target.stat() if target.exists() else None
             new = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}")
@@ -134,14 +134,14 @@ class Golden:
         named = f"golden {safe(self.path)}" if self.path else "this golden"
         if origin.fingerprint != self.origin.fingerprint:
             raise UsageError(
-                f"{named} is of another recording, or of another choice of its events"
+                f"{named} is for another recording, or another choice of its events"
                 f" ({safe(self.origin.recording)}) than the one replayed"
                 f" ({safe(origin.recording)})",
                 f"name the golden of this choice, or {_UPDATE}",
             )
         if origin.profile != self.origin.profile:
             raise UsageError(
-                f"{named} is of profile {safe(self.origin.profile)}, and the replay of"
+                f"{named} is for profile {safe(self.origin.profile)}, and the replay for"
                 f" {safe(origin.profile)}",
                 f"replay with --profile {safe(self.origin.profile)}, or {_UPDATE}",
             )
@@ -154,8 +154,8 @@ class Golden:
         return compare_entries(self.entries, entries_of(replies, name_of), self.lines)
 
     def updated(self, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
-        """Return a golden that these replies match, with the matchers of this one
-        that accept them.
+        """Return a golden that these replies match, which keeps the matchers of this one that
+        accept them.
         """
         entries: dict[Key, Expected] = {}
         for key, said in _said(replies, name_of):
@@ -168,9 +168,7 @@ class Golden:
         return Golden(origin, entries, self.path, {}, self.head)
 
     def lost(self, new: Golden) -> list[str]:
-        """Return matchers of this golden that ``new`` does not have any more, with what they were
-        for.
-        """
+        """Return the matchers of this golden that ``new`` no longer has, each with its reply."""
         left = Counter(new._matchers())
         lost: list[str] = []
         for one in self._matchers():

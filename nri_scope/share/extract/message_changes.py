@@ -9,19 +9,19 @@ from ..redaction import NameKind
 
 
 class Change(Protocol):
-    """What `nri_scope.share.redaction.Redactor` offers: see there for each method."""
+    """The methods of `nri_scope.share.redaction.Redactor`, which describes them."""
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """Learn from an event of the original; called for those that are left out, too."""
+        """Learn from an event of the original; also called for events that are left out."""
 
     def learn_text(self, text: str) -> None:
-        """Learn from a text of a table; called for every one of the original."""
+        """Learn from a text in a table; called for each one in the original."""
 
     def learn_name(self, kind: NameKind, text: str) -> None:
-        """Learn from a name of a table; called for every one of the original."""
+        """Learn from a name in a table; called for each one in the original."""
 
     def learn_keyed(self, key: str, value: str) -> None:
-        """Learn from a pair of metadata; called for every one of the original."""
+        """Learn from a metadata entry; called for each one in the original."""
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """Return a request's payload as it is to be written."""
@@ -32,8 +32,8 @@ class Change(Protocol):
         ...
 
     def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
-        """Return prose as it is to be written; ``place`` is table and column. ``of_event``: the
-        text belongs to the messages that were given last.
+        """Return text as it is to be written; ``place`` is its table and column. ``of_event``: it
+        belongs to the messages that were passed last.
         """
         ...
 
@@ -42,13 +42,13 @@ class Change(Protocol):
         ...
 
     def name(self, kind: NameKind, text: str) -> str:
-        """Return a name of a table as it is to be written."""
+        """Return a name in a table as it is to be written."""
         ...
 
     def id(self, text: str) -> str:
-        """Return an id or UID of a table as it is to be written."""
+        """Return an id or UID in a table as it is to be written."""
         ...
 
     def path(self, pointer: str) -> str:
-        """Return an OCI path as it is to be written; it belongs to the last messages."""
+        """Return an OCI path as it is to be written; it belongs to the messages passed last."""
         ...

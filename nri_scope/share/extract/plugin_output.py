@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the lines printed by plugins that belong to a part of a recording."""
+"""Choose, of the lines that plugins printed, those that belong to a part of a recording."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .sources import IncludedRows
 
 
 def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
-    """Yield the part's lines, in order: those from one of its events to the same plugin's next
-    event, and those before the plugin's first event.
+    """Yield the part's lines, in order: those printed between one of its events and the same
+    plugin's next event, and those before the plugin's first event.
 
     A line is assumed to be about the plugin's last request: lines about events that are left out
     are left out, too. Raises RecordingError.
@@ -28,11 +28,11 @@ def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
                 yield line
         return
     newest: dict[int, int] = {}
-    events = _Events(source, newest)
+    events = _NewestEvents(source, newest)
     for line in printed(source):
         if part.sessions is not None and line.session not in part.sessions:
             continue
-        events.come(line.at_ns)
+        events.advance_to(line.at_ns)
         event = newest.get(line.session)
         if event is None or (
             event <= part.until and (part.kept is None or is_among(part.kept, event))
@@ -40,16 +40,16 @@ def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
             yield line
 
 
-class _Events:
-    """Goes through the events, and notes the newest one of each session."""
+class _NewestEvents:
+    """Goes through the events in order, and keeps the newest one of each session in ``newest``."""
 
     def __init__(self, source: Recording, newest: dict[int, int]) -> None:
         self._newest = newest
         self._rows = self._all(source)
         self._next = next(self._rows, None)
 
-    def come(self, at_ns: int) -> None:
-        """Advance to this moment."""
+    def advance_to(self, at_ns: int) -> None:
+        """Take all events up to this time."""
         while self._next is not None:
             number, session, at = self._next
             if at is not None and at > at_ns:

@@ -16,7 +16,7 @@ from ..extract.plugin_output import printed_in
 from ..extract.sources import IncludedRows
 
 _PAGE = 10_000
-"""Numbers of events to request from a recording at a time."""
+"""Most events to request from a recording at a time."""
 _TIMES = 2
 """Multiple of the usual decoding budget (see `Recording.allowance`): events are written as they are
 read."""
@@ -46,13 +46,13 @@ class Excerpt:
                 return
 
     def sessions(self) -> list[Session]:
-        """Return all sessions of the recording; each event has the number of its own."""
+        """Return all sessions of the recording; each event has the id of its own."""
         return self._recording.sessions()
 
     def gaps(self) -> list[Gap]:
-        """Return gaps that overlap the time of the events, of any session.
+        """Return the gaps of all sessions that overlap the time of the events.
 
-        The lost events could have been among the chosen ones.
+        Lost events could have been among the chosen ones.
         """
         since_ns, until_ns = self._time()
         return [
@@ -62,12 +62,12 @@ class Excerpt:
         ]
 
     def notes(self) -> list[Note]:
-        """Return the notes in the time of the events."""
+        """Return the notes made during the time of the events."""
         since_ns, until_ns = self._time()
         return [note for note in self._recording.notes() if since_ns <= note.at_ns <= until_ns]
 
     def printed(self, sessions: Collection[int]) -> Iterator[Printed]:
-        """Yield lines that plugins printed during the events, of the given sessions."""
+        """Yield the lines that plugins of the given sessions printed during the events."""
         yield from printed_in(
             self._recording, IncludedRows(until=HIGHEST, kept=self._numbers, sessions=sessions)
         )
@@ -98,7 +98,7 @@ class Excerpt:
 
 
 def _ascending(numbers: Iterable[int]) -> array[int]:
-    # Eight bytes each: there may be a million.
+    # An array takes eight bytes for each number, of which there may be a million.
     given = array("q", numbers)
     if all(one < other for one, other in pairwise(given)):
         return given

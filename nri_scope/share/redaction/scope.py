@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scopes of tokens: equal originals have equal tokens in one scope, and different ones elsewhere.
+"""Scopes of tokens: equal originals have equal tokens in one scope, and others in other scopes.
 
 A user who can write a value into one container sees its token. If the same value had that token in
-another container, guesses could be verified.
+another container, the user could verify guesses about that one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _REMEMBERED = 10_000
 
 
 class Scope(NamedTuple):
-    """What a text belongs to."""
+    """The scope of a text: the unit that it belongs to."""
 
     name: str
     """The value for `Tokens.scope`."""
     pod: str
-    """The pod whose visible names are shown in the text."""
+    """The pod whose visible names may be shown; the text's own unit where no pod is known."""
 
 
 NAMES = Scope(tokens.NAMES, "names")
@@ -67,7 +67,7 @@ class Scopes:
         return scope
 
     def content(self, place: str, content: bytes) -> Scope:
-        """Return a scope for text about no container: only the same content shares it."""
+        """Return a scope for text that is about no container; only identical content shares it."""
         name = f"{place} {hashlib.sha256(content).hexdigest()}"
         return Scope(name, name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of events: only what is on the screen is drawn, only what is around it is read."""
+"""The list of events, which draws only the rows on the screen and reads only those near them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .scroll_state import FollowState, ScrollState
 
 _STRIPS = 1_024
 _LATE_SECONDS = 0.03
-"""Rows may take to be read before it is drawn that they are missing."""
+"""Seconds that rows may take to be read before they are drawn as missing."""
 
 
 class EventList(RowWindow, can_focus=True, inherit_bindings=False):
-    """Rows of a view. `ScrollState` says what is on the screen; the scroll bar follows it."""
+    """The rows of a view. `ScrollState` knows what is on the screen; the scroll bar follows it."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -63,7 +63,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     """
 
     class Moved(Message):
-        """The window, the cursor or the state of following are not what they were."""
+        """The window, the cursor or the state of following has changed."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Make the list. ``is_marked`` says which rows have a mark; see `remark`. ``grows``:
-        whether there is anything to follow still.
+        """Make the list. ``is_marked`` says which rows have a mark; see `remark`. ``grows`` says
+        whether new events may still come.
         """
         super().__init__()
         self.store = store
@@ -91,7 +91,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._widest_id = 0
         self._late: Timer | None = None
 
-    # -- what others ask for ------------------------------------------------------------------
+    # -- for other widgets --------------------------------------------------------------------
 
     @property
     def view(self) -> View:
@@ -105,7 +105,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     @property
     def selected_row(self) -> Row | None:
-        """The row under the cursor; None while it is not read yet, and in an empty view."""
+        """The row under the cursor; None if it has not been read yet or the view is empty."""
         key = self.listing.selected
         return self._rows.get(key) if key is not None else None
 
@@ -120,12 +120,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.restyle()
 
     def show(self, view: View) -> None:
-        """List another view, at the selected row or what is next to it."""
+        """List another view, at the selected row or the nearest one."""
         self.listing.show(view)
         self._moved()
 
     def grow(self, *, between: bool = False) -> None:
-        """Take up more rows of the view; ``between``: those that are no events may have changed."""
+        """Show the view's new rows; ``between``: rows that are not events may have changed."""
         if between:
             self._rows.outdate()
             self._strips.clear()
@@ -146,14 +146,14 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         return True
 
     def remark(self) -> None:
-        """Draw other marks and comments."""
+        """Draw marks and comments again after they have changed."""
         self._reader.remark()
         self._told = None
         self.restyle()
         self._tell()
 
     def restyle(self) -> None:
-        """Draw everything anew: another theme, other text to highlight."""
+        """Draw everything again, for a new theme or a new text to highlight."""
         self._strips.clear()
         self.refresh()
         self._want()
@@ -161,7 +161,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- drawing ------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        """Return the row at this height of the screen."""
+        """Return line ``y`` of the list as it is on the screen."""
         width = self.scrollable_content_region.width
         position = self.listing.top + y
         blank = self.rich_style
@@ -184,7 +184,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- reading ------------------------------------------------------------------------------
 
     def _want(self) -> None:
-        """Read what is on the screen, and then what is around it."""
+        """Read the rows on the screen, and then those around them."""
         self._reader.want(self.view, self.listing.top, self.listing.height)
 
     def _arrived(self, view: View, rows: Sequence[Row]) -> None:
@@ -209,7 +209,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
                 self._strips.discard((row.key, at_cursor))
 
     async def read_ahead(self) -> None:
-        """Read what is on the screen once the list has grown, so that it never shows as missing.
+        """Read the rows that a grown list has on the screen, so that none is drawn as missing.
 
         Raises NriScopeError.
         """
@@ -218,34 +218,34 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         first = self.view.length - height if following else self.listing.top
         self._drop_strips(await self._reader.read(self.view, first, height))
 
-    # -- keeping in step ----------------------------------------------------------------------
+    # -- updates after a move ----------------------------------------------------------------
 
     def _move(self, by: int) -> None:
-        """Move the cursor, and draw no more than that needs: a terminal may be far away."""
+        """Move the cursor, and draw as little as possible: the terminal may be a slow one."""
         top, cursor = self.listing.top, self.listing.cursor
         self.listing.move(by)
         same = top == self.listing.top
         self._moved(*(cursor, self.listing.cursor) if same else ())
 
     def _moved(self, *positions: int) -> None:
-        """Keep in step; where only rows at ``positions`` look different, draw no others."""
+        """Draw, read and report after a move; draw only rows at ``positions`` if there are any."""
         self.follow_listing()
         top, width = self.listing.top, self.scrollable_content_region.width
         if self._rows.missing(self.view, top, top + self.listing.height) is None:
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
         elif self._late is None:
-            # Mostly they are read before it: one drawing instead of two, and nothing flickers.
+            # They are usually read before that: the list is drawn once, not twice, without flicker.
             self._late = self.set_timer(_LATE_SECONDS, self._draw)
         self._want()
         self._tell()
         self.post_message(self.Moved())
 
     def listing_moved(self) -> None:
-        """Follow what the mouse moved."""
+        """Update after the mouse has scrolled the list."""
         self._moved()
 
     def _draw(self, *regions: Region) -> None:
-        """Draw these parts, or everything; what waits for rows to be read waits no longer."""
+        """Draw these regions, or everything if a drawing was waiting for rows."""
         if self._late is not None:
             self._late.stop()
             self._late, regions = None, ()
@@ -272,35 +272,35 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._header.show(self._painter.placed, self._painter.field)
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._moved()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay out other columns, and more or fewer rows."""
+        """Lay out columns and rows for the new size."""
         self._place()
         self.listing.resize(max(1, self.scrollable_content_region.height))
         self._moved()
 
     def on_focus(self) -> None:
-        """Draw the cursor anew, and have the details follow its row."""
+        """Draw the cursor again, and have the details follow its row."""
         self._strips.clear()
         self._told = None
         self._tell()
 
     def on_blur(self) -> None:
-        """Draw the cursor anew."""
+        """Draw the cursor again."""
         self._strips.clear()
 
     # -- mouse --------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor there; a second click opens the row."""
+        """Move the cursor to the row; a double click opens it."""
         position = self.listing.top + event.y
         if position >= self.listing.length:
             return
-        again = event.chain == 2
+        is_double = event.chain == 2
         self.go_to(position)
-        if again:
+        if is_double:
             self.action_open()
 
     # -- actions ------------------------------------------------------------------------------
@@ -334,9 +334,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def action_follow(self) -> None:
-        """Follow what comes."""
+        """Follow new events."""
         if not self.grows():
-            self._say_over("there is nothing to follow")
+            self._say_ended("there is nothing to follow")
             return
         self.listing.follow()
         self._moved()
@@ -344,12 +344,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     def action_pause(self) -> None:
         """Stop following, or follow again."""
         if not self.grows() and self.listing.state is not FollowState.PAUSED:
-            self._say_over("nothing comes that could be paused")
+            self._say_ended("there is nothing to pause")
             return
         self.listing.pause()
         self._moved()
 
-    def _say_over(self, words: str) -> None:
+    def _say_ended(self, words: str) -> None:
         self.post_message(Said(f"this recording is over: {words}", problem=True))
 
     def action_open(self) -> None:
@@ -375,11 +375,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def action_filter_by(self) -> None:
-        """Show only what has the same value in the selected field."""
+        """Show only events with the same value in the selected field."""
         self._filter_by(out=False)
 
     def action_filter_out(self) -> None:
-        """Show only what has another value there."""
+        """Show only events with another value in the selected field."""
         self._filter_by(out=True)
 
     def _filter_by(self, *, out: bool) -> None:

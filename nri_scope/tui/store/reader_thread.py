@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that reads a recording for an event loop, what is wanted most urgently first."""
+"""A thread that reads a recording for an event loop, the most urgent work first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
 
 MAX_URGENT = 4
-"""Urgent requests that wait; older ones are outdated."""
+"""Number of urgent requests that may wait; older ones are dropped."""
 _PATIENCE = 2.0
 """Seconds to wait in `ReaderThread.close` for work that cannot be interrupted."""
 _CLOSE, _URGENT, _SOON, _LONG = range(4)
@@ -26,26 +26,26 @@ _CLOSE, _URGENT, _SOON, _LONG = range(4)
 T = TypeVar("T")
 _Work = Callable[[Recording], Any]
 _Waiting = tuple[int, int, "Future[Any]", _Work]
-"""Its kind and its turn among these, by which it is done."""
+"""Kind and turn of a request, which order requests; the future for its result; the work."""
 
 
 class Stop:
-    """Set where work was asked for, and looked at by the work, in another thread."""
+    """A flag: set where work was asked for, and checked by the work in another thread."""
 
     def __init__(self) -> None:
         self._event = Event()
 
     def set(self) -> None:
-        """Note that the work is not wanted any more."""
+        """Note that the work is no longer wanted."""
         self._event.set()
 
     @property
     def is_set(self) -> bool:
-        """Whether the work is over, or not wanted any more."""
+        """Whether the work has ended or is no longer wanted."""
         return self._event.is_set()
 
     def check(self) -> None:
-        """Raise CancelledError once the work is not wanted any more. To be called often."""
+        """Raise CancelledError if the work is no longer wanted. Call it often."""
         if self._event.is_set():
             raise asyncio.CancelledError
 
@@ -53,21 +53,21 @@ class Stop:
 class ReaderThread:
     """A thread with a `Recording` of its own. Everything here is called on one event loop.
 
-    Once it is closed, work that is asked for raises RecordingError, or what ended the thread.
+    After it is closed, requests raise RecordingError, or the exception that ended the thread.
     """
 
     def __init__(self, path: Path) -> None:
-        """Make one that does not run yet: see `start`."""
+        """Create the thread without starting it: see `start`."""
         self._path = path
         self._waiting: PriorityQueue[_Waiting] = PriorityQueue()
         self._turns = count()
         self._urgent: deque[Future[Any]] = deque()
         self._lock = RLock()
-        """Guards what follows, and the step from one future to the next."""
+        """Guards the fields below, and the step from one future to the next."""
         self._current: Future[Any] | None = None
         self._recording: Recording | None = None
         self._failure: BaseException | None = None
-        """Why no work is taken any more."""
+        """Why no more work is accepted."""
         self._opened: Future[None] = Future()
         self._ended: Future[None] = Future()
         for future in (self._opened, self._ended):
@@ -75,8 +75,9 @@ class ReaderThread:
         self._thread = Thread(target=self._run, name="recording", daemon=True)
 
     async def start(self) -> None:
-        """Open the recording. Raises what `Recording.open` does; no thread is left then, nor where
-        this is cancelled.
+        """Start the thread and open the recording. Raises what `Recording.open` raises.
+
+        No thread is left after an error or a cancellation.
         """
         self._thread.start()
         try:
@@ -86,7 +87,7 @@ class ReaderThread:
             raise
 
     async def urgent(self, work: Callable[[Recording], T]) -> T | None:
-        """Run it before all other work, newest first; return None where it is outdated
+        """Run ``work`` before all other work, the newest first; return None if it was dropped
         (`MAX_URGENT`).
         """
         future: Future[T | None] = Future()
@@ -98,13 +99,13 @@ class ReaderThread:
         return await self._result(future, _URGENT, -next(self._turns), work)
 
     async def soon(self, work: Callable[[Recording], T]) -> T:
-        """Run it in the order in which it was asked for."""
+        """Run ``work`` after the urgent work, in the order of the requests."""
         return await self._result(Future[T](), _SOON, next(self._turns), work)
 
     async def steps(
         self, work: Callable[[Recording], Iterator[T]], told: Callable[[T], None]
     ) -> None:
-        """Run long work, giving way to other work after each step; ``told`` gets what it yields."""
+        """Run long work, with other work between its steps; ``told`` gets each value it yields."""
         steps: Iterator[T] | None = None
 
         def step(recording: Recording) -> list[T]:
@@ -122,7 +123,7 @@ class ReaderThread:
             self._interrupt()
         self._waiting.put((_CLOSE, next(self._turns), Future(), lambda _: None))
         if self._thread.ident is not None:
-            # Python's own work cannot be interrupted: the thread ends after it.
+            # Only SQLite can be interrupted, not Python code: the thread ends after that.
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.wrap_future(self._ended), _PATIENCE)
 
@@ -182,7 +183,7 @@ class ReaderThread:
         return True
 
     def _fail(self, future: Future[Any], error: BaseException) -> None:
-        # No future of an event loop takes these as they are.
+        # An asyncio future does not accept these exceptions.
         strange = isinstance(error, KeyboardInterrupt | StopIteration)
         future.set_exception(CancelledError() if strange else error)
 

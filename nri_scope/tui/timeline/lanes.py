@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lanes of a timeline in little memory, and the events of the few that are on the screen."""
+"""The lanes of a timeline, stored compactly, and the events of the lanes on the screen."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from .lane_drawing import (
     nearest,
 )
 
-MOST = 2_000
-"""Events of one lane that are read; of more, one for each column."""
+MAX_EVENTS = 2_000
+"""Most events that are read for one lane; if it has more, one is read for each column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LanePoints:
 
     points: tuple[LanePoint, ...] = ()
     complete: bool = True
-    """False where there are so many that of each column only the first event was read."""
+    """False if there are so many that only the first event of each column was read."""
 
 
 def read_points(
@@ -65,8 +65,8 @@ def _of_lane(
     width: int,
     where: Filter | None,
 ) -> LanePoints:
-    found = _between(recording, lane, window, span, where, MOST + 1)
-    if len(found) <= MOST:
+    found = _between(recording, lane, window, span, where, MAX_EVENTS + 1)
+    if len(found) <= MAX_EVENTS:
         return LanePoints(tuple(sorted(found)))
     first: list[LanePoint] = []
     for column in range(width):
@@ -99,12 +99,12 @@ def _between(
 
 
 RULER = ("╎", Style.DIM)
-"""At the cursor's moment, where nothing else is."""
+"""Drawn at the cursor's time, in empty cells."""
 
 
 @dataclass(slots=True)
 class Lanes:
-    """The visible pods and containers, in order, with the times of their beginnings and ends."""
+    """The visible pods and containers, in order, with the times at which they began and ended."""
 
     pods: array[int] = field(default_factory=lambda: array("q"))
     containers: array[int] = field(default_factory=lambda: array("q"))
@@ -112,11 +112,11 @@ class Lanes:
     first_ns: array[int] = field(default_factory=lambda: array("q"))
     """0 where it is not known."""
     end_ns: array[int] = field(default_factory=lambda: array("q"))
-    """`FOR_EVER` for what was not seen to end."""
+    """`FOR_EVER` for one whose end was not observed."""
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
-        """Choose those of a census that are to be seen."""
+        """Make a lane for each pod and container of ``census`` that ``chosen`` selects."""
         lanes = cls()
         for pod, container in chosen.subjects(census):
             lanes.pods.append(pod)
@@ -131,22 +131,22 @@ class Lanes:
         return len(self.pods)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
-        """Iterate as `lanes_within` takes them."""
+        """Yield pod, container, beginning and end of each lane, as `lanes_within` takes them."""
         return zip(self.pods, self.containers, self.first_ns, self.end_ns, strict=True)
 
     def node(self, number: int) -> Node:
-        """Return the lane of this number."""
+        """Return the pod or container of the lane with this number."""
         return Node(self.pods[number], self.containers[number])
 
     def number_of(self, node: Node) -> int | None:
-        """Return the lane of a pod or container; None: it has none."""
+        """Return the number of a pod's or container's lane; None if it has none."""
         for number, (pod, container) in enumerate(zip(self.pods, self.containers, strict=True)):
             if pod == node.pod and container == node.container:
                 return number
         return None
 
     def whole(self, until_ns: int) -> TimeWindow | None:
-        """Return the time from the first beginning to the last end; None where nothing began."""
+        """Return the window from the first beginning to the last end; None without a beginning."""
         first = min(filter(None, self.first_ns), default=0)
         if not first:
             return None
@@ -159,14 +159,14 @@ class Lanes:
 
 
 def label(node: Node, subject: Subject, width: int) -> Span:
-    """Return what a lane is called, in exactly so many columns."""
+    """Return the name of a lane, fitted to ``width`` columns."""
     text = f"  {subject.name}" if node.container else subject.name
     style = Style.PLAIN if node.container else Style.STRONG
     return Span(fitted(safe(text[: 4 * width]), width), style)
 
 
 def ruled(cells: list[Span], column: int) -> list[Span]:
-    """Draw the ruler where cells have room for it."""
+    """Draw the ruler at ``column`` if its cell is blank."""
     if 0 <= column < len(cells) and not cells[column].text.strip():
         cells[column] = Span(*RULER)
     return cells
@@ -188,9 +188,9 @@ def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> Style
 def point_line(
     points: LanePoints, point: LanePoint | None, window: TimeWindow, width: int
 ) -> StyledLine:
-    """Return the event that the cursor is nearest to, and what shares its cell."""
+    """Return a line about ``point``, with how many other events its column has."""
     if point is None:
-        return (Span("no event of it in this window", Style.DIM),)
+        return (Span("no event of this lane in this window", Style.DIM),)
     sign, style = SIGNS[point.kind]
     column = window.column(point.at_ns, width)
     others = sum(window.column(other.at_ns, width) == column for other in points.points) - 1
@@ -208,12 +208,12 @@ def point_line(
 
 
 def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:
-    """Return the lane's life in words."""
+    """Return a line about a pod's or container's lifetime."""
     return Span(subject.full_name, Style.STRONG), Span(f"  {life_words(life, until_ns)}")
 
 
 def legend() -> StyledLine:
-    """Return what signs and lines mean."""
+    """Return the legend of signs and lines."""
     meant = (
         (*SIGNS[PointKind.CREATED], "created"),
         (*SIGNS[PointKind.STARTED], "started"),
@@ -231,7 +231,7 @@ def legend() -> StyledLine:
 
 
 def near(points: LanePoints | None, at_ns: int, event: int) -> LanePoint | None:
-    """Return the event of this number, if it is there; else the one nearest to a moment."""
+    """Return the point of ``event`` if there is one, else the point nearest to ``at_ns``."""
     if points is None:
         return None
     for point in points.points if event else ():

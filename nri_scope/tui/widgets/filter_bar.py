@@ -188,7 +188,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         text = self.query_one(Input).value
         key = self._keymap.first
         problem, position = "", None
-        said = f"{key('accept')} use it · {key('cancel')} leave it as it was"
+        said = f"{key('accept')} use it · {key('cancel')} cancel"
         match self.purpose:
             case Purpose.FILTER:
                 found = check(text)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Updates that plugins ask for in reply to UpdateContainer and StopContainer, merged."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,19 +19,19 @@ def test_the_next_plugin_sees_the_resources_as_updated() -> None:
     assert merging.request.linux_resources.cpu.shares.value == 5
     assert merging.request.linux_resources.memory.limit.value == 1
     assert merging.resources == merging.response().update[0].linux.resources
-    assert not asked.HasField("cpu"), "what was given is left alone"
+    assert not asked.HasField("cpu"), "the given request is unchanged"
 
 
-def test_the_own_update_is_the_last_of_the_response() -> None:
+def test_the_update_of_the_requests_container_is_the_last_of_the_response() -> None:
     merging = updating([update("own", shares(5)), update("b", shares(1)), update("a", shares(2))])
     assert [one.container_id for one in merging.response().update] == ["b", "a", "own"]
     assert [one.container_id for one in merging.updates] == ["b", "a"]
 
 
-def test_without_an_own_update_the_last_one_is_empty() -> None:
+def test_without_an_update_of_the_requests_container_the_last_one_is_empty() -> None:
     merging = updating([update("b", shares(1))])
     assert merging.response().update[-1] == api.ContainerUpdate()
-    assert merging.resources.HasField("memory"), "an empty message, as runtimes make"
+    assert merging.resources.HasField("memory"), "an empty message, as runtimes send"
 
 
 def test_updates_of_one_container_are_merged() -> None:
@@ -48,24 +50,24 @@ def test_updates_of_one_field_conflict() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("second", [True, False])
-def test_failures_are_ignored_if_everybody_says_so(first: bool, second: bool) -> None:
+def test_failures_are_ignored_if_all_plugins_say_so(first: bool, second: bool) -> None:
     merging = updating(
         [update("b", shares(1), ignore=first)], [update("b", quota(2), ignore=second)]
     )
     assert merging.updates[0].ignore_failure is (first and second)
 
 
-def test_an_ignored_conflict_leaves_its_claims() -> None:
-    in_vain = update("b", shares(2), quota(3), ignore=True)
-    in_vain.linux.resources.memory.limit.value = 4
-    merging = updating([update("b", shares(1))], [in_vain])
+def test_an_ignored_conflict_keeps_the_claims_made_before_it() -> None:
+    refused = update("b", shares(2), quota(3), ignore=True)
+    refused.linux.resources.memory.limit.value = 4
+    merging = updating([update("b", shares(1))], [refused])
     resources = merging.updates[0].linux.resources
     assert resources.cpu.shares.value == 1
     assert not resources.cpu.HasField("quota") and not resources.memory.HasField("limit")
     (lost,) = merging.dropped
     assert (lost.plugin, lost.container_id, lost.path) == (B, "b", "/linux/resources")
     assert lost.reason.startswith('ignore_failure is set, and plugins "20-b" and "10-a" both')
-    # Memory comes before the CPU, so its limit was claimed, and quota after the shares was not.
+    # Memory is merged before the CPU, so its limit was claimed; quota, after the shares, was not.
     with pytest.raises(AdjustmentRefused, match='"20-b" both tried to set MemLimit'):
         merging.apply(
             api.UpdateContainerResponse(

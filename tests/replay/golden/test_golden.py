@@ -196,12 +196,12 @@ def test_a_golden_of_another_recording_or_profile_is_refused_in_one_line() -> No
     with pytest.raises(UsageError) as refused:
         golden.check_origin(Origin("cri-o 1.34, 3 events", "f00", ORIGIN.profile))
     assert str(refused.value) == (
-        "golden dir/g.yaml is of another recording, or of another choice of its events"
+        "golden dir/g.yaml is for another recording, or another choice of its events"
         " (containerd 2.1.9, 8 events of 2 containers) than the one replayed"
         " (cri-o 1.34, 3 events); name the golden of this choice, or write it anew with"
         " --update-golden"
     )
-    with pytest.raises(UsageError, match="of profile recorded, and the replay of cri-o;"):
+    with pytest.raises(UsageError, match="for profile recorded, and the replay for cri-o;"):
         golden.check_origin(Origin(ORIGIN.recording, ORIGIN.fingerprint, "cri-o"))
 
 

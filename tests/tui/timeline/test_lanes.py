@@ -66,7 +66,7 @@ def test_a_lane_has_only_what_the_filter_lets_through(path: Path) -> None:
 def test_of_too_many_events_each_column_has_its_first(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(points, "MOST", 3)
+    monkeypatch.setattr(points, "MAX_EVENTS", 3)
     with Recording.open(path) as reading:
         census = census_of(reading)
         window = TimeWindow(START_NS + 3 * SECOND, START_NS + 11 * SECOND)
