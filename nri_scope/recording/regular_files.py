@@ -8,6 +8,10 @@ import os
 import stat
 from pathlib import Path
 
+from .trusted_location import trusted_users
+
+_MOST_LINKS = 40
+
 
 def read_regular(path: Path, most: int) -> bytes:
     """Read up to ``most`` bytes of a file, never waiting. Raises OSError for all but a file."""
@@ -17,16 +21,51 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def write_private(path: Path, content: bytes, *, only_new: bool = False) -> None:
-    """Write a file that only its owner can read, or one that is there, whose mode it keeps.
+    """Write a file that only its owner can read, or one of our own that is there, whose mode it
+    keeps.
 
-    Raises OSError, also for all but a file, and where there is one for ``only_new``.
+    Raises OSError, also for all but a file, for a file or a link of another user, and where there
+    is one for ``only_new``.
     """
-    new = os.O_EXCL if only_new else 0
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | new
-    descriptor = _regular(os.open(path, flags, 0o600), path)
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    if not only_new:
+        path = without_links(path)
+    try:
+        opened = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        if only_new:
+            raise
+        opened = os.open(path, flags)
+    descriptor = _regular(opened, path)
+    if os.fstat(descriptor).st_uid not in trusted_users():
+        os.close(descriptor)
+        raise _of_another_user(path)
     with os.fdopen(descriptor, "wb") as file:
         file.truncate()
         file.write(content)
+
+
+def without_links(path: Path) -> Path:
+    """Return the path of the file itself, which need not exist.
+
+    Raises PermissionError for a link of another user, who could have chosen any file. Other
+    OSErrors are left to what is done with the path next.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return path
+        if not stat.S_ISLNK(status.st_mode):
+            return path
+        if status.st_uid not in trusted_users():
+            raise _of_another_user(path)
+        path = path.parent / path.readlink()
+    return path
+
+
+def _of_another_user(path: Path) -> PermissionError:
+    return PermissionError(errno.EPERM, "it belongs to another user", str(path))
 
 
 def _regular(descriptor: int, path: Path) -> int:

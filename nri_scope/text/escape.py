@@ -39,16 +39,19 @@ _CUT = "…"
 
 # Characters that start a formula in spreadsheets: the first ones everywhere, the wide ones in Asia.
 _FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
+# Where a comma is the decimal sign, spreadsheets begin a new cell at a semicolon.
+_NEXT_FORMULA = re.compile(r";(?=[\s\"']*[=+@＝＋－＠-])")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Return ``text`` as a cell of CSV: `safe`, and with a leading ``'`` where it may be a formula.
+    """Return ``text`` as a cell of CSV: `safe`, and with a ``'`` before what may be a formula.
 
-    A number is not taken for a formula, whatever its sign.
+    That is at the start, and after a semicolon. A number is not taken for a formula, whatever its
+    sign.
     """
     guard = "'" if text[:1] in _FORMULA and text and not _NUMBER.fullmatch(text) else ""
-    return guard + safe(text)
+    return guard + _NEXT_FORMULA.sub(";'", safe(text))
 
 
 def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:

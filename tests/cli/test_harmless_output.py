@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.cli.main import cli, run
@@ -113,7 +113,7 @@ def _read(descriptor: int) -> bytes:
 
 _CELLS = st.text(
     st.one_of(
-        st.sampled_from("=+-@\t\r\n'\"0159.e＝＋－＠"), st.characters(exclude_categories=["Cs"])
+        st.sampled_from("=+-@\t\r\n'\";,0159.e＝＋－＠"), st.characters(exclude_categories=["Cs"])
     ),
     max_size=12,
 )
@@ -130,6 +130,16 @@ def test_no_cell_is_a_formula_and_all_stay_where_they_are(texts: list[str]) -> N
     for cell in row:
         if cell[:1] in set("=+-@\t\r\n＝＋－＠") and cell:
             float(cell)
+
+
+@settings(deadline=None)
+@given(st.lists(_CELLS, min_size=2, max_size=4))
+@example(["x", "a;=1+1", 'b;"=1+1', "c; @SUM(1)"])
+def test_no_text_begins_a_formula_where_cells_end_at_semicolons(texts: list[str]) -> None:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(map(spreadsheet_cell, texts))
+    for cell in buffer.getvalue().split(";")[1:]:
+        assert cell.lstrip(" \"'")[:1] not in set("=+-@＝＋－＠") or cell[:1] == "'"
 
 
 def test_numbers_stay_numbers_in_csv(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,14 @@ def _save_golden(path: Path) -> None:
     Golden(Origin("a", "b", "c"), {}).save(path)
 
 
-@pytest.mark.parametrize("write", [_save_golden, lambda path: _write(path, "<testsuites/>")])
+_WRITERS: list[Callable[[Path], None]] = [
+    _save_golden,
+    lambda path: _write(path, "<testsuites/>"),
+    lambda path: write_private(path, b"secret"),
+]
+
+
+@pytest.mark.parametrize("write", _WRITERS)
 def test_goldens_and_results_are_for_their_owner_alone(
     tmp_path: Path, write: Callable[[Path], None]
 ) -> None:
@@ -87,6 +95,60 @@ def test_goldens_and_results_are_for_their_owner_alone(
         assert path.stat().st_mode & 0o777 == 0o640
     finally:
         os.umask(before)
+
+
+@needs_root
+@pytest.mark.parametrize("write", _WRITERS)
+def test_another_user_gets_nothing_that_is_written(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "out"
+    path.touch()
+    path.chmod(0o666)
+    give(path)
+    with path.open("rb") as opened_before:
+        with suppress(OSError, UsageError):
+            write(path)
+        assert opened_before.read() == b""
+        status = path.stat()
+        assert status.st_uid == 0 or path.read_bytes() == b""
+        assert status.st_uid != 0 or status.st_mode & 0o777 == 0o600
+
+
+@needs_root
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("write", _WRITERS)
+def test_another_user_does_not_choose_the_file_by_a_link(
+    tmp_path: Path, write: Callable[[Path], None], exists: bool
+) -> None:
+    victim, link, own = tmp_path / "victim", tmp_path / "link", tmp_path / "own link"
+    if exists:
+        victim.touch()
+    link.symlink_to(victim)
+    give(link)
+    # Also not through a link of our own.
+    own.symlink_to("link")
+    for path in link, own:
+        with pytest.raises((OSError, UsageError), match="belongs to another user"):
+            write(path)
+        assert victim.exists() == exists
+        assert not exists or not victim.read_bytes()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("write", _WRITERS)
+def test_links_of_our_own_are_followed(
+    tmp_path: Path, write: Callable[[Path], None], exists: bool
+) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    if exists:
+        (folder / "out").touch()
+    link.symlink_to("folder/second")
+    (folder / "second").symlink_to("out")
+    write(link)
+    assert (folder / "out").read_bytes()
+    assert link.is_symlink()
 
 
 def test_what_was_longer_is_cut(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.regular_files import read_regular
+from nri_scope.recording.regular_files import read_regular, without_links
+from nri_scope.recording.trusted_location import trusted_users
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import to_yaml
 
@@ -100,8 +101,8 @@ class Golden:
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all. Raises UsageError if that fails.
 
-        Only its owner can read a new file, as it holds what plugins replied. An existing file keeps
-        its mode.
+        Only its owner can read a new file, as it holds what plugins replied. An existing file of
+        this user keeps its mode.
         """
         target = Path(path)
         content = self.text.encode("utf-8")
@@ -112,14 +113,14 @@ class Golden:
             )
         try:
             # Follow a link to the file itself, whose permissions are kept.
-            target = target.resolve()
+            target = without_links(target)
             old = target.stat() if target.exists() else None
             new = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}")
             handle = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                    if old is not None:
+                    if old is not None and old.st_uid in trusted_users():
                         os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
                 new.replace(target)
             except BaseException:

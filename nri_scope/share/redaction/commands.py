@@ -13,6 +13,7 @@ from .credentials import REFERENCE, keyed_text, put, put_for
 from .key_names import Certainty, certainty_at, names_credential
 from .known_values import SECRET_MIN, Strength
 from .tokens import is_token
+from .word_lists import words
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -28,6 +29,8 @@ _NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _KNOWN = frozenset(CLIENTS)
 # These options take user and password in every program that has them.
 _LOGINS = frozenset({"-u", "--user", "--proxy-user"})
+_LONG_NAMES = words("pass passwd password passphrase pwd token secret auth")
+"""Names of options that some programs have after one dash."""
 _NESTED = 3
 _DEEPEST = 4
 
@@ -99,7 +102,7 @@ def _piped(engine: Engine, word: str, command: Sequence[str], place: str) -> str
     if is_token(word) or word.startswith("$") or len(word) < 2:
         return None
     if "chpasswd" in command:
-        return _login(engine, word, place, ":")
+        return login(engine, word, place, ":")
     return put(engine, word, place)
 
 
@@ -186,7 +189,7 @@ def _word(
             return _taken(engine, takes, word, place)
         given = keyed_text(engine, flag.lstrip("-"), word, place)
         if given is None and flag in _LOGINS:
-            given = _login(engine, word, place, ":")
+            given = login(engine, word, place, ":")
         if given is not None:
             return given
     if word[0] == "-" and options:
@@ -211,6 +214,9 @@ def _glued(engine: Engine, options: dict[str, Takes], word: str, place: str) -> 
                 return None
             if takes is Takes.SECRET and (rest.isdigit() or word in options):
                 return None
+            if word[1:] in _LONG_NAMES:
+                # influx -password …
+                return None
             given = _taken(engine, takes, rest, place)
             return None if given is None else word[:length] + given
     return None
@@ -221,11 +227,11 @@ def _taken(engine: Engine, takes: Takes, value: str, place: str) -> str | None:
         return None
     match takes:
         case Takes.LOGIN | Takes.CERTIFICATE:
-            return _login(engine, value, place, ":")
+            return login(engine, value, place, ":")
         case Takes.PERCENT:
-            return _login(engine, value, place, "%")
+            return login(engine, value, place, "%")
         case Takes.COMMA:
-            return _login(engine, value, place, ",")
+            return login(engine, value, place, ",")
         case Takes.SOURCE:
             if value.startswith("pass:") and len(value) > len("pass:"):
                 secret = value.removeprefix("pass:")
@@ -255,8 +261,8 @@ def header(engine: Engine, text: str, place: str) -> str | None:
     )
 
 
-def _login(engine: Engine, text: str, place: str, between: str) -> str | None:
-    """Redact ``user:password``; None where the text has another form."""
+def login(engine: Engine, text: str, place: str, between: str) -> str | None:
+    """Redact ``user:password`` (``:`` is ``between``); None where the text has another form."""
     user, found, password = text.partition(between)
     if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
         return None
@@ -284,7 +290,7 @@ def _assigned(engine: Engine, word: str, place: str, nested: int) -> str | None:
             continue
         given = keyed_text(engine, option[1].lstrip("-"), option[2], place)
         if given is None and option[1] in _LOGINS:
-            given = _login(engine, option[2], place, ":")
+            given = login(engine, option[2], place, ":")
         if given is None and nested:
             given = _assigned(engine, option[2], place, nested - 1)
         if given is not None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 # In JSON, slashes may have backslashes before them. After the @ anything may follow, as
-# templates and variables are no host names.
+# templates and variables are no host names; also nothing, where the host is put there later.
 _URL = Pattern(
-    r":(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@[^\s\"'<>@]"
+    r":(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@(?:[^@]|$)"
 )
 # A URL that is the whole text: its password may have any character.
 _WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL)
@@ -36,6 +36,10 @@ _PGPASS = Pattern(
 )
 _NETRC = Pattern(
     r"\b(?:machine\s+\S+|default)\s+(?:(?:login|user|account)\s+\S+\s+)*password\s+(\"[^\"\n]*\"|\S+)"
+)
+_SQL = Pattern(
+    r"(?i)\bidentified\s+(?:with\s+[^\s;]+\s+)?(?:by|as)\s+(?:password\s+)?"
+    r"(?:\\*[\"'])([^\"'\\\n]+)"
 )
 _HAS_TOKEN = re.compile(PLAIN)
 
@@ -54,6 +58,8 @@ def connections(engine: Engine, text: str, place: str, depth: int) -> str:
         text = sub(_ORACLE, text, 1, put_password)
     if text.count(":") > 3:
         text = sub(_PGPASS, text, 1, put_password)
+    if "identified" in text.lower():
+        text = sub(_SQL, text, 1, put_password)
     if "password" in text:
         text = sub(_NETRC, text, 1, put_password)
     return text

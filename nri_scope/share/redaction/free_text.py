@@ -170,7 +170,9 @@ def users(engine: Engine, text: str, place: str, depth: int) -> str:
     return text
 
 
-_BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+# With padding at the end, fewer characters than these are no word either.
+_BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}|[A-Za-z0-9+/_-]{6,}={1,2}")
+_BASE64_ALONE = re.compile(r"[A-Za-z0-9+_-]{12,}={0,2}|[A-Za-z0-9+_-]{6,}={1,2}")
 _HEX = Pattern(r"(?:[0-9A-Fa-f]{2}){6,}")
 _PERCENT = Pattern(r"[^\s\"'&=?/:@<>]*%[0-9A-Fa-f]{2}[^\s\"'&=?/:@<>]*")
 _PRINTABLE = 0.9
@@ -179,7 +181,7 @@ _URLSAFE = bytes.maketrans(b"-_", b"+/")
 
 def packed(engine: Engine, text: str, place: str, depth: int) -> str:
     """Redact text that is encoded in base64, in hexadecimal, or with percent signs. A finder."""
-    if len(text) < 12:
+    if len(text) < 6:
         return text
 
     def inside(decoded: str) -> str | None:
@@ -187,6 +189,16 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
         return None if given == decoded else given
 
     def put64(found: str) -> str:
+        given = put64_whole(found)
+        if given != found or "/" not in found:
+            return given
+        # A slash is a digit of base64, and separates the parts of a path.
+        return "/".join(map(put64_part, found.split("/")))
+
+    def put64_part(part: str) -> str:
+        return put64_whole(part) if _BASE64_ALONE.fullmatch(part) is not None else part
+
+    def put64_whole(found: str) -> str:
         content = _decoded64(found)
         if content is None:
             return found
@@ -218,7 +230,8 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
         return found if changed is None else _quoted(changed)
 
     text = sub(_BASE64, text, 0, put64)
-    text = sub(_HEX, text, 0, put16)
+    if len(text) >= 12:
+        text = sub(_HEX, text, 0, put16)
     if "%" in text:
         text = sub(_PERCENT, text, 0, put_percent)
     return text

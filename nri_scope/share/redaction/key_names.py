@@ -31,7 +31,7 @@ _LIKELY_ENDINGS = ("token", "tokens")
 _OTHER_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
 _SHORT = re.compile(
     r"(?:admin|auth|bind|db|ftp|http|key|ldap|login|mail|my|mysql|new|old|pg|proxy|root|smb|smtp|"
-    r"sql|ssh|svn|user|vnc|vpn)pw"
+    r"sql|ssh|svn|user|vnc|vpn){1,3}pw"
 )
 _KEYS = words(
     "access account admin api app application auth client consumer deploy deployment encryption "

@@ -87,9 +87,11 @@ class _Reach(IntEnum):
 
     PLACE = 0
     """Where a rule finds it, and nowhere else."""
-    WORD = 1
-    """Also wherever it has no letter or digit beside it."""
-    ANYWHERE = 2
+    PACKED = 1
+    """Also where its base64 has no letter or digit beside it."""
+    WORD = 2
+    """Also wherever it, or its base64, has no letter or digit beside it."""
+    ANYWHERE = 3
 
 
 class Known:
@@ -254,7 +256,9 @@ class Known:
             if length < PRIVATE_MIN or _WORD.fullmatch(value) or self._is_visible(value):
                 return _Reach.PLACE
         elif length < SECRET_MIN:
-            return _Reach.WORD if length > 3 and not _WORD.fullmatch(value) else _Reach.PLACE
+            if length < 4:
+                return _Reach.PLACE
+            return _Reach.PACKED if _WORD.fullmatch(value) else _Reach.WORD
         elif _NAME.fullmatch(value) and self._is_visible(value):
             return _Reach.PLACE
         # Ids and times often contain such digits.
@@ -423,9 +427,12 @@ class Known:
         if value in self._plain:
             # It was a form of another value so far, and is now a value itself.
             of = self._plain.pop(value)
-            self._unindex(value, self._noted[of])
+            self._unindex(value, max(self._noted[of], _Reach.WORD))
         self._noted[value] = reach
-        self._index(value, reach)
+        if reach is _Reach.PACKED:
+            reach = _Reach.WORD
+        else:
+            self._index(value, reach)
         for form in self._forms(value, reach):
             if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
                 self._plain[form] = value
@@ -455,7 +462,10 @@ class Known:
 
     def _forget(self, value: str) -> None:
         reach = self._noted.pop(value)
-        self._unindex(value, reach)
+        if reach is _Reach.PACKED:
+            reach = _Reach.WORD
+        else:
+            self._unindex(value, reach)
         for form in self._forms(value, reach):
             if self._plain.get(form) == value:
                 del self._plain[form]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from . import option_variables
+from . import commands, option_variables
 from .credentials import REFERENCE, by_user, credential, keyed_text, node
 from .engine import LONGEST
 from .free_text import address
@@ -184,7 +184,11 @@ def mount_option(engine: Engine, option: str, place: str) -> str:
             continue
         following = _MOUNT_OPTION.search(option, match.end())
         end = following.start() if following is not None else len(option)
-        given = keyed_text(engine, match[1], option[match.end() : end], place)
+        value = option[match.end() : end]
+        given = keyed_text(engine, match[1], value, place)
+        if given is None and match[1].lower() in {"user", "username"} and "%" in value:
+            # As in manuals of CIFS: user%password
+            given = commands.login(engine, value, place, "%")
         if given is not None:
             pieces += option[at : match.end()], given
             at = end

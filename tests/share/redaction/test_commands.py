@@ -148,6 +148,15 @@ def test_what_scripts_do_with_credentials(script: str) -> None:
     assert "x1y2z3w4" not in " ".join(shown_arguments(["sh", "-c", script]))
 
 
+@pytest.mark.parametrize("program", ["influx", "mongosh", "sshpass", "docker login"])
+def test_an_option_with_a_long_name_after_one_dash_is_not_a_short_one(program: str) -> None:
+    words = [*program.split(), "-password", SECRET, "assword", "host"]
+
+    assert shown_arguments(words)[-4] == "-password"
+    assert shown_arguments(words)[-2:] == ["assword", "host"]
+    assert "y2:z3w4" not in " ".join(shown_arguments(words))
+
+
 @pytest.mark.parametrize(
     "command",
     [

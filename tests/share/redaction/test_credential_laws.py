@@ -34,8 +34,8 @@ _WINDOW = 6
 """Characters in a row that must not be left of a value."""
 
 KEYS = words(
-    "password DB_PASSWORD dbpass bindpw authtoken accountkey PASS1 TOKEN2 apiKey api-key "
-    "client_secret spring.datasource.password rootPwd passphrase access_key private-key "
+    "password DB_PASSWORD dbpass bindpw ldapbindpw authtoken accountkey PASS1 TOKEN2 apiKey "
+    "api-key client_secret spring.datasource.password rootPwd passphrase access_key private-key "
     "credentials.main secrets.db PGPASSWORD smtpPassword2 session_secret webhook jwt "
     "sasl.jaas.credential encryption_key dbPassword"
 )

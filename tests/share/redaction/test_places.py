@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -82,6 +83,12 @@ def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
         ("postgres://app:", "@$(DB_HOST):5432/db"),
         ("postgres://app:", "@münchen/db"),
         ("postgres://app:", "@数据库:5432/db"),
+        ("postgres://app:", "@<host>/db"),
+        ('psql "postgres://app:', '@"$PGHOST/db'),
+        ("url = 'amqp://app:", "@' + host"),
+        ("url: amqp://app:", "@"),
+        ("CREATE USER app IDENTIFIED BY '", "';"),
+        ('mysql -e "alter user app identified with sha256_password by \\"', '\\""'),
         ('{"a": "postgres:\\/\\/app:', '@db\\/x"'),
         ("app:", "@tcp(db:3306)/shop?parseTime=true"),
         ("app:", "@unix(/run/mysql.sock)/shop"),
@@ -282,3 +289,15 @@ def test_a_number_or_word_that_is_a_password_goes_there_and_stays_elsewhere(word
     assert shown.env[1] == f"LIMIT={word}"
     assert list(shown.args)[:3] == ["app", "--max-tokens=4096", f"--limit={word}"]
     assert shown.annotations["a/limit"] == f"limit {word}"
+
+
+@pytest.mark.parametrize("key", ["user", "username"])
+def test_a_mount_with_a_password_behind_its_user_loses_it(key: str) -> None:
+    options = [f"vers=3.0,{key}=jane%x1y2z3w4,uid=0", f"{key}=jane"]
+    request = api.CreateContainerRequest(
+        container=api.Container(id="c1", mounts=[api.Mount(destination="/d", options=options)])
+    )
+    content = Redactor(Rules.DEFAULT, KEY).request("CreateContainer", request.SerializeToString())
+    shown = api.CreateContainerRequest.FromString(content).container.mounts[0].options
+
+    assert re.fullmatch(rf"vers=3.0,{key}=redacted-\w{{12}}%redacted-\w{{12}},uid=0", shown[0])

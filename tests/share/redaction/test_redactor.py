@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from urllib.parse import quote
 
 import pytest
 
@@ -177,6 +178,32 @@ def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
     packed = redactor.text(content)
     inside = base64.b64decode(packed).decode()
     assert re.fullmatch(r'\{"note":"it is redacted-\w{12}"\}', inside)
+
+
+@pytest.mark.parametrize("form", ["{}", "x={}", "it is {} there", "/opt/{}/file"])
+@pytest.mark.parametrize("secret", ["hunter2", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9'])
+def test_a_short_credential_is_found_in_what_is_packed_once_or_twice(
+    redactor: Redactor, secret: str, form: str
+) -> None:
+    plain = secret.encode()
+    once = base64.b64encode(plain).decode()
+    packed = [once, base64.b64encode(once.encode()).decode(), quote(secret, safe="")]
+    packed.append(base64.b64encode(b"bob:" + plain).decode())
+    packed += [quote(packed[1], safe=""), packed[1].rstrip("=") + "="]
+    for one in packed:
+        shown = given(redactor, env=[f"DB_PASSWORD={secret}"], args=["app", form.format(one)])
+        assert one not in shown.args[1]
+
+
+def test_a_credential_that_is_a_short_word_is_replaced_in_its_place_and_in_base64(
+    redactor: Redactor,
+) -> None:
+    args = ["run", "crane", "Y3JhbmU=", "a=Y3JhbmU"]
+    shown = given(redactor, env=["DB_PASSWORD=crane"], args=args)
+
+    assert "crane" not in shown.env[0]
+    assert shown.args[:2] == args[:2]
+    assert "Y3JhbmU" not in " ".join(shown.args)
 
 
 def test_words_of_a_command_line(redactor: Redactor) -> None:
