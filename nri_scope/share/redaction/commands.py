@@ -29,6 +29,7 @@ _NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _KNOWN = frozenset(CLIENTS)
 # These options take user and password in every program that has them.
 _LOGINS = frozenset({"-u", "--user", "--proxy-user"})
+_ROUNDS = 4
 _LONG_NAMES = words("pass passwd password passphrase pwd token secret auth")
 """Names of options that some programs have after one dash."""
 _NESTED = 3
@@ -38,6 +39,15 @@ _DEEPEST = 4
 def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
     """Redact a command line, word by word."""
     words = list(args)
+    # A token in place of a quote or a backslash may end a word elsewhere.
+    for _ in range(_ROUNDS):
+        before, words = words, _arguments(engine, words, place)
+        if words == before or engine.is_spent():
+            break
+    return words
+
+
+def _arguments(engine: Engine, words: list[str], place: str) -> list[str]:
     scripts = set(_scripts(words))
     given: list[str] = []
     for number, (word, credential) in enumerate(

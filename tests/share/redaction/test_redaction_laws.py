@@ -281,6 +281,8 @@ _PIECES = [
 @given(text=st.lists(st.sampled_from(_PIECES), min_size=2, max_size=14).map("".join))
 @example(text="\\npassword=}|")
 @example(text='"password=\\"')
+@example(text='&token: \\"credentials: {"type": ')
+@example(text='&token: /etc/x/y\\"credentials: {"type": ')
 def test_pieces_of_scripts_and_configurations_are_redacted_once(text: str) -> None:
     request = a_request()
     request.container.args.extend(["sh", "-c", text])
