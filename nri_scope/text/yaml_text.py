@@ -46,6 +46,8 @@ _NOT_TEXT = re.compile(
 )
 # Characters that end unquoted text between brackets for some readers.
 _ENDS_IN_FLOW = re.compile(r"[,?]")
+# What a shell takes for words and nothing else.
+_WORDS_OF_A_SHELL = re.compile(r"[A-Za-z0-9_/.:@%+=, -]*")
 _TAGGED_NUMBER = re.compile(r"-?[0-9]+ ±[0-9.]+%?")
 
 _V = TypeVar("_V")
@@ -70,6 +72,10 @@ YamlValue: TypeAlias = (
 )
 
 
+class _Written(str):
+    """A string that is written in YAML already."""
+
+
 class FlowMapping(dict[str, _V]):
     """A mapping to be written on one line, however long."""
 
@@ -91,6 +97,29 @@ def yaml_lines(value: YamlValue, *, short_lists: bool = False) -> Iterator[str]:
     return _Lines(short_lists).document(value)
 
 
+def inert(value: YamlValue) -> YamlValue:
+    """Return a document that a shell does not obey where it is pasted into one: every string is on
+    one line, and in quotes where a shell would see more in it than words.
+    """
+    if isinstance(value, str):
+        return _Written(_inert(value))
+    if isinstance(value, dict):
+        members = {_Written(_inert(name)): inert(member) for name, member in value.items()}
+        return type(value)(members)
+    if isinstance(value, list):
+        return type(value)(map(inert, value))
+    return value
+
+
+def _inert(text: str) -> str:
+    written = scalar(text, in_flow=True)
+    if _WORDS_OF_A_SHELL.fullmatch(written) or written[0] == "'":
+        return written
+    if safe(text) == text:
+        return "'" + text.replace("'", "''") + "'"
+    return re.sub("[$`!]", lambda found: f"\\x{ord(found[0]):02x}", double_quoted(text))
+
+
 def inline(value: YamlValue) -> str:
     """Return a value on one line."""
     return scalar(value) if isinstance(value, str) else _inline(value, 0)
@@ -101,9 +130,13 @@ def key(text: str) -> str:
     return f"{scalar(text, in_flow=True)}:"
 
 
-@lru_cache(maxsize=4096)
 def scalar(text: str, *, in_flow: bool = False) -> str:
     """Return a string on one line, in quotes where it needs them."""
+    return text if type(text) is _Written else _scalar(text, in_flow)
+
+
+@lru_cache(maxsize=4096)
+def _scalar(text: str, in_flow: bool) -> str:
     if (_PLAIN.fullmatch(text) or _WORDS.fullmatch(text)) and not (
         text.endswith(":") or _NOT_TEXT.fullmatch(text) or (in_flow and _ENDS_IN_FLOW.search(text))
     ):

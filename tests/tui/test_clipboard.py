@@ -7,14 +7,18 @@ import base64
 import re
 import shlex
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
+from nri_scope.text.yaml_text import YamlValue, inert, to_yaml
 from nri_scope.tui.commands.copy import command_line, pasteable
 from tests.tui.hostile import hostile_recording
 from tests.tui.screen import RECORDING, Shown, showing
@@ -38,6 +42,37 @@ async def test_events_are_copied_escaped(tmp_path: Path) -> None:
             await screen.press("y")
             await screen.shows(f"copied event {event}")
             _copied(screen)
+
+
+_BREAKOUTS = ["{}", "x\n{}\ny", ";{};", "$({})", "`{}`", "';{};'", '";{};"', "|{}|", "&{}&"]
+_MORE = ["", " ", "\\", "'", '"', "\n", "!"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(_BREAKOUTS), st.sampled_from(_MORE)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_shell_does_not_obey_what_is_pasted(parts: list[tuple[str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        marker = Path(folder) / "ran"
+        text = "".join(part.format(f"touch {marker}") + more for part, more in parts)
+        document: YamlValue = {"id": text, text: [text, {"args": [text]}]}
+        _pasted(to_yaml(inert(document)), folder)
+        assert not marker.exists()
+        assert yaml.safe_load(to_yaml(inert(document))) == document
+
+
+def test_a_shell_obeys_other_yaml(tmp_path: Path) -> None:
+    _pasted(to_yaml({"id": f"x\ntouch {tmp_path / 'ran'}\n"}), str(tmp_path))
+    assert (tmp_path / "ran").exists()
+
+
+def _pasted(text: str, folder: str) -> None:
+    subprocess.run(["bash", "--norc", "-i"], input=text, text=True, cwd=folder, capture_output=True)
 
 
 async def test_what_textual_copies_by_itself_is_escaped_too(

@@ -63,7 +63,9 @@ class Copier:
     async def _copy(self, selected: int | None) -> None:
         try:
             numbers = await chosen_numbers(self.marker, selected)
-            text = await self.store.run(lambda recording: fitting(as_yaml(recording, numbers)))
+            text = await self.store.run(
+                lambda recording: fitting(as_yaml(recording, numbers, to_paste=True))
+            )
         except NriScopeError as error:
             self.frame.say(str(error), problem=True)
             return

@@ -22,7 +22,7 @@ from nri_scope.recording.documents import document
 from nri_scope.recording.file_errors import in_words
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
-from nri_scope.text.yaml_text import to_yaml
+from nri_scope.text.yaml_text import inert, to_yaml
 
 from ..frame import Frame
 from ..store.view import View
@@ -59,13 +59,19 @@ def chosen_words(numbers: Sequence[int]) -> str:
     return f"event {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} marked events"
 
 
-def as_yaml(recording: Recording, numbers: Sequence[int]) -> Iterator[str]:
-    """Format events in full, one after the other, as `show` prints them. Raises RecordingError."""
+def as_yaml(
+    recording: Recording, numbers: Sequence[int], *, to_paste: bool = False
+) -> Iterator[str]:
+    """Format events in full, one after the other, as `show` prints them; ``to_paste``: so that a
+    shell does not obey them (`inert`). Raises RecordingError.
+    """
     is_first = True
     for number in numbers:
         event = recording.event(number)
         if event is not None:
-            yield f"{'' if is_first else SEPARATOR}{to_yaml(document(recording, event))}"
+            shown = document(recording, event)
+            text = to_yaml(inert(shown) if to_paste else shown)
+            yield f"{'' if is_first else SEPARATOR}{text}"
             is_first = False
 
 
