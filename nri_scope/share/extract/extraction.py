@@ -11,14 +11,14 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import LEFT_OUT, Mark
+from nri_scope.recording.bundle.manifest import Counts
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.reader import Recording
 
 from .context_events import with_context
 from .exchanges import Stopped, exchanges
 from .first_pass import learn
-from .message_changes import Change
-from .no_change import Unchanged
+from .message_changes import Change, Unchanged
 from .omitted_events import Holes, find_holes
 from .result import Extracted
 from .row_copies import Copying
@@ -181,13 +181,15 @@ class _Rebuilding:
         tables.output()
         return Extracted(
             path=output,
-            events=counts.chosen,
-            context=counts.context,
-            left_out=holes.count,
-            sessions=len(sessions),
-            pods=pods,
-            containers=containers,
-            gaps=gaps,
+            counts=Counts(
+                events=counts.chosen,
+                context=counts.context,
+                left_out=holes.count,
+                sessions=len(sessions),
+                pods=pods,
+                containers=containers,
+                gaps=gaps,
+            ),
             first_ns=counts.first_ns,
             last_ns=counts.last_ns,
             damage="" if part.damage is None else part.damage.problem,

@@ -6,22 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from nri_scope.recording.bundle.manifest import Counts
+
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
     """A finished recording, with counts of its content."""
 
     path: Path
-    events: int
-    """Events that were chosen."""
-    context: int
-    """Events added so that the chosen ones can be replayed and compared."""
-    left_out: int
-    """Events of the original that were not copied."""
-    sessions: int
-    pods: int
-    containers: int
-    gaps: int
+    counts: Counts
     first_ns: int | None
     """Wall clock of the first chosen event; None where there is none."""
     last_ns: int | None
