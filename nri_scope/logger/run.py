@@ -15,7 +15,8 @@ from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcErr
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.closing_line import counted, outcome
+from nri_scope.recorder.closing_line import outcome
+from nri_scope.recording.display import many
 from nri_scope.transport.loop import run
 from nri_scope.transport.tuning import prepare_process
 
@@ -188,7 +189,7 @@ class _Run:
         events = events_in(start.mask)
         self._say(
             f"recording {report.runtime} as {start.plugin_index}-{start.plugin_name}, "
-            f"{counted(len(events), 'event')} subscribed, to {self._options.output}"
+            f"{many(len(events), 'event')} subscribed, to {self._options.output}"
         )
         for warning in report.warnings:
             self._say(f"warning: {warning}")

@@ -20,7 +20,7 @@ from nri_scope.recording.row_limits import (
     NoRoom,
     Rooms,
 )
-from nri_scope.recording.schema_check import has_output
+from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 from nri_scope.recording.writable_file import PAGE, RecordingFile
 
@@ -364,7 +364,7 @@ class Writing:
                     (number, int64(at_ns), storable(text)),
                 )
             case PluginLine(number, at_ns, stream, text):
-                if number in self._sessions and has_output(connection):
+                if number in self._sessions and has_table(connection, "output"):
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
                         (number, int64(at_ns), named(stream), storable(text)),

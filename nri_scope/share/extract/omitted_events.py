@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import Row
-from nri_scope.recording.schema_check import has_left_out
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_errors import holds
 from nri_scope.recording.sqlite_text import int64
 
 from .row_pages import pages
@@ -85,9 +84,7 @@ def find_holes(
     Raises RecordingError and sqlite3.Error.
     """
     holes = Holes()
-    with sound(source):
-        is_part = has_left_out(source.connection)
-    is_part = is_part and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+    is_part = holds(source, "left_out") and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
     if kept is None and not is_part:
         return holes
     place = 0

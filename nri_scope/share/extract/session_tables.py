@@ -27,8 +27,8 @@ from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.rows import Row, number_of, optional_numbers_of
 from nri_scope.recording.rows import ascending as in_order
-from nri_scope.recording.schema_check import has_outcomes, recover
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.schema_check import recover
+from nri_scope.recording.sqlite_errors import holds, sound
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
@@ -305,10 +305,9 @@ class Tables:
 
     def outcomes(self) -> None:
         """Write outcomes of copied creations that only events left out would show."""
-        with sound(self._source):
-            is_part = has_outcomes(self._source.connection) and bool(
-                self._source.rows("SELECT 1 FROM outcome LIMIT 1")
-            )
+        is_part = holds(self._source, "outcome") and bool(
+            self._source.rows("SELECT 1 FROM outcome LIMIT 1")
+        )
         if self._part.kept is None and not is_part:
             return
         creations = Creations(self._source)

@@ -20,7 +20,7 @@ from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.wire.status import Code
 
 from .excerpt import Excerpt
@@ -272,12 +272,8 @@ def _trace(event: Event) -> str:
 
 
 def _uid(recording: Recording, pod_id: str) -> str:
-    with sound(recording):
-        rows = recording.connection.execute("SELECT uid FROM pod WHERE id = ? LIMIT 1", (pod_id,))
-        for (uid,) in rows.fetchall():
-            if isinstance(uid, str):
-                return uid
-    return ""
+    rows = query_rows(recording, "SELECT uid FROM pod WHERE id = ? LIMIT 1", pod_id)
+    return rows[0][0] if rows and isinstance(rows[0][0], str) else ""
 
 
 def _service(method: str) -> str:
