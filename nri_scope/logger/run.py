@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.closing_line import outcome
 from nri_scope.recording.display import many
@@ -165,11 +166,7 @@ class _Run:
         try:
             await service.run()
         except ConnectError as error:
-            raise ConnectError(
-                error.path,
-                error.problem,
-                error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
-            ) from error
+            raise with_way_out(error) from error
         except RpcError as error:
             raise UsageError(
                 f"the runtime refused the registration: {error.message}",

@@ -15,6 +15,7 @@ from nri_scope.errors import ConnectError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
+from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.closing_line import outcome
@@ -162,11 +163,7 @@ async def connect(
             return await connect_socket(path)
         except ConnectError as error:
             if not (wait and error.may_come):
-                raise ConnectError(
-                    error.path,
-                    error.problem,
-                    error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
-                ) from error
+                raise with_way_out(error) from error
             if not told:
                 tap.say(f"waiting for a runtime: {error}")
                 told = True

@@ -11,7 +11,6 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Session
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row
 
 from .event_numbers import ascending, is_among
 from .row_pages import PAGE, Numbers, newest_event, pages
@@ -94,12 +93,7 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
 
 def _scan(source: Recording, selection: Selection) -> Iterator[Numbers]:
     condition, values = _condition(source, selection)
-    query = _SCAN.format(condition=condition)
-
-    def fetch(after: int, limit: int) -> list[Row]:
-        return source.rows(query, [*values, after, limit])
-
-    for page in pages(source, fetch):
+    for page in pages(source, _SCAN.format(condition=condition), *values):
         yield from page
 
 

@@ -165,14 +165,11 @@ class Tables:
         )
 
     def _state_rows(self, session: int, event: int) -> Iterator[tuple[int | None, ...]]:
-        def fetch(after: int, limit: int) -> list[Row]:
-            return self._source.rows(
-                "SELECT position, pod, container, object FROM state "
-                "WHERE session = ? AND event = ? AND position > ? ORDER BY position LIMIT ?",
-                (session, event, after, limit),
-            )
-
-        for page in pages(self._source, fetch, after=-1):
+        query = (
+            "SELECT position, pod, container, object FROM state "
+            "WHERE session = ? AND event = ? AND position > ? ORDER BY position LIMIT ?"
+        )
+        for page in pages(self._source, query, session, event, after=-1):
             yield from page
 
     def _is_told(self, event: int, pod: int | None, container: int | None) -> bool:
