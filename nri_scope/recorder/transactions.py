@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
@@ -534,23 +534,12 @@ def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
 def _insert_session(
     connection: sqlite3.Connection, number: int, start: SessionStart, first_event: int
 ) -> None:
+    row = {
+        name: named(str(value)) if isinstance(value, str) else int64(value)
+        for name, value in asdict(start).items()
+    }
+    row |= {"id": number, "end_reason": "", "first_event": first_event}
+    places = ", ".join("?" * len(row))
     connection.execute(
-        "INSERT INTO session (id, role, plugin_name, plugin_index, runtime_name, runtime_version, "
-        "nri_version, nri_version_inferred, mask, registration_timeout_ms, request_timeout_ms, "
-        "started_ns, end_reason, first_event) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?)",
-        (
-            number,
-            str(start.role),
-            named(start.plugin_name),
-            named(start.plugin_index),
-            named(start.runtime_name),
-            named(start.runtime_version),
-            named(start.nri_version),
-            int(start.nri_version_inferred),
-            start.mask,
-            int64(start.registration_timeout_ms),
-            int64(start.request_timeout_ms),
-            int64(start.started_ns),
-            first_event,
-        ),
+        f"INSERT INTO session ({', '.join(row)}) VALUES ({places})", tuple(row.values())
     )

@@ -55,7 +55,6 @@ class RecordingFile:
     path: Path
     """Without symbolic links above the file."""
     connection: sqlite3.Connection
-    is_new: bool
     _lock: int
     _identity: tuple[int, int]
     _wal_identity: tuple[int, int] | None
@@ -107,7 +106,7 @@ class RecordingFile:
                 os.close(lock)
                 raise
         _ours.add(identity)
-        return cls(path, connection, is_new, lock, identity, _identity_of(wal_of(path)), names)
+        return cls(path, connection, lock, identity, _identity_of(wal_of(path)), names)
 
     @property
     def deleted(self) -> bool:

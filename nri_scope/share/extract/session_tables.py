@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import astuple, fields, replace
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -33,6 +34,7 @@ from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
 from ..redaction import NameKind
+from ..redaction.name_kinds import SESSION_NAMES
 from .event_numbers import chunks, is_among, listed
 from .message_changes import Change
 from .plugin_output import printed_in
@@ -72,29 +74,13 @@ class Tables:
                 sync, synced, first, last = (
                     optional_numbers_of(places[0]) if places else (None, None, 0, None)
                 )
-            self._connection.execute(
-                insert,
-                (
-                    one.id,
-                    named(one.role),
-                    named(name(NameKind.PLUGIN, one.plugin_name)),
-                    one.plugin_index,
-                    named(name(NameKind.RUNTIME, one.runtime_name)),
-                    named(name(NameKind.RUNTIME, one.runtime_version)),
-                    named(name(NameKind.RUNTIME, one.nri_version)),
-                    int(one.nri_version_inferred),
-                    one.mask,
-                    one.registration_timeout_ms,
-                    one.request_timeout_ms,
-                    one.started_ns,
-                    one.ended_ns,
-                    self._words(one.end_reason, "session.end_reason"),
-                    sync,
-                    synced,
-                    first or 0,
-                    last,
-                ),
-            )
+            known_as: dict[str, Any] = {
+                field: named(name(kind, getattr(one, field)))
+                for field, kind in SESSION_NAMES.items()
+            }
+            words = self._words(one.end_reason, "session.end_reason")
+            told = replace(one, role=named(one.role), end_reason=words, **known_as)
+            self._connection.execute(insert, (*astuple(told), sync, synced, first or 0, last))
         return wanted
 
     def _has(self, session: int | None) -> bool:
@@ -256,17 +242,7 @@ class Tables:
             kept.append(Gap(number, None, from_ns, to_ns, reason, lost))
         self._connection.executemany(
             "INSERT INTO gap (id, session, from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    gap.id,
-                    gap.session,
-                    gap.from_ns,
-                    gap.to_ns,
-                    self._words(gap.reason, "gap.reason"),
-                    gap.lost,
-                )
-                for gap in kept
-            ),
+            (astuple(replace(gap, reason=self._words(gap.reason, "gap.reason"))) for gap in kept),
         )
         return len(kept)
 
