@@ -16,10 +16,8 @@ from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.closing_line import outcome
 from nri_scope.recording.display import many
-from nri_scope.transport.loop import run
-from nri_scope.transport.tuning import prepare_process
+from nri_scope.transport.loop import prepare_process, run
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
@@ -28,7 +26,6 @@ from .writer_process import WriterProcess
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
-    from nri_scope.recorder.counters import RecorderCounters
     from nri_scope.share.redaction.rules import Rules
 
 PRINTS = "nri_scope.cli.event_printer"
@@ -102,7 +99,9 @@ class _Run:
                 ignore_stop_signals()
                 counters = await writer.close() if writer is not None else None
                 if counters is not None and (self._sessions or self._existed):
-                    self._say(self._outcome(counters))
+                    seconds = monotonic() - self._started
+                    path, sessions = self._options.output, self._sessions
+                    self._say(counters.outcome(path, sessions=sessions, seconds=seconds))
         if not (self._sessions or self._existed):
             self._say("nothing recorded: no runtime was there")
         if writer is not None and writer.failure:
@@ -152,14 +151,6 @@ class _Run:
             once=options.once,
             on_end=self._on_end,
             on_wait=self._on_wait,
-        )
-
-    def _outcome(self, counters: RecorderCounters) -> str:
-        return outcome(
-            self._options.output,
-            counters,
-            sessions=self._sessions,
-            seconds=monotonic() - self._started,
         )
 
     async def _serve(self, service: LoggerService) -> None:

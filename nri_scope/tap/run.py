@@ -18,7 +18,6 @@ from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.closing_line import outcome
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.writer import Recorder
 from nri_scope.transport.loop import run
@@ -91,12 +90,8 @@ class Tap:
 
     def summary(self, counters: RecorderCounters) -> str:
         """Return the closing line on what was recorded."""
-        return outcome(
-            Path(self.settings.output),
-            counters,
-            sessions=self.sessions,
-            seconds=monotonic() - self._started,
-        )
+        seconds = monotonic() - self._started
+        return counters.outcome(Path(self.settings.output), sessions=self.sessions, seconds=seconds)
 
 
 def run_tap(

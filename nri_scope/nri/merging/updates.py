@@ -12,8 +12,7 @@ from ..versions import NriVersion
 from .applied_reply import replace_members
 from .field_order import UPDATED_RESOURCES
 from .fields import DEVICE_RULES, PIDS_LIMIT
-from .go_quoting import quoted
-from .ownership import Ownership
+from .owners import Ownership, quoted
 from .turn import Dropped, Turn
 from .version_rules import Rules, rules_of
 

@@ -20,11 +20,9 @@ from .exchanges import Stopped, exchanges
 from .first_pass import learn
 from .message_changes import Change, Unchanged
 from .omitted_events import Holes, find_holes
-from .result import Extracted
 from .row_copies import Copying
 from .row_pages import newest_event
-from .selected_events import choose
-from .selection import Selection
+from .selected_events import Selection, choose
 from .session_tables import Tables
 from .sources import IncludedRows
 from .target_file import new_file
@@ -35,6 +33,21 @@ DAMAGED = "the recording that this one was made of is damaged from here on"
 
 _Progress = Callable[[float], None]
 _ALL = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """A finished recording, with counts of its content."""
+
+    path: Path
+    counts: Counts
+    first_ns: int | None
+    """Wall clock of the first chosen event; None where there is none."""
+    last_ns: int | None
+    damage: str = ""
+    """The damage of the original; the new recording has what came before. "" for none."""
+    learned: int = 0
+    """The last event of the original that its `Change` has seen; 0 for none."""
 
 
 def extract(
