@@ -13,7 +13,7 @@ from .sqlite_text import NAME_MAX, WORDS_MAX, cut_sql, list_sql
 APPLICATION_ID = 0x4E524953
 """``PRAGMA application_id`` of every recording: "NRIS" in ASCII."""
 VERSION = 1
-"""``PRAGMA user_version``. Counts what an older reader could not read; additions do not count."""
+"""``PRAGMA user_version``. Raised for every change but new tables and indexes."""
 
 
 @dataclass(frozen=True, slots=True)

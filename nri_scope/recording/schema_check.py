@@ -57,9 +57,8 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Check that a recording of our version has our tables, and no traps.
 
-    More tables, columns and indexes are fine: later versions may have added them. What we added
-    ourselves later may be missing. Raises
-    RecordingError and sqlite3.Error.
+    More tables, columns and indexes are fine: other programs may have added them. A table that we
+    added ourselves later may be missing, a column may not. Raises RecordingError and sqlite3.Error.
     """
     things = connection.execute(
         "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_THINGS,)
