@@ -141,12 +141,8 @@ def run_tap(
     return status
 
 
-def _never() -> bool:
-    return False
-
-
 async def connect(
-    path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = _never
+    path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = lambda: False
 ) -> socket.socket | None:
     """Connect to the runtime; with ``wait``, as soon as there is one.
 

@@ -123,17 +123,16 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     secret = credential(engine, name, value, place)
     if secret is not None:
         return secret
-    if not engine.is_on("env-values") or is_harmless(engine, name, value):
+    if (
+        not engine.is_on("env-values")
+        or _is_plain(name, value)
+        or engine.known.is_shown(value, engine.scope.pod)
+    ):
         return engine.text(value, place)
     given = option_variables.variable(engine, name, value, place)
     if given is not None:
         return given
     return engine.whole("env-values", value, Strength.PRIVATE, place)
-
-
-def is_harmless(engine: Engine, name: str, value: str) -> bool:
-    """Return whether a variable's value may be shown, except for what is found inside it."""
-    return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
 @lru_cache(maxsize=8192)
