@@ -41,8 +41,7 @@ from nri_scope.logger.writer_process import WriterProcess
 from nri_scope.nri.events import Event, events_in
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.reader import Recording
-from nri_scope.transport.loop import run
-from nri_scope.transport.tuning import prepare_process
+from nri_scope.transport.loop import prepare_process, run
 
 if TYPE_CHECKING:
     from nri_scope.logger import SessionReport

@@ -9,8 +9,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.logger.service import watch_clock
 from nri_scope.plugin import Launched, PluginSession, inherited, launched
-from nri_scope.transport.loop import run
-from nri_scope.transport.tuning import prepare_process
+from nri_scope.transport.loop import prepare_process, run
 
 
 def record_launched() -> int:

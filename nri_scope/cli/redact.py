@@ -139,7 +139,7 @@ def _write(
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())
-    click.echo(safe(f"{output}: {many(rebuilt.events, 'event')}; {found}"), err=True)
+    click.echo(safe(f"{output}: {many(rebuilt.counts.events, 'event')}; {found}"), err=True)
     tell_lost_marks(recording)
     if rebuilt.damage:
         click.echo(safe(f"what comes after that is missing: {rebuilt.damage}"), err=True)

@@ -176,9 +176,10 @@ def _write(
             force=to.force,
         )
     output.line(safe(check.text))
+    there = rebuilt.counts
     output.line(
-        f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(rebuilt.pods, 'pod')} and"
-        f" {many(rebuilt.containers, 'container')}; "
+        f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(there.pods, 'pod')} and"
+        f" {many(there.containers, 'container')}; "
         f"{many(shrunk.replays, 'replay')} in {shrunk.seconds:.1f} s"
     )
     if shrunk.ended:

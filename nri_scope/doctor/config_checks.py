@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
-from nri_scope.nri.semver import SortKey, sort_key
-from nri_scope.nri.versions import infer, runtime_title
+from nri_scope.nri.versions import SortKey, infer, runtime_title, sort_key
 
 from .check import Check, Status, fail, ok, unknown, warn
 from .duration import parse_go_duration

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nri_scope.nri.methods import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH, DEFAULT_SOCKET
-from nri_scope.nri.semver import sort_key
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import runtime_title, sort_key
 
 from . import containerd, crio, isulad
 from .check import Check, Status, softened, unknown, warn

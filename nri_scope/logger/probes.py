@@ -12,6 +12,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.events import Role
 from nri_scope.nri.identity import check_index
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.recorder.sink import Sink
 
 from .logger import Logger, SessionReport
@@ -219,11 +220,7 @@ def check_indices(indices: Iterable[str]) -> tuple[str, ...]:
 def _told(index: str, error: NriScopeError) -> NriScopeError:
     match error:
         case ConnectError():
-            return ConnectError(
-                error.path,
-                error.problem,
-                error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
-            )
+            return with_way_out(error)
         case RpcError():
             refused = UsageError(
                 f"the runtime refused the registration of the probe at index {index}: "

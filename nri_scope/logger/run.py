@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.closing_line import counted, outcome
-from nri_scope.transport.loop import run
-from nri_scope.transport.tuning import prepare_process
+from nri_scope.recording.display import many
+from nri_scope.transport.loop import prepare_process, run
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
@@ -26,7 +26,6 @@ from .writer_process import WriterProcess
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
-    from nri_scope.recorder.counters import RecorderCounters
     from nri_scope.share.redaction.rules import Rules
 
 PRINTS = "nri_scope.cli.event_printer"
@@ -100,7 +99,9 @@ class _Run:
                 ignore_stop_signals()
                 counters = await writer.close() if writer is not None else None
                 if counters is not None and (self._sessions or self._existed):
-                    self._say(self._outcome(counters))
+                    seconds = monotonic() - self._started
+                    path, sessions = self._options.output, self._sessions
+                    self._say(counters.outcome(path, sessions=sessions, seconds=seconds))
         if not (self._sessions or self._existed):
             self._say("nothing recorded: no runtime was there")
         if writer is not None and writer.failure:
@@ -152,23 +153,11 @@ class _Run:
             on_wait=self._on_wait,
         )
 
-    def _outcome(self, counters: RecorderCounters) -> str:
-        return outcome(
-            self._options.output,
-            counters,
-            sessions=self._sessions,
-            seconds=monotonic() - self._started,
-        )
-
     async def _serve(self, service: LoggerService) -> None:
         try:
             await service.run()
         except ConnectError as error:
-            raise ConnectError(
-                error.path,
-                error.problem,
-                error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
-            ) from error
+            raise with_way_out(error) from error
         except RpcError as error:
             raise UsageError(
                 f"the runtime refused the registration: {error.message}",
@@ -188,7 +177,7 @@ class _Run:
         events = events_in(start.mask)
         self._say(
             f"recording {report.runtime} as {start.plugin_index}-{start.plugin_name}, "
-            f"{counted(len(events), 'event')} subscribed, to {self._options.output}"
+            f"{many(len(events), 'event')} subscribed, to {self._options.output}"
         )
         for warning in report.warnings:
             self._say(f"warning: {warning}")

@@ -13,7 +13,7 @@ import contextlib
 import pickle
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from time import monotonic
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
@@ -339,10 +339,5 @@ class WriterProcess:
 def _sum(first: RecorderCounters, second: RecorderCounters | None) -> RecorderCounters:
     if second is None:
         return first
-    return RecorderCounters(
-        recorded=first.recorded + second.recorded,
-        filtered=first.filtered + second.filtered,
-        lost=first.lost + second.lost,
-        gaps=first.gaps + second.gaps,
-        removed=first.removed + second.removed,
-    )
+    both = zip(astuple(first), astuple(second), strict=True)
+    return RecorderCounters(*(one + other for one, other in both))

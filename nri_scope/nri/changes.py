@@ -18,39 +18,24 @@ from nri_scope._gen.nri import api_pb2 as api
 
 _RESOURCES = "/linux/resources"
 
-_MEMORY = {
-    "limit": f"{_RESOURCES}/memory/limit",
-    "reservation": f"{_RESOURCES}/memory/reservation",
-    "swap": f"{_RESOURCES}/memory/swap",
-    "kernel": f"{_RESOURCES}/memory/kernel",
-    "kernel_tcp": f"{_RESOURCES}/memory/kernelTCP",
-    "swappiness": f"{_RESOURCES}/memory/swappiness",
-    "disable_oom_killer": f"{_RESOURCES}/memory/disableOOMKiller",
-    "use_hierarchy": f"{_RESOURCES}/memory/useHierarchy",
-}
-_CPU = {
-    "shares": f"{_RESOURCES}/cpu/shares",
-    "quota": f"{_RESOURCES}/cpu/quota",
-    "period": f"{_RESOURCES}/cpu/period",
-    "realtime_runtime": f"{_RESOURCES}/cpu/realtimeRuntime",
-    "realtime_period": f"{_RESOURCES}/cpu/realtimePeriod",
-    "cpus": f"{_RESOURCES}/cpu/cpus",
-    "mems": f"{_RESOURCES}/cpu/mems",
-}
-_RDT = {
-    "clos_id": "/linux/intelRdt/closID",
-    "schemata": "/linux/intelRdt/schemata",
-    "enable_monitoring": "/linux/intelRdt/enableMonitoring",
-    "remove": "/linux/intelRdt",
-}
-_HOOKS = {
-    "prestart": "/hooks/prestart",
-    "create_runtime": "/hooks/createRuntime",
-    "create_container": "/hooks/createContainer",
-    "start_container": "/hooks/startContainer",
-    "poststart": "/hooks/poststart",
-    "poststop": "/hooks/poststop",
-}
+
+def _members(kind: type[Message], path: str, **others: str) -> dict[str, str]:
+    """Return the paths of a message's members, which OCI calls as NRI does but for ``others``."""
+    return {
+        field.name: f"{path}/{others.get(field.name, field.camelcase_name)}"
+        for field in kind.DESCRIPTOR.fields
+    }
+
+
+_MEMORY = _members(
+    api.LinuxMemory,
+    f"{_RESOURCES}/memory",
+    kernel_tcp="kernelTCP",
+    disable_oom_killer="disableOOMKiller",
+)
+_CPU = _members(api.LinuxCPU, f"{_RESOURCES}/cpu")
+_RDT = {**_members(api.LinuxRdt, "/linux/intelRdt", clos_id="closID"), "remove": "/linux/intelRdt"}
+_HOOKS = _members(api.Hooks, "/hooks")
 _LINUX = {
     "cgroups_path": "/linux/cgroupsPath",
     "oom_score_adj": "/process/oomScoreAdj",

@@ -76,11 +76,6 @@ def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS
     return kept + _CUT_BYTES if cutter.is_over else content
 
 
-def is_cut(content: bytes) -> bool:
-    """Return whether `bounded` has cut this message, now or before it was stored."""
-    return content.endswith(_CUT_BYTES)
-
-
 class _Cutter:
     """Counts elements down, and stops where none is left."""
 

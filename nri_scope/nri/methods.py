@@ -42,63 +42,16 @@ class Method:
     and for calls that are not events."""
 
 
-def _plugin(
-    name: str, request: type[Message], reply: type[Message], event: Event | None = None
-) -> Method:
-    return Method(name, request, reply, PLUGIN_SERVICE, event)
-
-
-def _event(event: Event, request: type[Message], reply: type[Message]) -> Method:
-    return _plugin(event.name, request, reply, event)
-
-
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        _plugin("Configure", api.ConfigureRequest, api.ConfigureResponse),
-        _plugin("Synchronize", api.SynchronizeRequest, api.SynchronizeResponse),
-        _plugin("Shutdown", api.Empty, api.Empty),
-        _plugin("StateChange", api.StateChangeEvent, api.Empty),
-        _event(Event.RunPodSandbox, api.RunPodSandboxRequest, api.RunPodSandboxResponse),
-        _event(Event.StopPodSandbox, api.StopPodSandboxRequest, api.StopPodSandboxResponse),
-        _event(Event.RemovePodSandbox, api.RemovePodSandboxRequest, api.RemovePodSandboxResponse),
-        _event(Event.CreateContainer, api.CreateContainerRequest, api.CreateContainerResponse),
-        _event(
-            Event.PostCreateContainer,
-            api.PostCreateContainerRequest,
-            api.PostCreateContainerResponse,
-        ),
-        _event(Event.StartContainer, api.StartContainerRequest, api.StartContainerResponse),
-        _event(
-            Event.PostStartContainer, api.PostStartContainerRequest, api.PostStartContainerResponse
-        ),
-        _event(Event.UpdateContainer, api.UpdateContainerRequest, api.UpdateContainerResponse),
-        _event(
-            Event.PostUpdateContainer,
-            api.PostUpdateContainerRequest,
-            api.PostUpdateContainerResponse,
-        ),
-        _event(Event.StopContainer, api.StopContainerRequest, api.StopContainerResponse),
-        _event(Event.RemoveContainer, api.RemoveContainerRequest, api.RemoveContainerResponse),
-        _event(Event.UpdatePodSandbox, api.UpdatePodSandboxRequest, api.UpdatePodSandboxResponse),
-        _event(
-            Event.PostUpdatePodSandbox,
-            api.PostUpdatePodSandboxRequest,
-            api.PostUpdatePodSandboxResponse,
-        ),
-        _event(
-            Event.ValidateContainerAdjustment,
-            api.ValidateContainerAdjustmentRequest,
-            api.ValidateContainerAdjustmentResponse,
-        ),
-        Method("RegisterPlugin", api.RegisterPluginRequest, api.Empty, RUNTIME_SERVICE),
-        Method(
-            "UpdateContainers",
-            api.UpdateContainersRequest,
-            api.UpdateContainersResponse,
-            RUNTIME_SERVICE,
-        ),
+    method.name: Method(
+        method.name,
+        getattr(api, method.input_type.name),
+        getattr(api, method.output_type.name),
+        service,
+        Event.__members__.get(method.name),
     )
+    for service in (PLUGIN_SERVICE, RUNTIME_SERVICE)
+    for method in api.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods
 }
 """Every method of both services by its name; no name is used twice."""
 

@@ -82,9 +82,6 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     # that answer may come after Configure, and in principle after anything that follows it.
     (S.REGISTERING, K.CONFIGURE): S.CONFIGURING,
     (S.CONFIGURING, K.REGISTER_REPLY): S.CONFIGURING,
-    (S.CONFIGURED, K.REGISTER_REPLY): S.CONFIGURED,
-    (S.SYNCHRONIZING, K.REGISTER_REPLY): S.SYNCHRONIZING,
-    (S.READY, K.REGISTER_REPLY): S.READY,
     (S.REGISTERED, K.CONFIGURE): S.CONFIGURING,
     (S.CONFIGURING, K.CONFIGURE_REPLY): S.CONFIGURED,
     (S.CONFIGURED, K.SYNCHRONIZE_PART): S.SYNCHRONIZING,
@@ -97,16 +94,15 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     (S.READY, K.SYNCHRONIZE_PART): S.SYNCHRONIZING,
     (S.READY, K.SYNCHRONIZE): S.SYNCHRONIZING,
     # A subscription holds from the Configure reply on, and iSulad does not wait for more.
-    (S.CONFIGURED, K.EVENT): S.CONFIGURED,
-    (S.SYNCHRONIZING, K.EVENT): S.SYNCHRONIZING,
-    (S.READY, K.EVENT): S.READY,
-    (S.CONFIGURED, K.UPDATE_CONTAINERS): S.CONFIGURED,
-    (S.SYNCHRONIZING, K.UPDATE_CONTAINERS): S.SYNCHRONIZING,
-    (S.READY, K.UPDATE_CONTAINERS): S.READY,
-    (S.REGISTERED, K.SHUTDOWN): S.SHUTTING_DOWN,
-    (S.CONFIGURED, K.SHUTDOWN): S.SHUTTING_DOWN,
-    (S.SYNCHRONIZING, K.SHUTDOWN): S.SHUTTING_DOWN,
-    (S.READY, K.SHUTDOWN): S.SHUTTING_DOWN,
+    **{
+        (state, kind): state
+        for state in (S.CONFIGURED, S.SYNCHRONIZING, S.READY)
+        for kind in (K.REGISTER_REPLY, K.EVENT, K.UPDATE_CONTAINERS)
+    },
+    **{
+        (state, K.SHUTDOWN): S.SHUTTING_DOWN
+        for state in (S.REGISTERED, S.CONFIGURED, S.SYNCHRONIZING, S.READY)
+    },
 }
 """What may be said when, and where it leads. Closing is possible from everywhere."""
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
@@ -16,17 +16,9 @@ from .resources import ResourceSettings, flag, number, put
 HookStage = Literal[
     "prestart", "create_runtime", "create_container", "start_container", "poststart", "poststop"
 ]
-_STAGES: tuple[HookStage, ...] = (
-    "prestart",
-    "create_runtime",
-    "create_container",
-    "start_container",
-    "poststart",
-    "poststop",
-)
 
 
-class Adjustment(ResourceSettings):
+class Adjustment(ResourceSettings[api.ContainerAdjustment]):
     """Changes to a container that is being created, for `create_container` to return.
 
     ::
@@ -41,14 +33,6 @@ class Adjustment(ResourceSettings):
     def __init__(self) -> None:
         self.message = api.ContainerAdjustment()
         """What is sent, to look into or to set by hand what has no method."""
-
-    def __repr__(self) -> str:
-        return f"Adjustment({' '.join(str(self.message).split())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Adjustment) and self.message == other.message
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def resources(self) -> api.LinuxResources:
@@ -244,7 +228,7 @@ class Adjustment(ResourceSettings):
         ``args`` begin with the program's own name, ``env`` are ``NAME=value``. Hooks of several
         plugins never conflict: each adds its own.
         """
-        checks.one_of(stage, _STAGES, "hook stage")
+        checks.one_of(stage, get_args(HookStage), "hook stage")
         if timeout is not None and timeout <= 0:
             raise UsageError(f"hook timeout {timeout} is not above 0")
         variables = list(env)

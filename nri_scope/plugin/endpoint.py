@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import ConnectError, UsageError
 from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN
 from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, connect_unix
+from nri_scope.wire import Connection
 
 Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
 """Makes a new link to the runtime, given who serves its requests and hears of oddities."""
@@ -18,28 +19,22 @@ Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
 
 def unix_socket(path: str | Path) -> Connect:
     """Connect to the runtime's socket at ``path``; each call makes a new connection."""
-
-    async def connect(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
-        return await connect_unix(
-            path, serves=PLUGIN_CONN, calls=RUNTIME_CONN, on_request=on_request, on_notice=on_notice
-        )
-
-    return connect
+    return lambda served, heard: connect_unix(path, lambda: _link(served, heard))
 
 
 def inherited(descriptor: int) -> Connect:
     """Use the connected socket that the runtime left us; it works once."""
+    return lambda served, heard: adopt_descriptor(descriptor, lambda: _link(served, heard))
 
-    async def connect(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
-        return await adopt_descriptor(
-            descriptor,
-            serves=PLUGIN_CONN,
-            calls=RUNTIME_CONN,
-            on_request=on_request,
-            on_notice=on_notice,
-        )
 
-    return connect
+def _link(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
+    return Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), on_request, on_notice)
+
+
+def with_way_out(error: ConnectError) -> ConnectError:
+    """Return the error about a runtime's socket, with a hint for the user of a command."""
+    way_out = "run `nri-scope doctor` to see why, or use --wait to wait for it"
+    return ConnectError(error.path, error.problem, error.hint or way_out)
 
 
 @dataclass(frozen=True, slots=True)

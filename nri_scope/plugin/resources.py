@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,6 +15,7 @@ from . import checks
 from .checks import build
 
 _Number = TypeVar("_Number", covariant=True)
+_Sent = TypeVar("_Sent", bound=Message)
 
 
 class _MakesNumber(Protocol[_Number]):
@@ -31,7 +32,21 @@ def flag(value: bool | None) -> api.OptionalBool | None:
     return None if value is None else api.OptionalBool(value=value)
 
 
-class ResourceSettings:
+class AroundMessage(Generic[_Sent]):
+    """A message of the protocol with methods; two with equal messages are equal."""
+
+    message: _Sent
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({' '.join(str(self.message).split())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.message == other.message
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class ResourceSettings(AroundMessage[_Sent]):
     """The methods that set resources. Each returns the object itself, for the next one.
 
     None, and an empty list, leaves the setting as it is.

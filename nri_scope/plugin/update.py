@@ -7,10 +7,10 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 
 from .checks import build
-from .resources import ResourceSettings
+from .resources import AroundMessage, ResourceSettings
 
 
-class Update(ResourceSettings):
+class Update(ResourceSettings[api.ContainerUpdate]):
     """New resources for one container that exists, in the methods of `ResourceSettings`.
 
     With ``ignore_failure`` it does not matter if the runtime cannot apply them.
@@ -24,21 +24,13 @@ class Update(ResourceSettings):
         )
         """What is sent, to look into or to set by hand what has no method."""
 
-    def __repr__(self) -> str:
-        return f"Update({' '.join(str(self.message).split())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Update) and self.message == other.message
-
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def resources(self) -> api.LinuxResources:
         """The message behind what the resource methods set."""
         return self.message.linux.resources
 
 
-class Eviction:
+class Eviction(AroundMessage[api.ContainerEviction]):
     """The wish that a container be evicted. Runtimes up to NRI 0.12 take it and do nothing."""
 
     def __init__(self, container_id: str, reason: str) -> None:
@@ -46,11 +38,3 @@ class Eviction:
             raise UsageError("an eviction needs the container's id")
         self.message = build(api.ContainerEviction, container_id=container_id, reason=reason)
         """What is sent."""
-
-    def __repr__(self) -> str:
-        return f"Eviction({' '.join(str(self.message).split())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Eviction) and self.message == other.message
-
-    __hash__ = None  # type: ignore[assignment]

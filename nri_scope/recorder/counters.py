@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from nri_scope.recording.display import many
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +24,14 @@ class RecorderCounters:
     """Payload bytes of all requests and replies that came, recorded or not."""
     removed: int = 0
     """Events that the ring removed again."""
+
+    def outcome(self, path: Path, *, sessions: int, seconds: float) -> str:
+        """Return ``recorded 32 events in 1 session over 5 s, 0 gaps: PATH``, with the numbers of
+        lost and removed events.
+        """
+        lost = f" ({many(self.lost, 'event')} lost)" if self.lost else ""
+        removed = f", {many(self.removed, 'event')} removed again" if self.removed else ""
+        return (
+            f"recorded {many(self.recorded, 'event')} in {many(sessions, 'session')} "
+            f"over {seconds:.0f} s{removed}, {many(self.gaps, 'gap')}{lost}: {path}"
+        )

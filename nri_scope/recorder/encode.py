@@ -30,7 +30,7 @@ from nri_scope.nri.request_subject import (
 )
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.cri_answers import asked_about
-from nri_scope.recording.schema_check import has_effects, has_tapped
+from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
 
 from .content_store import ObjectStore
@@ -109,8 +109,8 @@ class Encoder:
         self._redact = redact
         self._names = Names(connection)
         self.subjects = Subjects(connection, empty=empty)
-        self.has_effects = has_effects(connection)
-        self.has_tapped = has_tapped(connection)
+        self.has_effects = has_table(connection, "effect")
+        self.has_tapped = has_table(connection, "tapped")
         self.objects = objects
         self.next_event = next_event
         self._events: list[EventRow] = []

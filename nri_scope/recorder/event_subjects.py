@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recording.cache import RecentlyUsed
@@ -37,28 +39,95 @@ class ContainerRow:
     pod: int | None
 
 
+_Row = TypeVar("_Row", bound=PodRow | ContainerRow)
+
+
+class _Rows(Generic[_Row]):
+    """The rows of one table: those used lately, and those that are to be written."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, table: str, make: type[_Row], *, empty: bool
+    ) -> None:
+        columns = [column.name for column in fields(make)]
+        self._connection = connection
+        self._make = make
+        self._values = attrgetter(*columns)
+        self._changes = attrgetter(*columns[2:], "key")
+        self._select = (
+            f"SELECT {', '.join(columns)} FROM {table} WHERE id = ? ORDER BY key DESC LIMIT ?"
+        )
+        self._insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})"
+        changes = ", ".join(f"{column} = ?" for column in columns[2:])
+        self._update = f"UPDATE {table} SET {changes} WHERE key = ?"
+        self._room = Room.of_names(
+            connection, table, [column.name for column in fields(make) if column.type == "str"]
+        )
+        self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(_KNOWN)
+        self._empty = empty
+        self._next = 1 if empty else _next(connection, table)
+        self._new: list[_Row] = []
+        self._completed: dict[int, _Row] = {}
+
+    def known(self, row_id: str) -> tuple[_Row, ...]:
+        """Return the rows under an id, without a look into the file."""
+        return self._known.get(row_id) or ()
+
+    def under(self, row_id: str) -> tuple[_Row, ...]:
+        """Return the rows under an id, the newest first."""
+        known = self._known.get(row_id)
+        if known is not None:
+            return known
+        if self._empty and not self._known.forgot:
+            return ()
+        found = self._connection.execute(self._select, (row_id, _NAMESAKES))
+        rows = tuple(self._make(*row) for row in found)
+        if rows:
+            self._known.put(row_id, rows)
+        return rows
+
+    def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
+        """Make a row beside the ``others`` under its id."""
+        self._room.take(_length(row_id, *values))
+        row = self._make(self._next, row_id, *values)
+        self._next += 1
+        self._new.append(row)
+        self._known.put(row_id, (row, *others[: _NAMESAKES - 1]))
+        return row
+
+    def complete(self, row: _Row, grown: int) -> None:
+        """Note that a row is going to have so many characters more."""
+        self._room.take(grown, rows=0)
+        self._completed[row.key] = row
+
+    def forget(self) -> None:
+        """Forget the remembered rows, as rows were removed from the file."""
+        self._known.clear()
+        self._empty = False
+        self._room.recount()
+
+    def flush(self) -> None:
+        """Write new and completed rows. Raises sqlite3.Error."""
+        if self._new:
+            self._connection.executemany(self._insert, map(self._values, self._new))
+            self._new = []
+        if self._completed:
+            self._connection.executemany(self._update, map(self._changes, self._completed.values()))
+            self._completed = {}
+
+
 class Subjects:
     """Finds or makes the rows of pods and containers.
 
     A message may contain no more than an id; such a row is completed by the next event that has the
-    rest. New and completed rows collect in lists. Raises NoRoom where the recording has too many of
+    rest. New and completed rows wait for `flush`. Raises NoRoom where the recording has too many of
     them, and sqlite3.Error where it has to read the file.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, empty: bool) -> None:
         """Count the rows of the recording. ``empty``: it has no pods and containers yet."""
         self._connection = connection
-        self._pods: RecentlyUsed[str, tuple[PodRow, ...]] = RecentlyUsed(_KNOWN)
-        self._containers: RecentlyUsed[str, tuple[ContainerRow, ...]] = RecentlyUsed(_KNOWN)
-        self._pod_room = Room.of_names(connection, "pod", ["id", "namespace", "name", "uid"])
-        self._container_room = Room.of_names(connection, "container", ["id", "name"])
-        self._empty = empty
-        self._next_pod = 1 if empty else _next(connection, "pod")
-        self._next_container = 1 if empty else _next(connection, "container")
-        self.new_pods: list[PodRow] = []
-        self.new_containers: list[ContainerRow] = []
-        self.completed_pods: dict[int, PodRow] = {}
-        self.completed_containers: dict[int, ContainerRow] = {}
+        self._pods = _Rows(connection, "pod", PodRow, empty=empty)
+        self._containers = _Rows(connection, "container", ContainerRow, empty=empty)
 
     def pod(self, message: PodSandbox) -> PodRow | None:
         """Return the row of a pod; None for a message without id and name."""
@@ -74,9 +143,7 @@ class Subjects:
         if pod is None:
             pod = self._pod(named(message.pod_sandbox_id), "", "", "")
         pod_key = pod.key if pod else None
-        known = self._containers.get(container_id)
-        if known is None:
-            known = self._stored_containers(container_id)
+        known = self._containers.under(container_id)
         for row in known:
             if row.name == name and row.pod == pod_key:
                 return row
@@ -86,21 +153,15 @@ class Subjects:
             if row.pod is not None and pod_key is not None and row.pod != pod_key:
                 continue
             if (name and not row.name) or (pod_key is not None and row.pod is None):
-                self._container_room.take(0 if row.name else len(name), rows=0)
+                self._containers.complete(row, 0 if row.name else len(name))
                 row.name, row.pod = row.name or name, pod_key if row.pod is None else row.pod
-                self.completed_containers[row.key] = row
             return row
-        self._container_room.take(len(container_id) + len(name))
-        row = ContainerRow(self._next_container, container_id, name, pod_key)
-        self._next_container += 1
-        self.new_containers.append(row)
-        self._containers.put(container_id, (row, *known[: _NAMESAKES - 1]))
-        return row
+        return self._containers.add(known, container_id, name, pod_key)
 
     def known_pod(self, pod_id: str) -> PodRow | None:
         """Return the row under this id if there is exactly one; make none."""
-        known = self._pods.get(named(pod_id))
-        return known[0] if known and len(known) == 1 else None
+        known = self._pods.known(named(pod_id))
+        return known[0] if len(known) == 1 else None
 
     def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
         """Return the container's name and its pod if the id is unique; make no rows."""
@@ -117,49 +178,18 @@ class Subjects:
 
     def forget(self) -> None:
         """Forget the remembered rows, as rows were removed from the file."""
-        self._pods.clear()
-        self._containers.clear()
-        self._empty = False
-        self._pod_room.recount()
-        self._container_room.recount()
+        self._pods.forget()
+        self._containers.forget()
 
     def flush(self) -> None:
         """Write new and completed rows. Raises sqlite3.Error."""
-        connection = self._connection
-        if self.new_pods:
-            connection.executemany(
-                "INSERT INTO pod VALUES (?, ?, ?, ?, ?)",
-                ((row.key, row.id, row.namespace, row.name, row.uid) for row in self.new_pods),
-            )
-            self.new_pods = []
-        if self.new_containers:
-            connection.executemany(
-                "INSERT INTO container VALUES (?, ?, ?, ?)",
-                ((row.key, row.id, row.name, row.pod) for row in self.new_containers),
-            )
-            self.new_containers = []
-        if self.completed_pods:
-            connection.executemany(
-                "UPDATE pod SET namespace = ?, name = ?, uid = ? WHERE key = ?",
-                (
-                    (row.namespace, row.name, row.uid, row.key)
-                    for row in self.completed_pods.values()
-                ),
-            )
-            self.completed_pods = {}
-        if self.completed_containers:
-            connection.executemany(
-                "UPDATE container SET name = ?, pod = ? WHERE key = ?",
-                ((row.name, row.pod, row.key) for row in self.completed_containers.values()),
-            )
-            self.completed_containers = {}
+        self._pods.flush()
+        self._containers.flush()
 
     def _pod(self, pod_id: str, namespace: str, name: str, uid: str) -> PodRow | None:
         if not pod_id and not name:
             return None
-        known = self._pods.get(pod_id)
-        if known is None:
-            known = self._stored_pods(pod_id)
+        known = self._pods.under(pod_id)
         for row in known:
             if row.name == name and row.namespace == namespace and row.uid == uid:
                 return row
@@ -175,49 +205,14 @@ class Subjects:
                 completed = (row.namespace or namespace, row.name or name, row.uid or uid)
                 if completed != (row.namespace, row.name, row.uid):
                     grown = _length(*completed) - _length(row.namespace, row.name, row.uid)
-                    self._pod_room.take(grown, rows=0)
+                    self._pods.complete(row, grown)
                     row.namespace, row.name, row.uid = completed
-                    self.completed_pods[row.key] = row
                 return row
-        self._pod_room.take(_length(pod_id, namespace, name, uid))
-        row = PodRow(self._next_pod, pod_id, namespace, name, uid)
-        self._next_pod += 1
-        self.new_pods.append(row)
-        self._pods.put(pod_id, (row, *known[: _NAMESAKES - 1]))
-        return row
-
-    def _stored_pods(self, pod_id: str) -> tuple[PodRow, ...]:
-        if self._empty and not self._pods.forgot:
-            return ()
-        rows = tuple(
-            PodRow(*row)
-            for row in self._connection.execute(
-                "SELECT key, id, namespace, name, uid FROM pod WHERE id = ? "
-                "ORDER BY key DESC LIMIT ?",
-                (pod_id, _NAMESAKES),
-            )
-        )
-        if rows:
-            self._pods.put(pod_id, rows)
-        return rows
-
-    def _stored_containers(self, container_id: str) -> tuple[ContainerRow, ...]:
-        if self._empty and not self._containers.forgot:
-            return ()
-        rows = tuple(
-            ContainerRow(*row)
-            for row in self._connection.execute(
-                "SELECT key, id, name, pod FROM container WHERE id = ? ORDER BY key DESC LIMIT ?",
-                (container_id, _NAMESAKES),
-            )
-        )
-        if rows:
-            self._containers.put(container_id, rows)
-        return rows
+        return self._pods.add(known, pod_id, namespace, name, uid)
 
 
-def _length(*texts: str) -> int:
-    return sum(map(len, texts))
+def _length(*values: str | int | None) -> int:
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _next(connection: sqlite3.Connection, table: str) -> int:

@@ -8,14 +8,14 @@ and a range of objects. This is done in small steps, between which events are wr
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from nri_scope.events import RING_REMOVED
 from nri_scope.recording.blobs import ContentError, ObjectKind, load
 from nri_scope.recording.objects import fetch
-from nri_scope.recording.schema_check import has_left_out, has_marks, has_outcomes, has_output
+from nri_scope.recording.schema_check import has_table
 
 from .encode import Encoder
 
@@ -122,35 +122,23 @@ def cut(
     if encoder.has_effects:
         yield from _delete_effects(connection, end_event, containers)
     # Before their events, too (see `_delete_effects`).
-    if has_marks(connection):
-        yield _step(
-            connection, lambda: connection.execute("DELETE FROM mark WHERE event < ?", (end_event,))
-        )
+    if has_table(connection, "mark"):
+        yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
     if encoder.has_tapped:
         yield from _delete_tapped(connection, end_event)
     yield from _delete_events(connection, end_event, pods, containers)
 
-    if has_outcomes(connection):
-        yield _step(
-            connection,
-            lambda: connection.execute("DELETE FROM outcome WHERE event < ?", (end_event,)),
-        )
-    if has_left_out(connection):
-        yield _step(
-            connection,
-            lambda: connection.execute("DELETE FROM left_out WHERE event < ?", (end_event,)),
-        )
-
-    def sessions() -> None:
-        _delete_sessions(connection, end_event, open_sessions, pods, containers)
-
-    yield _step(connection, sessions)
+    for table in "outcome", "left_out":
+        if has_table(connection, table):
+            yield _step(connection, f"DELETE FROM {table} WHERE event < ?", end_event)
+    connection.execute("BEGIN IMMEDIATE")
+    _delete_sessions(connection, end_event, open_sessions, pods, containers)
+    connection.execute("COMMIT")
+    yield 0
     yield from _delete_objects(connection, end_object)
     yield from _delete_subjects(connection, encoder, "container", containers)
     yield from _delete_subjects(connection, encoder, "pod", pods)
-    yield _step(
-        connection, lambda: connection.execute("DELETE FROM stretch WHERE id = ?", (number,))
-    )
+    yield _step(connection, "DELETE FROM stretch WHERE id = ?", number)
     yield from shrink(connection)
 
 
@@ -169,9 +157,9 @@ def shrink(connection: sqlite3.Connection) -> Iterator[int]:
         yield 0
 
 
-def _step(connection: sqlite3.Connection, work: Callable[[], object]) -> int:
+def _step(connection: sqlite3.Connection, statement: str, *values: int) -> int:
     connection.execute("BEGIN IMMEDIATE")
-    work()
+    connection.execute(statement, values)
     connection.execute("COMMIT")
     return 0
 
@@ -228,13 +216,12 @@ def _delete_effects(
         if not rows:
             return
         containers.update(row[1] for row in rows)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
+        yield _step(
+            connection,
             "DELETE FROM effect WHERE event < ? OR (event = ? AND container <= ?)",
-            (rows[-1][0], *rows[-1]),
+            rows[-1][0],
+            *rows[-1],
         )
-        connection.execute("COMMIT")
-        yield 0
 
 
 def _delete_tapped(connection: sqlite3.Connection, end_event: int) -> Iterator[int]:
@@ -246,13 +233,7 @@ def _delete_tapped(connection: sqlite3.Connection, end_event: int) -> Iterator[i
         ).fetchone()
         if row[0] is None:
             return
-        newest = row[0]
-        yield _step(
-            connection,
-            lambda newest=newest: connection.execute(  # type: ignore[misc]
-                "DELETE FROM tapped WHERE event <= ?", (newest,)
-            ),
-        )
+        yield _step(connection, "DELETE FROM tapped WHERE event <= ?", row[0])
 
 
 def _delete_events(
@@ -307,7 +288,7 @@ def _delete_sessions(
         pods.update([pod] if pod is not None else [])
         containers.update([container] if container is not None else [])
     connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
-    if has_output(connection):
+    if has_table(connection, "output"):
         # A plugin may print a lot where few events happen: all lines before the oldest kept event.
         connection.execute(
             f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "

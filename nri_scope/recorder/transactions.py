@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
@@ -20,7 +20,7 @@ from nri_scope.recording.row_limits import (
     NoRoom,
     Rooms,
 )
-from nri_scope.recording.schema_check import has_output
+from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 from nri_scope.recording.writable_file import PAGE, RecordingFile
 
@@ -364,7 +364,7 @@ class Writing:
                     (number, int64(at_ns), storable(text)),
                 )
             case PluginLine(number, at_ns, stream, text):
-                if number in self._sessions and has_output(connection):
+                if number in self._sessions and has_table(connection, "output"):
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
                         (number, int64(at_ns), named(stream), storable(text)),
@@ -534,23 +534,12 @@ def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
 def _insert_session(
     connection: sqlite3.Connection, number: int, start: SessionStart, first_event: int
 ) -> None:
+    row = {
+        name: named(str(value)) if isinstance(value, str) else int64(value)
+        for name, value in asdict(start).items()
+    }
+    row |= {"id": number, "end_reason": "", "first_event": first_event}
+    places = ", ".join("?" * len(row))
     connection.execute(
-        "INSERT INTO session (id, role, plugin_name, plugin_index, runtime_name, runtime_version, "
-        "nri_version, nri_version_inferred, mask, registration_timeout_ms, request_timeout_ms, "
-        "started_ns, end_reason, first_event) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?)",
-        (
-            number,
-            str(start.role),
-            named(start.plugin_name),
-            named(start.plugin_index),
-            named(start.runtime_name),
-            named(start.runtime_version),
-            named(start.nri_version),
-            int(start.nri_version_inferred),
-            start.mask,
-            int64(start.registration_timeout_ms),
-            int64(start.request_timeout_ms),
-            int64(start.started_ns),
-            first_event,
-        ),
+        f"INSERT INTO session ({', '.join(row)}) VALUES ({places})", tuple(row.values())
     )

@@ -13,11 +13,10 @@ from nri_scope.events import Container, Event, Gap, Pod, Session
 from nri_scope.filter import Filter
 
 from .opening import is_settled
-from .reader import MAX_ROWS, Recording
-from .rows import EVENT_COLUMNS, RowError, event_of, number_of, optional_numbers_of
-from .sqlite_errors import sound
+from .reader import MAX_ROWS, Recording, Value
+from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
+from .sqlite_errors import query_numbers, query_rows, sound
 
-Value = str | int
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
 """Events looked through in one step."""
@@ -58,9 +57,7 @@ class SessionTables:
 
 
 def _rows(recording: Recording, table: str) -> _TableRows:
-    with sound(recording):
-        query = f"SELECT * FROM {table} ORDER BY id LIMIT {MAX_ROWS}"
-        return recording.connection.execute(query).fetchall()
+    return query_rows(recording, f"SELECT * FROM {table} ORDER BY id LIMIT {MAX_ROWS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def _is_growing(recording: Recording, sessions: Sequence[Session]) -> bool:
 
 def size_of(recording: Recording) -> int:
     """Bytes of all pages, those included that are in the log beside the file."""
-    pages = _numbers(
+    pages = query_numbers(
         recording, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     )
     return pages[0][0]
@@ -115,7 +112,7 @@ def size_of(recording: Recording) -> int:
 
 def _end(recording: Recording, order: str) -> tuple[int, int]:
     try:
-        rows = _numbers(recording, f"SELECT id, at_ns FROM event ORDER BY id {order} LIMIT 1")
+        rows = query_numbers(recording, f"SELECT id, at_ns FROM event ORDER BY id {order} LIMIT 1")
     except RecordingError:
         # Looking through all events tells how far it can be read.
         return 0, 0
@@ -143,7 +140,7 @@ def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
     low, high = first, newest + 1
     while low < high:
         middle = (low + high) // 2
-        rows = _numbers(
+        rows = query_numbers(
             recording,
             "SELECT id, at_ns FROM event WHERE id >= ? AND id < ? ORDER BY id LIMIT 1",
             middle,
@@ -195,7 +192,7 @@ def walk(recording: Recording, after: int) -> Iterator[NumberRuns | Damage]:
 
 def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, int], ...]:
     some = f"SELECT id FROM event WHERE id > {after} ORDER BY id LIMIT {limit}"
-    ((count, first, last),) = _numbers(
+    ((count, first, last),) = query_numbers(
         recording, f"SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM ({some})"
     )
     if not count:
@@ -206,7 +203,7 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
         if last - first + 1 == count:
             return ((first, last),)
         runs: list[tuple[int, int]] = []
-        for (number,) in _numbers(recording, some):
+        for (number,) in query_numbers(recording, some):
             if number <= after:
                 raise RowError("its rows are out of order")
             if runs and number == after + 1:
@@ -271,7 +268,7 @@ def _matches(
     numbers = _found(recording, question, which, (after, upto), (after, upto))
     if not numbers and upto < until:
         # Perhaps there is a large hole: to its end in one step.
-        following = _numbers(
+        following = query_numbers(
             recording, "SELECT id FROM event WHERE id > ? ORDER BY id LIMIT 1", upto
         )
         upto = min(until, max(upto, following[0][0] - 1)) if following else until
@@ -284,7 +281,7 @@ def _matches_about(
     column = "pod" if isinstance(about, Pod) else "container"
     limit = _AMONG if question.where is not None else _STRETCH
     with sound(recording):
-        rows = _numbers(
+        rows = query_numbers(
             recording,
             f"SELECT id FROM event WHERE {column} = ? AND id > ? AND id <= ? "
             f"ORDER BY id LIMIT {limit}",
@@ -370,11 +367,3 @@ def _events(recording: Recording, numbers: Sequence[int]) -> dict[int, Event]:
             f"SELECT {EVENT_COLUMNS} FROM events WHERE {among(numbers)}"
         ).fetchall()
         return {event.id: event for event in map(event_of, rows)}
-
-
-def _numbers(recording: Recording, query: str, *values: int) -> list[tuple[int, ...]]:
-    with sound(recording):
-        return [
-            tuple(number_of((value,)) for value in row)
-            for row in recording.connection.execute(query, values)
-        ]

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeVar
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter
 
-from .event_pages import Value, sql_of
-from .reader import Recording
+from .event_pages import sql_of
+from .reader import Recording, Value
 from .rows import Row, RowError, ascending
-from .sqlite_errors import sound
+from .sqlite_errors import query_rows, sound
 from .subject_queries import column_of, texts
 
 _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
@@ -183,7 +183,5 @@ def subjects_of_matches(
 
 def name_of(recording: Recording, key: int) -> str:
     """Return the name of events of this key; "" for none. Raises RecordingError."""
-    with sound(recording):
-        query = "SELECT text FROM name WHERE id = ?"
-        row = recording.connection.execute(query, (key,)).fetchone()
-        return row[0] if row and isinstance(row[0], str) else ""
+    rows = query_rows(recording, "SELECT text FROM name WHERE id = ?", key)
+    return rows[0][0] if rows and isinstance(rows[0][0], str) else ""

@@ -10,8 +10,7 @@ from nri_scope.filter.text_comparison import fold
 
 from .event_pages import among
 from .reader import Recording
-from .rows import number_of
-from .sqlite_errors import sound
+from .sqlite_errors import query_numbers
 
 _STEP = 4_000
 _AMONG = 500
@@ -57,22 +56,22 @@ def among_all(
     compare, order = (">=", "ASC") if forwards else ("<=", "DESC")
     while (end - at) * sign >= 0:
         # From the next event that there is: there may be large holes.
-        some = _numbers(
+        some = query_numbers(
             recording, f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1", at
         )
-        if not some or (end - some[0]) * sign < 0 or (some[0] - at) * sign < 0:
+        if not some or (end - some[0][0]) * sign < 0 or (some[0][0] - at) * sign < 0:
             return
-        at = some[0]
+        at = some[0][0]
         last = min(end, at + _STEP) if forwards else max(end, at - _STEP)
         low, high = min(at, last), max(at, last)
-        found = _numbers(
+        found = query_numbers(
             recording,
             f"SELECT id FROM events WHERE id >= {low} AND id <= {high} AND {_HAS} "
             f"ORDER BY id {order} LIMIT 1",
             needle,
         )
         at = last + sign
-        yield SearchStep(min(1.0, abs(at - start) / whole), found[0] if found else None)
+        yield SearchStep(min(1.0, abs(at - start) / whole), found[0][0] if found else None)
         if found:
             return
 
@@ -86,16 +85,11 @@ def among_some(
     for done in range(0, len(numbers), _AMONG):
         stop = len(numbers) - done
         some = numbers[done : done + _AMONG] if forwards else numbers[max(0, stop - _AMONG) : stop]
-        found = _numbers(
+        found = query_numbers(
             recording,
             f"SELECT id FROM events WHERE {among(some)} AND {_HAS} ORDER BY id {order} LIMIT 1",
             needle,
         )
-        yield SearchStep(min(1.0, (done + _AMONG) / len(numbers)), found[0] if found else None)
+        yield SearchStep(min(1.0, (done + _AMONG) / len(numbers)), found[0][0] if found else None)
         if found:
             return
-
-
-def _numbers(recording: Recording, query: str, value: int | str) -> list[int]:
-    with sound(recording):
-        return [number_of(row) for row in recording.connection.execute(query, [value])]

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .event_pages import Value
-from .reader import Recording
-from .sqlite_errors import sound
+from .reader import Recording, Value
+from .sqlite_errors import query_rows
 from .subject_queries import texts
 
 _VALUES_MAX = 500
@@ -67,8 +66,7 @@ def _listed(recording: Recording, column: str) -> list[str]:
 
 
 def _strings(recording: Recording, query: str, *values: Value) -> Iterator[str]:
-    with sound(recording):
-        rows = recording.connection.execute(query, values).fetchall()
+    rows = query_rows(recording, query, *values)
     return (value for (value,) in rows if isinstance(value, str))
 
 

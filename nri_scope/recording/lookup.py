@@ -14,9 +14,7 @@ from nri_scope.events import Container, Event, Pod, Role
 from .blobs import ObjectKind
 from .display import SHORT_ID, moment
 from .reader import Recording
-from .rows import number_of
-from .schema_check import has_effects, has_left_out
-from .sqlite_errors import sound
+from .sqlite_errors import holds, query_numbers, query_rows
 
 Found = Event | Pod | Container
 
@@ -176,14 +174,13 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
     recorders took no note of evictions once. None where the recording does not say at all: it is
     an old one, and all events have to be looked at.
     """
-    with sound(recording):
-        if not has_effects(recording.connection):
-            return None
-    rows = _rows(
+    if not holds(recording, "effect"):
+        return None
+    rows = query_numbers(
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
     )
-    if _rows(recording, "SELECT id FROM name WHERE text = 'UpdateContainers'"):
-        rows += _rows(
+    if query_numbers(recording, "SELECT id FROM name WHERE text = 'UpdateContainers'"):
+        rows += query_numbers(
             recording,
             "SELECT e.id FROM event AS e WHERE e.container IS NULL "
             "AND e.method = (SELECT id FROM name WHERE text = 'UpdateContainers') "
@@ -201,7 +198,7 @@ def events_for(recording: Recording, container: Container) -> list[int] | None:
     if effects is None:
         return None
     query = "SELECT DISTINCT event FROM state WHERE container = ?"
-    told = [event for (event,) in _rows(recording, query, container.key)]
+    told = [event for (event,) in query_numbers(recording, query, container.key)]
     own = events_about(recording, container)
     # The next event shows that the runtime has done what it was asked for.
     after = _next_ones(recording, effects) if _tells_cri(recording) else []
@@ -223,7 +220,7 @@ def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
         "ORDER BY o.id LIMIT 1"
     )
     for number in events:
-        for (one,) in _rows(recording, query, _AROUND, number):
+        for (one,) in query_numbers(recording, query, _AROUND, number):
             yield one
 
 
@@ -238,7 +235,7 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
         found.add(number)
         found.update(
             one
-            for (one,) in _rows(
+            for (one,) in query_numbers(
                 recording,
                 "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
                 "AND o.container = e.container AND (o.event = e.event OR o.event IN "
@@ -256,7 +253,7 @@ def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
     """Return the numbers of all events about a pod, those about its containers included, or about a
     container, in order.
     """
-    rows = _rows(
+    rows = query_numbers(
         recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
     )
     return [number for (number,) in rows]
@@ -272,7 +269,7 @@ def next_after(
     passed, named = (
         f"(SELECT id FROM name WHERE text IN ({_marks(each)}))" for each in (aside, events)
     )
-    rows = _rows(
+    rows = query_numbers(
         recording,
         "SELECT DISTINCT next FROM (SELECT (SELECT o.id FROM event AS o WHERE o.id > e.id "
         f"AND o.id <= e.id + {_NEXT_MAX} AND o.method NOT IN {passed} ORDER BY o.id LIMIT 1) "
@@ -300,7 +297,7 @@ def has_event_before(
     ``within``: among so many events of all sessions before it.
     """
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
-    rows = _rows(
+    rows = query_numbers(
         recording,
         f"SELECT 1 FROM event WHERE session = ? AND id < ? AND id >= ? AND method {among} "
         "ORDER BY id DESC LIMIT 1",
@@ -317,7 +314,7 @@ def first_events(
 ) -> dict[int, int]:
     """Return the first event of one of these methods by session; ``others``: of another."""
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
-    rows = _rows(
+    rows = query_numbers(
         recording,
         f"SELECT session, min(id) FROM event WHERE method {among} GROUP BY session",
         *methods,
@@ -335,7 +332,7 @@ def follows(recording: Recording, event: Event) -> bool:
     True where this is the first that there is of its session. What a part of a recording leaves
     out was recorded.
     """
-    rows = _rows(
+    rows = query_numbers(
         recording,
         "SELECT seq FROM event WHERE session = ? AND id < ? ORDER BY id DESC LIMIT 1",
         event.session,
@@ -348,27 +345,25 @@ def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
     """Return `follows` for a part of a recording; None for others, where the order of events shows
     it.
     """
-    with sound(recording):
-        if not has_left_out(recording.connection):
-            return None
-    is_part = _rows(recording, "SELECT 1 FROM left_out LIMIT 1")
+    is_part = holds(recording, "left_out") and query_numbers(
+        recording, "SELECT 1 FROM left_out LIMIT 1"
+    )
     return (lambda event: follows(recording, event)) if is_part else None
 
 
 def _is_left_out(recording: Recording, event: Event) -> bool:
     """Return whether a part leaves out the previous event of this session."""
-    with sound(recording):
-        if not has_left_out(recording.connection):
-            return False
     query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
-    return bool(_rows(recording, query, event.id, event.seq - 1))
+    return holds(recording, "left_out") and bool(
+        query_numbers(recording, query, event.id, event.seq - 1)
+    )
 
 
 def existed(recording: Recording, container: Container) -> Told | None:
     """Return the container as the first Synchronize that lists it shows it; None
     where none does.
     """
-    rows = _rows(
+    rows = query_numbers(
         recording,
         "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
         container.key,
@@ -388,7 +383,7 @@ def newest(recording: Recording, thing: Pod | Container) -> Told | None:
     """
     table = _table(thing)
     only_pods = "AND container IS NULL" if isinstance(thing, Pod) else ""
-    rows = _rows(
+    rows = query_numbers(
         recording,
         f"SELECT object, event FROM ("
         f"SELECT {table}_object AS object, id AS event FROM event "
@@ -422,7 +417,7 @@ def containers_of(recording: Recording, pod: Pod) -> list[Container]:
 
 def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
     """Return the time of its first event; None where it has none."""
-    rows = _rows(
+    rows = query_numbers(
         recording,
         f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
         thing.key,
@@ -433,7 +428,7 @@ def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
 def event_range(recording: Recording) -> tuple[int, int]:
     """Return the ids of the oldest and the newest event; zeros where there is none."""
     # In one query of both, SQLite would read every event.
-    rows = _rows(
+    rows = query_numbers(
         recording,
         "SELECT coalesce((SELECT min(id) FROM event), 0), coalesce((SELECT max(id) FROM event), 0)",
     )
@@ -444,23 +439,13 @@ def _table(thing: Pod | Container) -> str:
     return "pod" if isinstance(thing, Pod) else "container"
 
 
-def _rows(recording: Recording, query: str, *values: int | str) -> list[tuple[int, ...]]:
-    with sound(recording):
-        return [
-            tuple(number_of((value,)) for value in row)
-            for row in recording.connection.execute(query, values)
-        ]
-
-
 def containers_at_start(recording: Recording, session: int) -> frozenset[str]:
     """Return the ids of the containers that Synchronize named when ``session`` began.
 
     Raises RecordingError.
     """
-    with sound(recording):
-        rows = recording.connection.execute(
-            "SELECT DISTINCT c.id FROM state AS s "
-            "JOIN container AS c ON c.key = s.container WHERE s.session = ?",
-            (session,),
-        )
-        return frozenset(str(one) for (one,) in rows)
+    query = (
+        "SELECT DISTINCT c.id FROM state AS s "
+        "JOIN container AS c ON c.key = s.container WHERE s.session = ?"
+    )
+    return frozenset(str(one) for (one,) in query_rows(recording, query, session))

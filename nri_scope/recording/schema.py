@@ -13,8 +13,7 @@ from .sqlite_text import NAME_MAX, WORDS_MAX, cut_sql, list_sql
 APPLICATION_ID = 0x4E524953
 """``PRAGMA application_id`` of every recording: "NRIS" in ASCII."""
 VERSION = 1
-"""``PRAGMA user_version``. Raised for a new column and for what an older reader could not
-read; a new table does not raise it."""
+"""``PRAGMA user_version``. Raised for every change but new tables and indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +287,7 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     {list_sql("e.changed")} AS changed, {list_sql("e.owners")} AS owners
 {_JOINS}
 """.strip()
-"""The columns of `events.Event` in its order, never NULL, for filters and readers."""
+"""The columns of `model.Event` in its order, never NULL: what filters and readers see."""
 
 LOG_VIEW = f"""
 SELECT e.id AS id,

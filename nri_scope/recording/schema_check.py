@@ -55,8 +55,8 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Check that a recording of our version has our tables, and no triggers or unknown views.
 
-    Further tables, columns and indexes are allowed: later versions may have added them. Tables
-    that we added later (`Table.since_first`) may be missing. Raises RecordingError and
+    More tables, columns and indexes are allowed: other programs may have added them. Tables that
+    we added later (`Table.since_first`) may be missing, columns may not. Raises RecordingError and
     sqlite3.Error.
     """
     objects = connection.execute(
@@ -101,41 +101,17 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
                 )
 
 
-def has_effects(connection: sqlite3.Connection) -> bool:
-    """Return whether the recording has the table ``effect``. Raises sqlite3.Error."""
-    return _has(connection, "effect")
-
-
-def has_left_out(connection: sqlite3.Connection) -> bool:
-    """Return whether the recording has the table ``left_out``. Raises sqlite3.Error."""
-    return _has(connection, "left_out")
-
-
-def has_tapped(connection: sqlite3.Connection) -> bool:
-    """Return whether the recording has the table ``tapped``. Raises sqlite3.Error."""
-    return _has(connection, "tapped")
-
-
-def has_output(connection: sqlite3.Connection) -> bool:
-    """Return whether the recording has the table ``output``. Raises sqlite3.Error."""
-    return _has(connection, "output")
-
-
 def has_outcomes(connection: sqlite3.Connection) -> bool:
     """Return whether the recording has the table ``outcome``. Raises sqlite3.Error."""
-    return _has(connection, "outcome")
-
-
-def has_marks(connection: sqlite3.Connection) -> bool:
-    """Return whether the recording has the table ``mark``. Raises sqlite3.Error."""
-    return _has(connection, "mark")
+    return has_table(connection, "outcome")
 
 
 def _words(sql: object) -> str:
     return " ".join(sql.split()) if isinstance(sql, str) else ""
 
 
-def _has(connection: sqlite3.Connection, table: str) -> bool:
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Return whether the recording has a table that older ones have not. Raises sqlite3.Error."""
     found = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of our own SQL on an untrusted recording: they are the recording's fault."""
+"""Our own SQL on an untrusted recording: its errors are the recording's fault."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from nri_scope.errors import RecordingError
 
 from .opening import explained
-from .reader import Recording
-from .rows import RowError
-from .schema_check import recover
+from .reader import Recording, Value
+from .rows import Row, RowError, number_of
+from .schema_check import has_table, recover
 
 
 @contextmanager
@@ -26,3 +26,24 @@ def sound(recording: Recording) -> Iterator[None]:
         raise RecordingError(
             recording.path, f"damaged: {error}", recover(recording.path)
         ) from error
+
+
+def query_rows(recording: Recording, query: str, *values: Value) -> list[Row]:
+    """Return all rows; their types are still to be checked. Raises RecordingError."""
+    with sound(recording):
+        return recording.connection.execute(query, values).fetchall()
+
+
+def query_numbers(recording: Recording, query: str, *values: Value) -> list[tuple[int, ...]]:
+    """Return all rows of a query for numbers. Raises RecordingError."""
+    with sound(recording):
+        return [
+            tuple(number_of((value,)) for value in row)
+            for row in recording.connection.execute(query, values)
+        ]
+
+
+def holds(recording: Recording, table: str) -> bool:
+    """Return whether a recording has a table that older ones have not. Raises RecordingError."""
+    with sound(recording):
+        return has_table(recording.connection, table)

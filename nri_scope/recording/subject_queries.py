@@ -6,25 +6,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.filter import Filter
 
-from .event_pages import Value, sql_of
-from .reader import Recording
+from .event_pages import sql_of
+from .reader import Recording, Value
 from .rows import (
     CONTAINER_COLUMNS,
-    Row,
     RowError,
     ascending,
     container_of,
-    number_of,
     optional_numbers_of,
     pod_of,
 )
-from .schema_check import has_effects
-from .sqlite_errors import sound
+from .sqlite_errors import holds, query_numbers, query_rows, sound
 
 T = TypeVar("T")
 _OWNERS = 200
@@ -65,7 +62,7 @@ def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozens
     pods, containers = (
         frozenset(
             key
-            for (key,) in _rows(
+            for (key,) in query_rows(
                 recording,
                 f"SELECT key FROM {table} WHERE instr(lower({name}), lower(?)) "
                 "OR instr(id, lower(?))",
@@ -80,7 +77,7 @@ def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozens
 
 def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
     """Return who changed a container, ``NN-name``, in call order. Raises RecordingError."""
-    rows = _rows(
+    rows = query_rows(
         recording,
         "SELECT DISTINCT owners FROM (SELECT owners FROM event WHERE container = ? "
         "ORDER BY id LIMIT ?) WHERE owners IS NOT NULL",
@@ -92,7 +89,7 @@ def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
 
 def state_in(recording: Recording, told: int) -> str:
     """Return the state that an object tells of a container; "" for none. Raises RecordingError."""
-    ((encoded,),) = _rows(recording, "SELECT nri_object(?)", told)
+    ((encoded,),) = query_rows(recording, "SELECT nri_object(?)", told)
     state = _decoded(encoded, dict).get("state")
     return state if isinstance(state, str) else ""
 
@@ -142,7 +139,7 @@ def points_between(
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
-    rows = _rows(
+    rows = query_rows(
         recording,
         "SELECT at_ns, id, event, status, changed != '[]' FROM events WHERE id IN "
         f"(SELECT id FROM event WHERE {about} AND id BETWEEN ? AND ? "
@@ -178,7 +175,7 @@ def next_event(
     text, values = sql_of(where)
     about, key = _alone(subject)
     there, order = (">", "ASC") if forwards else ("<", "DESC")
-    rows = _rows(
+    rows = query_numbers(
         recording,
         f"SELECT id, at_ns FROM events WHERE id IN (SELECT id FROM event WHERE {about} "
         f"AND id {there} ?) AND ({text}) ORDER BY id {order} LIMIT 1",
@@ -186,7 +183,7 @@ def next_event(
         event,
         *values,
     )
-    return cast("tuple[int, int]", _numbers(recording, rows)[0]) if rows else None
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
 def event_from(
@@ -198,7 +195,7 @@ def event_from(
     text, values = sql_of(where)
     of_it = f" AND {column_of(about)} = ?" if about is not None else ""
     key = (about.key,) if about is not None else ()
-    rows = _rows(
+    rows = query_numbers(
         recording,
         f"SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE at_ns >= ?{of_it}) "
         f"AND ({text}) ORDER BY id LIMIT 1",
@@ -206,7 +203,7 @@ def event_from(
         *key,
         *values,
     )
-    return _numbers(recording, rows)[0][0] if rows else None
+    return rows[0][0] if rows else None
 
 
 def neighbours(recording: Recording, event: Event, *, of_container: bool) -> list[Event | None]:
@@ -229,22 +226,21 @@ def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -
     """Return the keys of containers that were updated beside this event or others of the containers
     ``own``. Raises RecordingError.
     """
-    with sound(recording):
-        if not has_effects(recording.connection):
-            return []
-    rows = _rows(
+    if not holds(recording, "effect"):
+        return []
+    rows = query_numbers(
         recording,
         "SELECT DISTINCT container FROM effect WHERE event = ? ORDER BY container",
         event.id,
     )
     for key in own:
-        rows += _rows(
+        rows += query_numbers(
             recording,
             "SELECT DISTINCT f.container FROM event AS e JOIN effect AS f ON f.event = e.id "
             "WHERE e.container = ? ORDER BY f.container",
             key,
         )
-    return list(dict.fromkeys(number for (number,) in _numbers(recording, rows)))
+    return list(dict.fromkeys(number for (number,) in rows))
 
 
 def same_round_near(recording: Recording, event: Event, within: int) -> list[int]:
@@ -252,7 +248,7 @@ def same_round_near(recording: Recording, event: Event, within: int) -> list[int
 
     Raises RecordingError.
     """
-    rows = _rows(
+    rows = query_numbers(
         recording,
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
         "AND o.pod IS e.pod AND o.container IS e.container AND o.method IS e.method "
@@ -261,7 +257,7 @@ def same_round_near(recording: Recording, event: Event, within: int) -> list[int
         within,
         event.id,
     )
-    return [number for (number,) in _numbers(recording, rows)]
+    return [number for (number,) in rows]
 
 
 # -- how ----------------------------------------------------------------------------------------
@@ -287,16 +283,6 @@ def _pods(recording: Recording, condition: str, *values: Value) -> list[Pod]:
     with sound(recording):
         rows = recording.connection.execute(f"{_PODS} WHERE {condition}", values)
         return list(map(pod_of, rows))
-
-
-def _rows(recording: Recording, query: str, *values: Value) -> list[Row]:
-    with sound(recording):
-        return recording.connection.execute(query, values).fetchall()
-
-
-def _numbers(recording: Recording, rows: Iterable[Row]) -> list[tuple[int, ...]]:
-    with sound(recording):
-        return [tuple(number_of((value,)) for value in row) for row in rows]
 
 
 def _list(keys: Iterable[int]) -> str:

@@ -9,8 +9,7 @@ from nri_scope.events import Event, Printed, Tapped
 
 from .reader import Recording
 from .rows import ascending, optional_numbers_of, printed_of, tapped_of
-from .schema_check import has_output, has_tapped
-from .sqlite_errors import sound
+from .sqlite_errors import holds, sound
 from .sqlite_text import HIGHEST
 
 LINE_MAX = 128 << 10
@@ -34,9 +33,9 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
 
     At most a few hundred at once. Raises RecordingError.
     """
+    if not events or not holds(recording, "tapped"):
+        return []
     with sound(recording):
-        if not events or not has_tapped(recording.connection):
-            return []
         listed = ", ".join(str(int(number)) for number in events)
         rows = recording.rows(f"{_TAPPED} WHERE event IN ({listed}) ORDER BY event")
         return [tapped_of(row) for row in rows]
@@ -61,9 +60,8 @@ class Taps:
 
 
 def _all(recording: Recording) -> Iterator[Tapped]:
-    with sound(recording):
-        if not has_tapped(recording.connection):
-            return
+    if not holds(recording, "tapped"):
+        return
     newest = 0
     while True:
         rows = recording.rows(f"{_TAPPED} WHERE event > ? ORDER BY event LIMIT ?", (newest, _PAGE))
@@ -81,9 +79,8 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
     Raises RecordingError.
     """
-    with sound(recording):
-        if not has_output(recording.connection):
-            return
+    if not holds(recording, "output"):
+        return
     while True:
         rows = recording.rows(f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?", (after_id, _PAGE))
         with sound(recording):
@@ -98,9 +95,8 @@ def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Prin
     """Return what its plugin printed from an event on to the next one of the same session: the
     first ``most`` lines, and how many there are. Raises RecordingError.
     """
-    with sound(recording):
-        if not has_output(recording.connection):
-            return [], 0
+    if not holds(recording, "output"):
+        return [], 0
     rows = recording.rows(
         "SELECT at_ns FROM event WHERE id > ? AND session = ? ORDER BY id LIMIT 1",
         (event.id, event.session),

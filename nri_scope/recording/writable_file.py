@@ -22,7 +22,7 @@ from nri_scope.errors import RecordingError
 from .file_errors import code_of, in_words, way_to_write
 from .reserved_names import ReservedNames, check_companions
 from .schema import APPLICATION_ID, TABLES, VERSION, statements, table_statements
-from .schema_check import check, check_schema, has_effects, has_output, has_tapped
+from .schema_check import check, check_schema, has_table
 from .trusted_location import JOURNAL, FolderAccess, companion, folder_access, name_of
 
 PAGE = 4096
@@ -55,7 +55,6 @@ class RecordingFile:
     path: Path
     """Without symbolic links above the file."""
     connection: sqlite3.Connection
-    is_new: bool
     _lock: int
     _identity: tuple[int, int]
     _wal_identity: tuple[int, int] | None
@@ -107,7 +106,7 @@ class RecordingFile:
                 os.close(lock)
                 raise
         _ours.add(identity)
-        return cls(path, connection, is_new, lock, identity, _identity_of(wal_of(path)), names)
+        return cls(path, connection, lock, identity, _identity_of(wal_of(path)), names)
 
     @property
     def deleted(self) -> bool:
@@ -367,11 +366,11 @@ def _add_tables(connection: sqlite3.Connection) -> None:
     can have an effect, which is so for all that a logger recorded without --validate.
     """
     missing = set()
-    if not has_tapped(connection):
+    if not has_table(connection, "tapped"):
         missing.add("tapped")
-    if not has_output(connection):
+    if not has_table(connection, "output"):
         missing.add("output")
-    if not has_effects(connection) and not connection.execute(MAY_HAVE_EFFECTS).fetchone():
+    if not has_table(connection, "effect") and not connection.execute(MAY_HAVE_EFFECTS).fetchone():
         missing.add("effect")
     if not missing:
         return

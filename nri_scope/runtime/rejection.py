@@ -9,7 +9,7 @@ from enum import StrEnum
 from nri_scope._gen.nri.api_pb2 import RegisterPluginRequest
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
-from nri_scope.nri.merging.go_quoting import quoted
+from nri_scope.nri.merging.owners import quoted
 
 
 class Stage(StrEnum):

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from nri_scope.process.channel import LoopChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.transport.loop import run
+from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.relay import Relay
-from nri_scope.transport.tuning import prepare_process
 
 from .relay_messages import RELAY, Told, fault_words, piece_head, values
 

@@ -15,9 +15,9 @@ from nri_scope.errors import ConnectError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
+from nri_scope.plugin.endpoint import with_way_out
 from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.closing_line import outcome
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.writer import Recorder
 from nri_scope.transport.loop import run
@@ -90,12 +90,8 @@ class Tap:
 
     def summary(self, counters: RecorderCounters) -> str:
         """Return the closing line on what was recorded."""
-        return outcome(
-            Path(self.settings.output),
-            counters,
-            sessions=self.sessions,
-            seconds=monotonic() - self._started,
-        )
+        seconds = monotonic() - self._started
+        return counters.outcome(Path(self.settings.output), sessions=self.sessions, seconds=seconds)
 
 
 def run_tap(
@@ -145,12 +141,8 @@ def run_tap(
     return status
 
 
-def _never() -> bool:
-    return False
-
-
 async def connect(
-    path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = _never
+    path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = lambda: False
 ) -> socket.socket | None:
     """Connect to the runtime; with ``wait``, as soon as there is one.
 
@@ -162,11 +154,7 @@ async def connect(
             return await connect_socket(path)
         except ConnectError as error:
             if not (wait and error.may_come):
-                raise ConnectError(
-                    error.path,
-                    error.problem,
-                    error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
-                ) from error
+                raise with_way_out(error) from error
             if not told:
                 tap.say(f"waiting for a runtime: {error}")
                 told = True

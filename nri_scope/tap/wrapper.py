@@ -210,7 +210,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
     with _told(places), _alone(places):
         found = places.state()
         match found:
-            case State.PLAIN if not _remains(places):
+            case State.PLAIN if not places.folder.is_dir():
                 _check_there(places)
                 with contextlib.suppress(OSError):
                     # After an interruption at the last step, the folder would stay forever.
@@ -340,10 +340,6 @@ def _settle(*folders: Path) -> None:
 
 def _missing(places: Places) -> UsageError:
     return UsageError(f"{places.place}: no such plugin", "name its file in the folder of plugins")
-
-
-def _remains(places: Places) -> bool:
-    return places.folder.is_dir()
 
 
 def _tidy(places: Places, step: Callable[[str], None]) -> None:

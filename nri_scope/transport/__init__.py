@@ -6,7 +6,7 @@ callback and answers calls; a server; a relay that passes bytes on unread. It ne
 """
 
 from .link import Link, Notice, RequestHandler
-from .sockets import Server, adopt_descriptor, connect_unix, listen_unix, memory_pair
+from .sockets import Server, adopt_descriptor, connect_unix, listen_unix
 
 __all__ = [
     "Link",
@@ -16,5 +16,4 @@ __all__ = [
     "adopt_descriptor",
     "connect_unix",
     "listen_unix",
-    "memory_pair",
 ]

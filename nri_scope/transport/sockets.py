@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nri_scope.errors import ConnectError
-from nri_scope.wire import Connection
 
-from .link import Link, Notice, RequestHandler
+from .link import Link
 
 UNIX_PATH_MAX = 107
 """sockaddr_un.sun_path holds 108 bytes, one of them the final zero."""
@@ -37,17 +36,9 @@ def check_path(path: str | Path) -> str:
     return text
 
 
-async def connect_unix(
-    path: str | Path,
-    *,
-    serves: int,
-    calls: int,
-    on_request: RequestHandler,
-    on_notice: Callable[[Notice], None] | None = None,
-) -> Link:
+async def connect_unix(path: str | Path, new_link: LinkFactory) -> Link:
     """Connect to a listening unix socket; `ConnectError` says why that cannot be."""
-    sock = await connect_socket(path)
-    return await _adopt(sock, serves, calls, on_request, on_notice)
+    return await _adopt(await connect_socket(path), new_link)
 
 
 async def connect_socket(path: str | Path) -> socket.socket:
@@ -71,14 +62,7 @@ async def connect_socket(path: str | Path) -> socket.socket:
     return sock
 
 
-async def adopt_descriptor(
-    descriptor: int,
-    *,
-    serves: int,
-    calls: int,
-    on_request: RequestHandler,
-    on_notice: Callable[[Notice], None] | None = None,
-) -> Link:
+async def adopt_descriptor(descriptor: int, new_link: LinkFactory) -> Link:
     """Take over a connected stream socket that a parent process left us."""
     name = f"descriptor {descriptor}"
     try:
@@ -91,31 +75,11 @@ async def adopt_descriptor(
     sock.setblocking(False)
     # Whatever this process starts must not keep the connection open after us.
     sock.set_inheritable(False)
-    return await _adopt(sock, serves, calls, on_request, on_notice)
+    return await _adopt(sock, new_link)
 
 
-async def memory_pair(
-    first: tuple[int, int, RequestHandler], second: tuple[int, int, RequestHandler]
-) -> tuple[Link, Link]:
-    """Return two links inside this process, each ``(serves, calls, on_request)``."""
-    sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    links = []
-    for sock, (serves, calls, on_request) in zip(sockets, (first, second), strict=True):
-        sock.setblocking(False)
-        links.append(await _adopt(sock, serves, calls, on_request, None))
-    return links[0], links[1]
-
-
-async def _adopt(
-    sock: socket.socket,
-    serves: int,
-    calls: int,
-    on_request: RequestHandler,
-    on_notice: Callable[[Notice], None] | None,
-) -> Link:
-    _, link = await asyncio.get_running_loop().create_unix_connection(
-        lambda: Link(Connection(serves=serves, calls=calls), on_request, on_notice), sock=sock
-    )
+async def _adopt(sock: socket.socket, new_link: LinkFactory) -> Link:
+    _, link = await asyncio.get_running_loop().create_unix_connection(new_link, sock=sock)
     return link
 
 

@@ -76,8 +76,16 @@ class MessageFrames:
         return pieces
 
     def rest(self) -> bytes:
-        """Return the incomplete bytes that are held when the stream ends."""
-        return self._held()
+        """Return, once, the bytes that are held: an incomplete frame or message."""
+        if self._aligned:
+            held = bytes(self._frames)
+        else:
+            held = _FRAME.pack(self._conn_id, len(self._stream)) + bytes(self._stream)
+        held += bytes(self._buffer)
+        self._frames.clear()
+        self._stream.clear()
+        self._buffer.clear()
+        return held
 
     def _cut(self, pieces: list[Framed]) -> bool:
         """Take whole messages out of the stream; False for one that is too long."""
@@ -108,18 +116,7 @@ class MessageFrames:
 
     def _give_up(self) -> bytes:
         self.gave_up = True
-        return self._held()
-
-    def _held(self) -> bytes:
-        if self._aligned:
-            held = bytes(self._frames)
-        else:
-            held = _FRAME.pack(self._conn_id, len(self._stream)) + bytes(self._stream)
-        held += bytes(self._buffer)
-        self._frames.clear()
-        self._stream.clear()
-        self._buffer.clear()
-        return held
+        return self.rest()
 
 
 def named_request(data: bytes) -> tuple[str, str, bytes] | None:

@@ -15,7 +15,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
 from nri_scope.runtime import Profile, Runtime
 from nri_scope.transport import Link, adopt_descriptor
-from nri_scope.wire import RequestReceived
+from nri_scope.wire import Connection, RequestReceived
 
 OLD = Profile.of("old", "containerd", "1.7.24~ds1", "0.6.1")
 NEW = Profile.of("new", "cri-o", "1.37.0", "0.12.0")
@@ -74,7 +74,8 @@ async def test_every_part_of_the_state_is_answered_before_leaving() -> None:
         calls.append(asyncio.create_task(set_up(link)))
 
     await adopt_descriptor(
-        theirs.detach(), serves=RUNTIME_CONN, calls=PLUGIN_CONN, on_request=on_request
+        theirs.detach(),
+        lambda: Link(Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN), on_request),
     )
     seen = await register(ours.detach())
     await asyncio.gather(*calls)
@@ -113,7 +114,8 @@ async def test_a_refusal_is_told_in_the_runtime_s_words() -> None:
         link.respond_error(request.stream_id, error.code, error.message)
 
     link = await adopt_descriptor(
-        theirs.detach(), serves=RUNTIME_CONN, calls=PLUGIN_CONN, on_request=on_request
+        theirs.detach(),
+        lambda: Link(Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN), on_request),
     )
     seen = await register(ours.detach())
     assert "not today" in seen.problem

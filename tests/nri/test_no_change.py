@@ -30,7 +30,7 @@ from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
 from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.handlers import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
-from nri_scope.wire import RequestReceived
+from nri_scope.wire import Connection, RequestReceived
 from tests.logger.test_logger import ListSink
 from tests.runtime_role.small_plugin import SmallPlugin
 
@@ -148,7 +148,7 @@ async def asked(party: Start, calls: list[tuple[str, Message]]) -> list[bytes]:
         registered.set()
 
     link = await adopt_descriptor(
-        ours.detach(), serves=RUNTIME_CONN, calls=PLUGIN_CONN, on_request=on_request
+        ours.detach(), lambda: Link(Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN), on_request)
     )
     serving = asyncio.ensure_future(party(theirs.detach()))
     try:

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.nri.semver import sort_key
 from nri_scope.nri.versions import (
     NriVersion,
     has_dedicated_rpcs,
@@ -13,6 +12,7 @@ from nri_scope.nri.versions import (
     infer,
     runtime_title,
     sends_nri_version,
+    sort_key,
     valid_mask,
 )
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -14,11 +15,10 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment, Eviction, Update, syscall_argument, syscall_rule
-from nri_scope.plugin.adjustment import _STAGES
-from nri_scope.plugin.resources import ResourceSettings
+from nri_scope.plugin.adjustment import HookStage
 
 
-def set_all_resources(of: ResourceSettings) -> None:
+def set_all_resources(of: Adjustment | Update) -> None:
     of.set_cpu(
         shares=512,
         quota=-1,
@@ -64,7 +64,7 @@ def everything() -> Adjustment:
     )
     adjustment.add_cdi_device("vendor.com/gpu=0").add_net_device("eth1", "net0")
     adjustment.add_annotation("example.com/by", "me").add_sysctl("net.core.somaxconn", "1024")
-    for stage in _STAGES:
+    for stage in get_args(HookStage):
         adjustment.add_hook(stage, "/bin/hook", args=["hook"], env=["A=1"], timeout=5)
     adjustment.add_namespace("network", "/var/run/netns/one").set_cgroups_path("/one/two")
     adjustment.set_seccomp_policy(

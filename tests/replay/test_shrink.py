@@ -487,8 +487,8 @@ def test_only_the_beginnings_of_a_pod_and_container_are_added(tmp_path: Path) ->
         )
         bare = extract(source, tmp_path / "bare.nriscope.db", Selection(numbers=[stop], bare=True))
         full = extract(source, tmp_path / "full.nriscope.db", Selection(numbers=[stop]))
-    assert (bare.events, bare.context) == (1, 4)
-    assert full.context > bare.context
+    assert (bare.counts.events, bare.counts.context) == (1, 4)
+    assert full.counts.context > bare.counts.context
     assert told(bare.path, range(100)) == [
         "Configure", "Synchronize", "RunPodSandbox web", "CreateContainer two", "StopContainer two",
     ]  # fmt: skip

@@ -24,7 +24,7 @@ from nri_scope.nri.methods import METHODS, PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SE
 from nri_scope.nri.no_change import no_change
 from nri_scope.runtime import Plugin, Runtime
 from nri_scope.transport import Link, adopt_descriptor, connect_unix
-from nri_scope.wire import RequestReceived
+from nri_scope.wire import Connection, RequestReceived
 
 Reply = bytes | Message | RpcError | None
 """What a handler answers with; None leaves the request unanswered."""
@@ -74,13 +74,13 @@ class SmallPlugin:
     async def connect(self, path: str | Path) -> None:
         """Connect to a runtime's socket, and say nothing yet."""
         self.link = await connect_unix(
-            path, serves=PLUGIN_CONN, calls=RUNTIME_CONN, on_request=self.serve
+            path, lambda: Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), self.serve)
         )
 
     async def adopt(self, descriptor: int) -> None:
         """Use a connected socket, and say nothing yet."""
         self.link = await adopt_descriptor(
-            descriptor, serves=PLUGIN_CONN, calls=RUNTIME_CONN, on_request=self.serve
+            descriptor, lambda: Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), self.serve)
         )
 
     async def register(self) -> None:

@@ -17,11 +17,11 @@ from nri_scope.errors import ConnectError, ConnectionClosed, DeadlineExceeded, R
 from nri_scope.transport import (
     Link,
     Notice,
+    RequestHandler,
     Server,
     adopt_descriptor,
     connect_unix,
     listen_unix,
-    memory_pair,
 )
 from nri_scope.wire import Connection, FrameIgnored, RequestReceived
 
@@ -54,7 +54,16 @@ async def listening(tmp_path: Path) -> AsyncIterator[tuple[Server, list[Link]]]:
 
 
 async def open_link(server: Server) -> Link:
-    return await connect_unix(server.path, serves=1, calls=2, on_request=echo)
+    return await connect_unix(server.path, lambda: Link(Connection(serves=1, calls=2), echo))
+
+
+async def pair(first: RequestHandler, second: RequestHandler) -> tuple[Link, Link]:
+    """Return two links inside this process."""
+    ours, theirs = (one.detach() for one in socket.socketpair())
+    return (
+        await adopt_descriptor(ours, lambda: Link(Connection(serves=2, calls=1), first)),
+        await adopt_descriptor(theirs, lambda: Link(Connection(serves=1, calls=2), second)),
+    )
 
 
 @pytest.mark.parametrize("size", [0, 100, 4086, 4097, 1_000_000, 4_000_000])
@@ -86,9 +95,8 @@ async def test_error_status_becomes_an_exception(listening: tuple[Server, list[L
 
 async def test_deadline_passes_and_the_late_answer_is_ignored() -> None:
     waiting: list[tuple[Link, int]] = []
-    first, second = await memory_pair(
-        (2, 1, ignore),
-        (1, 2, lambda link, request, _: waiting.append((link, request.stream_id))),
+    first, second = await pair(
+        ignore, lambda link, request, _: waiting.append((link, request.stream_id))
     )
     with pytest.raises(DeadlineExceeded, match="slow: no answer within"):
         await first.call("s", "slow", b"", timeout=0.05)
@@ -104,7 +112,7 @@ async def test_deadline_passes_and_the_late_answer_is_ignored() -> None:
 
 
 async def test_lost_connection_fails_the_calls_that_wait() -> None:
-    first, second = await memory_pair((2, 1, ignore), (1, 2, ignore))
+    first, second = await pair(ignore, ignore)
     call = asyncio.create_task(first.call("s", "m", b""))
     await asyncio.sleep(0)
     second.abort()
@@ -141,7 +149,7 @@ async def test_end_in_the_middle_of_a_message_is_told(
 async def test_notices_reach_their_listener(listening: tuple[Server, list[Link]]) -> None:
     seen: list[Notice] = []
     link = await connect_unix(
-        listening[0].path, serves=1, calls=2, on_request=echo, on_notice=seen.append
+        listening[0].path, lambda: Link(Connection(serves=1, calls=2), echo, seen.append)
     )
     await link.call("s", "m", b"")
     link.data_received(struct.pack(">II", 7, 2) + b"hi")
@@ -160,7 +168,7 @@ async def test_peer_that_reads_no_answers_is_not_read_either() -> None:
         served += 1
         link.respond(request.stream_id, b"x" * 500_000)
 
-    link = await adopt_descriptor(ours.detach(), serves=1, calls=2, on_request=count)
+    link = await adopt_descriptor(ours.detach(), lambda: Link(Connection(serves=1, calls=2), count))
     requests = Connection(serves=2, calls=1)
     stuck, loops = 0, 0
     pending = b""
@@ -198,7 +206,7 @@ async def test_connect_says_what_is_wrong(tmp_path: Path) -> None:
         (tmp_path / ("x" * 120), "at most 107"),
     ]:
         with pytest.raises(ConnectError, match=words):
-            await connect_unix(path, serves=1, calls=2, on_request=ignore)
+            await connect_unix(path, lambda: Link(Connection(serves=1, calls=2), ignore))
     dead.close()
 
 
@@ -211,7 +219,7 @@ async def test_connect_without_permission(tmp_path: Path) -> None:
         os.seteuid(65534)
     try:
         with pytest.raises(ConnectError, match="permission denied"):
-            await connect_unix(path, serves=1, calls=2, on_request=ignore)
+            await connect_unix(path, lambda: Link(Connection(serves=1, calls=2), ignore))
     finally:
         if root:
             os.seteuid(0)
@@ -243,10 +251,12 @@ async def test_listening_replaces_only_a_dead_socket(tmp_path: Path) -> None:
 async def test_descriptor_must_be_a_unix_stream_socket() -> None:
     read, write = os.pipe()
     with pytest.raises(ConnectError, match="not a socket"):
-        await adopt_descriptor(read, serves=1, calls=2, on_request=ignore)
+        await adopt_descriptor(read, lambda: Link(Connection(serves=1, calls=2), ignore))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         with pytest.raises(ConnectError, match="not a unix stream socket"):
-            await adopt_descriptor(other.fileno(), serves=1, calls=2, on_request=ignore)
+            await adopt_descriptor(
+                other.fileno(), lambda: Link(Connection(serves=1, calls=2), ignore)
+            )
         assert other.fileno() >= 0
     os.close(read)
     os.close(write)

@@ -9,14 +9,12 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from ..versions import NriVersion
 from .field_order import ADJUSTED_RESOURCES, DEVICES, FIRST, LAST, LINUX
-from .ownership import Ownership
-from .turn import Dropped, Turn
-from .updates import Updates, drop_evictions
-from .version_rules import rules_of
+from .turn import Turn
+from .updates import ReplyMerging, drop_evictions
 
 
-class Creation:
-    """Merges the replies to one CreateContainer, as a runtime on NRI `version` does (None: newest).
+class Creation(ReplyMerging):
+    """Merges the replies to one CreateContainer.
 
     Ask every plugin with ``request`` as it then is, and ``apply`` its reply before asking the next.
     After AdjustmentRefused the runtime gives up, and this object is of no use any more.
@@ -40,23 +38,7 @@ class Creation:
         self.adjustment.hooks.SetInParent()
         self.adjustment.linux.resources.memory.SetInParent()
         self.adjustment.linux.resources.cpu.SetInParent()
-        self.dropped: list[Dropped] = []
-        """What plugins asked for and the runtime drops."""
-        self._rules = rules_of(version)
-        self._ownership = Ownership(self._rules)
-        self._updates = Updates(
-            self._rules, self._ownership, self.dropped, created=request.container.id
-        )
-
-    @property
-    def updates(self) -> list[api.ContainerUpdate]:
-        """Updates of other containers that plugins asked for, merged; of unknown ones too."""
-        return self._updates.others
-
-    @property
-    def owners(self) -> api.OwningPlugins:
-        """The last owner of each field. A copy."""
-        return self._ownership.message()
+        super().__init__(version, created=request.container.id)
 
     def apply(self, reply: api.CreateContainerResponse, plugin: str) -> None:
         """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused, with the runtime's

@@ -30,8 +30,13 @@ class Field:
         return self.path if key is None else pointer(self.path, key)
 
 
+FIELDS: list[Field] = []
+"""All of the fields below."""
+
+
 def _field(number: api.Field.ValueType, noun: str, since: str = "0.2.0") -> Field:
-    return Field(number, api.Field.Name(number), noun, since, path_of_field(number))
+    FIELDS.append(Field(number, api.Field.Name(number), noun, since, path_of_field(number)))
+    return FIELDS[-1]
 
 
 ANNOTATIONS = _field(api.Annotations, "annotation")
@@ -47,6 +52,7 @@ RDT_CLASS = _field(api.RdtClass, "RDT class")
 UNIFIED = _field(api.CgroupsUnified, "unified resource")
 PIDS_LIMIT = _field(api.PidsLimit, "pids pinning", "0.7.0")
 DEVICE_RULES = Field(0, "", "", "0.10.0", "/linux/resources/devices")
+FIELDS.append(DEVICE_RULES)
 CGROUPS_PATH = _field(api.CgroupsPath, "cgroups path")
 OOM_SCORE_ADJ = _field(api.OomScoreAdj, "oom score adj", "0.7.0")
 RLIMITS = _field(api.Rlimits, "rlimit", "0.4.0")
@@ -83,32 +89,3 @@ RDT = {
     "schemata": _field(api.RdtSchemata, "", "0.11.0"),
     "enable_monitoring": _field(api.RdtEnableMonitoring, "", "0.11.0"),
 }
-
-FIELDS = (
-    ANNOTATIONS,
-    MOUNTS,
-    HOOKS,
-    DEVICES,
-    CDI_DEVICES,
-    ENV,
-    ARGS,
-    HUGEPAGE_LIMITS,
-    BLOCKIO_CLASS,
-    RDT_CLASS,
-    UNIFIED,
-    PIDS_LIMIT,
-    DEVICE_RULES,
-    CGROUPS_PATH,
-    OOM_SCORE_ADJ,
-    RLIMITS,
-    IO_PRIORITY,
-    SECCOMP_POLICY,
-    NAMESPACES,
-    SYSCTL,
-    NET_DEVICES,
-    SCHEDULER,
-    MEMORY_POLICY,
-    *MEMORY.values(),
-    *CPU.values(),
-    *RDT.values(),
-)

@@ -7,7 +7,6 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
 from .fields import HOOKS, Field
-from .go_quoting import quoted
 from .version_rules import Rules
 
 _REMOVED = "-"
@@ -71,3 +70,57 @@ class Owners:
             subject = field.noun if key is None else f"{field.noun} {key}"
         both = f"{quoted(plugin)} and {quoted(other.removeprefix(_REMOVED))}"
         return f"plugins {both} both tried to set {subject}"
+
+
+class Ownership:
+    """Owners by container id."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._by_id: dict[str, Owners] = {}
+
+    def of(self, container_id: str) -> Owners:
+        """Return the owners of one container."""
+        owners = self._by_id.get(container_id)
+        if owners is None:
+            owners = self._by_id[container_id] = Owners(self._rules)
+        return owners
+
+    def message(self) -> api.OwningPlugins:
+        """Return the message that a validator gets; a container without an owned field
+        is left out.
+        """
+        message = api.OwningPlugins()
+        for container_id, owners in self._by_id.items():
+            if owners:
+                owners.write_to(message.owners[container_id])
+        return message
+
+
+_NAMED = {
+    '"': r"\"",
+    "\\": r"\\",
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+}
+
+
+def quoted(text: str) -> str:
+    """Quote as Go's ``%q`` does: in double quotes, with every unprintable character escaped."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if named := _NAMED.get(character):
+        return named
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -9,14 +9,13 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from ..versions import NriVersion
 from .fields import PIDS_LIMIT
-from .ownership import Ownership
 from .turn import Dropped, text_of
-from .updates import Updates, drop_evictions
+from .updates import ReplyMerging, drop_evictions
 from .version_rules import rules_of
 
 
-class Updating:
-    """Merges the replies to one UpdateContainer, as a runtime on NRI `version` does (None: newest).
+class Updating(ReplyMerging):
+    """Merges the replies to one UpdateContainer.
 
     Ask every plugin with ``request`` as it then is, and ``apply`` its reply before asking the next.
     """
@@ -29,11 +28,7 @@ class Updating:
         self.request.CopyFrom(request)
         self.request.linux_resources.memory.SetInParent()
         self.request.linux_resources.cpu.SetInParent()
-        self.dropped: list[Dropped] = []
-        """What plugins asked for and the runtime drops."""
-        rules = rules_of(version)
-        self._ownership = Ownership(rules)
-        self._updates = Updates(rules, self._ownership, self.dropped, request=self.request)
+        super().__init__(version, request=self.request)
 
     @property
     def resources(self) -> api.LinuxResources:
@@ -41,16 +36,6 @@ class Updating:
         changes.
         """
         return self.request.linux_resources
-
-    @property
-    def updates(self) -> list[api.ContainerUpdate]:
-        """Updates of other containers that plugins asked for, merged."""
-        return self._updates.others
-
-    @property
-    def owners(self) -> api.OwningPlugins:
-        """The last owner of each field. A copy."""
-        return self._ownership.message()
 
     def apply(self, reply: api.UpdateContainerResponse, plugin: str) -> None:
         """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused at a conflict."""
@@ -68,10 +53,10 @@ class Updating:
         return api.UpdateContainerResponse(update=[*self.updates, own])
 
 
-class Stopping:
-    """Merges the replies to one StopContainer, as a runtime on NRI `version` does (None: newest).
+class Stopping(ReplyMerging):
+    """Merges the replies to one StopContainer.
 
-    Every plugin sees the same request.
+    Every plugin sees the same request. An update may be of the container that is stopped.
     """
 
     def __init__(
@@ -79,21 +64,7 @@ class Stopping:
     ) -> None:
         self.request = request
         """What every plugin is to see."""
-        self.dropped: list[Dropped] = []
-        """What plugins asked for and the runtime drops."""
-        rules = rules_of(version)
-        self._ownership = Ownership(rules)
-        self._updates = Updates(rules, self._ownership, self.dropped)
-
-    @property
-    def updates(self) -> list[api.ContainerUpdate]:
-        """Updates that plugins asked for, merged; even of the container that is stopped."""
-        return self._updates.others
-
-    @property
-    def owners(self) -> api.OwningPlugins:
-        """The last owner of each field. A copy."""
-        return self._ownership.message()
+        super().__init__(version)
 
     def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
         """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused at a conflict."""

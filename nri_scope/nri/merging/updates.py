@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
+from ..versions import NriVersion
 from .applied_reply import replace_members
 from .field_order import UPDATED_RESOURCES
 from .fields import DEVICE_RULES, PIDS_LIMIT
-from .go_quoting import quoted
-from .ownership import Ownership
+from .owners import Ownership, quoted
 from .turn import Dropped, Turn
-from .version_rules import Rules
+from .version_rules import Rules, rules_of
 
 
 class Updates:
@@ -121,6 +121,36 @@ class Updates:
             resources.ClearField("devices")
         if PIDS_LIMIT in self._rules.unknown:
             resources.ClearField("pids")
+
+
+class ReplyMerging:
+    """What merging the replies to one request has in common, whatever the request is."""
+
+    def __init__(
+        self,
+        version: NriVersion | None,
+        *,
+        created: str | None = None,
+        request: api.UpdateContainerRequest | None = None,
+    ) -> None:
+        """Merge as a runtime on NRI ``version`` does (None: newest); see `Updates`."""
+        self.dropped: list[Dropped] = []
+        """What plugins asked for and the runtime drops."""
+        self._rules = rules_of(version)
+        self._ownership = Ownership(self._rules)
+        self._updates = Updates(
+            self._rules, self._ownership, self.dropped, created=created, request=request
+        )
+
+    @property
+    def updates(self) -> list[api.ContainerUpdate]:
+        """Updates that plugins asked for, merged; of unknown containers too."""
+        return self._updates.others
+
+    @property
+    def owners(self) -> api.OwningPlugins:
+        """The last owner of each field. A copy."""
+        return self._ownership.message()
 
 
 def _add(changes: api.LinuxResources, resources: api.LinuxResources) -> None:

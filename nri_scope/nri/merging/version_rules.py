@@ -42,8 +42,6 @@ class Rules:
     clearing_owns: bool
     """From 0.10 who removed something owns that: a later plugin has to remove it again to set it.
     Before, a removal made the field free."""
-    passes_device_rules: bool
-    """From 0.10 the rules of an update's device cgroup survive merging (no plugin can set them)."""
     loses_hook_owners: bool
     """0.10 and 0.11 mean to join the owners of hooks; from the second on there is only the last
     one, marked as if it had removed them."""
@@ -68,7 +66,6 @@ def rules_of(version: NriVersion | None) -> Rules:
         passes_mount_removals=not before(V0_7),
         names_fields=not before(V0_10),
         clearing_owns=not before(V0_10),
-        passes_device_rules=not before(V0_10),
         loses_hook_owners=before(V0_12) and not before(V0_10),
         panics_on_sysctl=before(V0_12) and not before(V0_11),
         sysctl_removals_as_annotations=before(V0_12_3) and not before(V0_11),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TypeVar
 
 from nri_scope.nri.plain import Plain
@@ -137,33 +137,19 @@ class Manifest:
 
 def to_bytes(manifest: Manifest) -> bytes:
     """Return a manifest as it is packed."""
-    counts, redaction, part = manifest.counts, manifest.redaction, manifest.part
+    redaction = manifest.redaction
     document: dict[str, Plain] = {
         "format": FORMAT,
         "version": VERSION,
         "tool": {"name": "nri-scope", "version": manifest.tool_version},
         "recording": {
             "version": manifest.recording_version,
-            "events": counts.events,
-            "context": counts.context,
-            "left_out": counts.left_out,
-            "sessions": counts.sessions,
-            "pods": counts.pods,
-            "containers": counts.containers,
-            "gaps": counts.gaps,
+            **asdict(manifest.counts),
             "first_ns": manifest.first_ns,
             "last_ns": manifest.last_ns,
             "damage": manifest.damage,
         },
-        "runtimes": [
-            {
-                "name": one.name,
-                "version": one.version,
-                "nri_version": one.nri_version,
-                "nri_version_inferred": one.nri_version_inferred,
-            }
-            for one in manifest.runtimes
-        ],
+        "runtimes": [asdict(one) for one in manifest.runtimes],
         "chain": list(manifest.chain),
         "selection": dict(manifest.selection),
         "redaction": None
@@ -172,16 +158,11 @@ def to_bytes(manifest: Manifest) -> bytes:
             "rules": redaction.rules,
             "total": redaction.total,
             "by_rule": dict(redaction.by_rule()),
-            "replaced": [
-                {"rule": one.rule, "place": one.place, "values": one.values}
-                for one in redaction.replaced
-            ],
+            "replaced": [asdict(one) for one in redaction.replaced],
         },
         "note": manifest.note,
-        "part": None if part is None else {"number": part.number, "of": part.of},
-        "files": {
-            name: {"size": one.size, "sha256": one.sha256} for name, one in manifest.files.items()
-        },
+        "part": None if manifest.part is None else asdict(manifest.part),
+        "files": {name: asdict(one) for name, one in manifest.files.items()},
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(
         "utf-8", "backslashreplace"
@@ -208,15 +189,7 @@ def from_bytes(data: bytes) -> Manifest:
     return Manifest(
         tool_version=top.table("tool").get("version", str),
         recording_version=recording.count("version"),
-        counts=Counts(
-            events=recording.count("events"),
-            context=recording.count("context"),
-            left_out=recording.count("left_out"),
-            sessions=recording.count("sessions"),
-            pods=recording.count("pods"),
-            containers=recording.count("containers"),
-            gaps=recording.count("gaps"),
-        ),
+        counts=Counts(**{one.name: recording.count(one.name) for one in fields(Counts)}),
         first_ns=recording.time("first_ns"),
         last_ns=recording.time("last_ns"),
         runtimes=tuple(

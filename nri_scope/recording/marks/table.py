@@ -20,8 +20,8 @@ from ..reader import Recording
 from ..rows import ascending as in_order
 from ..rows import mark_of
 from ..schema import TABLES, VERSION, plain_sql, table_sql
-from ..schema_check import check, check_schema, has_marks
-from ..sqlite_errors import sound
+from ..schema_check import check, check_schema
+from ..sqlite_errors import holds, sound
 from ..sqlite_text import storable
 from ..trusted_location import JOURNAL, companion, is_private
 from ..writable_file import connect, wal_of
@@ -43,9 +43,9 @@ class Refused(Exception):
 
 def marks_in(recording: Recording) -> list[Mark]:
     """Return the marks of existing events, by event. Raises RecordingError."""
+    if not holds(recording, "mark"):
+        return []
     with sound(recording):
-        if not has_marks(recording.connection):
-            return []
         rows = recording.rows(
             "SELECT m.event, e.at_ns, substr(m.comment, 1, ?), m.made_ns "
             "FROM mark AS m JOIN event AS e ON e.id = m.event ORDER BY m.event LIMIT ?",

@@ -14,14 +14,13 @@ from pathlib import Path
 
 from nri_scope.errors import RedactionLeak
 from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Role
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import Row, number_of
 from nri_scope.recording.schema import TABLES, statements
 from nri_scope.recording.sqlite_errors import sound
 
+from ..extract.wire_names import NRI_NAMES
 from ..redaction import Original
 from .leak_search import Found, Needles
 
@@ -32,16 +31,9 @@ _OBJECT = "object "
 # Not valid in any text: a value found across two places is no value.
 _BETWEEN = b"\xff\xfe\xff\xfe"
 
-_NAMES = frozenset(
-    (
-        *METHODS,
-        *(method.service for method in METHODS.values()),
-        *(event.name for event in Event),
-    )
-)
 _REASONS = frozenset((LEFT_OUT, RING_REMOVED, DELETED, KILLED))
 _OWN: dict[str, Collection[str]] = {
-    "name.text": _NAMES,
+    "name.text": NRI_NAMES,
     "session.role": frozenset(Role),
     "session.end_reason": _REASONS,
     "gap.reason": _REASONS,
@@ -68,7 +60,7 @@ class Scan:
         words: Callable[[], bytes] = bytes,
     ) -> None:
         self._needles = Needles(originals)
-        own = [*statements(), "SQLite format 3", *_NAMES, *Role, *_REASONS]
+        own = [*statements(), "SQLite format 3", *NRI_NAMES, *Role, *_REASONS]
         self._few = self._needles.without(ours + _BETWEEN + "\n".join(own).encode())
         self._target = target
         self._words = words

@@ -75,15 +75,7 @@ class Describing:
         manifest = Manifest(
             tool_version=__version__,
             recording_version=version,
-            counts=Counts(
-                events=rebuilt.events,
-                context=rebuilt.context,
-                left_out=rebuilt.left_out,
-                sessions=rebuilt.sessions,
-                pods=rebuilt.pods,
-                containers=rebuilt.containers,
-                gaps=gaps,
-            ),
+            counts=replace(rebuilt.counts, gaps=gaps),
             first_ns=rebuilt.first_ns,
             last_ns=rebuilt.last_ns,
             runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MOST_RUNTIMES)),

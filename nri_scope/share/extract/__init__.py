@@ -6,9 +6,8 @@ with the chosen events and the context that replays and comparisons need. Only r
 never pages, deleted rows or logs of the original.
 """
 
-from .extraction import extract
+from .extraction import Extracted, extract
 from .message_changes import Change
-from .result import Extracted
-from .selection import Selection
+from .selected_events import Selection
 
 __all__ = ["Change", "Extracted", "Selection", "extract"]

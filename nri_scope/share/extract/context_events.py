@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS, Role
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row, optional_numbers_of
+from nri_scope.recording.rows import optional_numbers_of
 from nri_scope.recording.sqlite_errors import sound
 
 from .event_numbers import ascending, is_among, joined, listed
@@ -147,14 +147,12 @@ class _Context:
                 self._want_both(pod, container, event)
 
     def _told(self, event: int) -> Iterator[_Row]:
-        def fetch(after: int, limit: int) -> list[Row]:
-            return self.source.rows(
-                "SELECT position, pod, container FROM state WHERE event = ? AND position > ? "
-                "AND session = (SELECT session FROM event WHERE id = ?) ORDER BY position LIMIT ?",
-                (event, after, event, limit),
-            )
-
-        for page in pages(self.source, fetch, after=-1):
+        query = (
+            "SELECT position, pod, container FROM state WHERE event = ? "
+            "AND session = (SELECT session FROM event WHERE id = ?) AND position > ? "
+            "ORDER BY position LIMIT ?"
+        )
+        for page in pages(self.source, query, event, event, after=-1):
             yield from page
 
     def _want_both(self, pod: int | None, container: int | None, until: int) -> None:
@@ -223,16 +221,11 @@ class _Context:
         return next(iter(self._numbers(rows)), None)
 
     def _about(self, subject: _Subject, after: int, until: int) -> Iterator[_Row]:
-        condition = _condition(subject)
-
-        def fetch(after: int, limit: int) -> list[Row]:
-            return self.source.rows(
-                f"SELECT {_COLUMNS} FROM event WHERE {condition} AND id > ? AND id <= ? "
-                "ORDER BY id LIMIT ?",
-                (subject[1], after, until, limit),
-            )
-
-        for page in pages(self.source, fetch, after=after, until=until):
+        query = (
+            f"SELECT {_COLUMNS} FROM event WHERE {_condition(subject)} AND id <= ? AND id > ? "
+            "ORDER BY id LIMIT ?"
+        )
+        for page in pages(self.source, query, subject[1], until, after=after, until=until):
             yield from page
 
     def _rest_of_round(self, subject: _Subject, until: int) -> Iterator[_Row]:

@@ -10,7 +10,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Event
 from nri_scope.recording.decode_budget import Allowance
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row, RowError, optional_numbers_of
+from nri_scope.recording.rows import RowError, optional_numbers_of
 from nri_scope.recording.sqlite_errors import sound
 
 from .event_numbers import CHUNK, chunks, listed
@@ -41,14 +41,8 @@ class Stopped(Exception):
 
 def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
     """Yield the numbers of all events, in pages. Raises RecordingError."""
-
-    def fetch(after: int, limit: int) -> list[Row]:
-        return source.rows(
-            "SELECT id FROM event WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
-            (after, until, limit),
-        )
-
-    for page in pages(source, fetch, until=until, size=CHUNK):
+    query = "SELECT id FROM event WHERE id <= ? AND id > ? ORDER BY id LIMIT ?"
+    for page in pages(source, query, until, until=until, size=CHUNK):
         yield [number for (number,) in page if number is not None]
 
 

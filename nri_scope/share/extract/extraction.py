@@ -11,20 +11,18 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import LEFT_OUT, Mark
+from nri_scope.recording.bundle.manifest import Counts
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.reader import Recording
 
 from .context_events import with_context
 from .exchanges import Stopped, exchanges
 from .first_pass import learn
-from .message_changes import Change
-from .no_change import Unchanged
+from .message_changes import Change, Unchanged
 from .omitted_events import Holes, find_holes
-from .result import Extracted
 from .row_copies import Copying
 from .row_pages import newest_event
-from .selected_events import choose
-from .selection import Selection
+from .selected_events import Selection, choose
 from .session_tables import Tables
 from .sources import IncludedRows
 from .target_file import new_file
@@ -35,6 +33,21 @@ DAMAGED = "the recording that this one was made of is damaged from here on"
 
 _Progress = Callable[[float], None]
 _ALL = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """A finished recording, with counts of its content."""
+
+    path: Path
+    counts: Counts
+    first_ns: int | None
+    """Wall clock of the first chosen event; None where there is none."""
+    last_ns: int | None
+    damage: str = ""
+    """The damage of the original; the new recording has what came before. "" for none."""
+    learned: int = 0
+    """The last event of the original that its `Change` has seen; 0 for none."""
 
 
 def extract(
@@ -181,13 +194,15 @@ class _Rebuilding:
         tables.output()
         return Extracted(
             path=output,
-            events=counts.chosen,
-            context=counts.context,
-            left_out=holes.count,
-            sessions=len(sessions),
-            pods=pods,
-            containers=containers,
-            gaps=gaps,
+            counts=Counts(
+                events=counts.chosen,
+                context=counts.context,
+                left_out=holes.count,
+                sessions=len(sessions),
+                pods=pods,
+                containers=containers,
+                gaps=gaps,
+            ),
             first_ns=counts.first_ns,
             last_ns=counts.last_ns,
             damage="" if part.damage is None else part.damage.problem,

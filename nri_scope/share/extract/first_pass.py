@@ -16,6 +16,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed, tapped
 
 from ..redaction import NameKind
+from ..redaction.name_kinds import SESSION_NAMES
 from .exchanges import Stopped, exchanges
 from .message_changes import Change
 from .sources import IncludedRows
@@ -39,9 +40,8 @@ def learn(
     Raises RecordingError where a table is damaged.
     """
     for session in source.sessions():
-        change.learn_name(NameKind.PLUGIN, session.plugin_name)
-        for told in (session.runtime_name, session.runtime_version, session.nri_version):
-            change.learn_name(NameKind.RUNTIME, told)
+        for name, kind in SESSION_NAMES.items():
+            change.learn_name(kind, getattr(session, name))
         change.learn_text(session.end_reason)
         # Also of sessions whose Synchronize event is gone.
         state = source.state(session.id)

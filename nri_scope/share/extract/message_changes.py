@@ -1,54 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface for changing messages and texts on their way into the new recording."""
+"""The change of messages and texts on their way into a new recording."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from ..redaction import NameKind
+from ..redaction import NameKind, Redactor
 
 
-class Change(Protocol):
-    """The methods of `nri_scope.share.redaction.Redactor`, which describes them."""
+class Unchanged:
+    """Learns nothing and returns everything as it is; see `Redactor` for each method."""
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """Learn from an event of the original; also called for events that are left out."""
+        """Ignore the event."""
 
     def learn_text(self, text: str) -> None:
-        """Learn from a text in a table; called for each one in the original."""
+        """Ignore the text."""
 
     def learn_name(self, kind: NameKind, text: str) -> None:
-        """Learn from a name in a table; called for each one in the original."""
+        """Ignore the name."""
 
     def learn_keyed(self, key: str, value: str) -> None:
-        """Learn from a metadata entry; called for each one in the original."""
+        """Ignore the pair."""
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """Return a request's payload as it is to be written."""
-        ...
+        """Return ``message``."""
+        return message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """Return a reply's payload as it is to be written; it answers the last `request`."""
-        ...
+        """Return ``message``."""
+        return message
 
     def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
-        """Return text as it is to be written; ``place`` is its table and column. ``of_event``: it
-        belongs to the messages that were passed last.
-        """
-        ...
+        """Return ``text``."""
+        return text
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
-        """Return a key and its value as they are to be written."""
-        ...
+        """Return ``key`` and ``value``."""
+        return key, value
 
     def name(self, kind: NameKind, text: str) -> str:
-        """Return a name in a table as it is to be written."""
-        ...
+        """Return ``text``."""
+        return text
 
     def id(self, text: str) -> str:
-        """Return an id or UID in a table as it is to be written."""
-        ...
+        """Return ``text``."""
+        return text
 
     def path(self, pointer: str) -> str:
-        """Return an OCI path as it is to be written; it belongs to the messages passed last."""
-        ...
+        """Return ``pointer``."""
+        return pointer
+
+
+Change = Redactor | Unchanged
+"""What messages and texts go through on their way into a new recording."""

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row
-from nri_scope.recording.schema_check import has_left_out
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_errors import holds
 from nri_scope.recording.sqlite_text import int64
 
 from .row_pages import pages
@@ -85,9 +83,7 @@ def find_holes(
     Raises RecordingError and sqlite3.Error.
     """
     holes = Holes()
-    with sound(source):
-        is_part = has_left_out(source.connection)
-    is_part = is_part and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+    is_part = holds(source, "left_out") and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
     if kept is None and not is_part:
         return holes
     place = 0
@@ -119,13 +115,9 @@ def find_holes(
 def _pages(source: Recording, until: int, *, is_part: bool) -> Iterator[list[tuple[int, ...]]]:
     before = "coalesce(l.seq, 0), coalesce(l.count, 0)" if is_part else "0, 0"
     joined = "LEFT JOIN left_out AS l ON l.event = e.id" if is_part else ""
-
-    def fetch(after: int, limit: int) -> list[Row]:
-        return source.rows(
-            f"SELECT e.id, e.session, e.seq, e.at_ns, {before} FROM event AS e {joined} "
-            "WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?",
-            (after, until, limit),
-        )
-
-    for page in pages(source, fetch, until=until):
+    query = (
+        f"SELECT e.id, e.session, e.seq, e.at_ns, {before} FROM event AS e {joined} "
+        "WHERE e.id <= ? AND e.id > ? ORDER BY e.id LIMIT ?"
+    )
+    for page in pages(source, query, until, until=until):
         yield [tuple(number or 0 for number in row) for row in page]

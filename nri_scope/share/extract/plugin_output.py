@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from nri_scope.events import Printed
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row
 from nri_scope.recording.tap_tables import printed
 
 from .event_numbers import is_among
@@ -59,11 +58,6 @@ class _NewestEvents:
             self._next = next(self._rows, None)
 
     def _all(self, source: Recording) -> Iterator[Numbers]:
-        def fetch(after: int, limit: int) -> list[Row]:
-            return source.rows(
-                "SELECT id, session, at_ns FROM event WHERE id > ? ORDER BY id LIMIT ?",
-                (after, limit),
-            )
-
-        for page in pages(source, fetch):
+        query = "SELECT id, session, at_ns FROM event WHERE id > ? ORDER BY id LIMIT ?"
+        for page in pages(source, query):
             yield from page

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row, ascending, number_of, optional_numbers_of
+from nri_scope.recording.rows import ascending, number_of, optional_numbers_of
 from nri_scope.recording.sqlite_errors import sound
 from nri_scope.recording.sqlite_text import HIGHEST
 
@@ -30,21 +30,21 @@ def newest_event(source: Recording) -> int:
 
 def pages(
     source: Recording,
-    fetch: Callable[[int, int], list[Row]],
-    *,
+    query: str,
+    *values: int | str,
     after: int = 0,
     until: int = HIGHEST,
     size: int = PAGE,
 ) -> Iterator[list[Numbers]]:
     """Yield rows of numbers whose first column ascends from above ``after``, up to ``until``.
 
-    ``fetch`` gets the key after which to begin, and the largest number of rows. Raises
-    RecordingError, after everything before the damage was yielded.
+    ``query`` takes, after ``values``, the key after which to begin and the largest number of rows.
+    Raises RecordingError, after everything before the damage was yielded.
     """
     limit = size
     while True:
         try:
-            rows = fetch(after, limit)
+            rows = source.rows(query, [*values, after, limit])
         except RecordingError:
             # A query that reaches the damage returns none of the rows that it read before.
             if limit == 1:

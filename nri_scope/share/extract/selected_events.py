@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Session
+from nri_scope.filter import Filter
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row
 
 from .event_numbers import ascending, is_among
 from .row_pages import PAGE, Numbers, newest_event, pages
-from .selection import Selection
 
 _SYNCHRONIZE = 2
 _SCAN = (
@@ -28,6 +27,35 @@ _SCAN = (
     f"WHEN method = 'Synchronize' THEN {_SYNCHRONIZE} ELSE 0 END AS setup "
     "FROM events WHERE id > ? ORDER BY id LIMIT ?)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Conditions that all have to hold; without any, all events are chosen."""
+
+    where: Filter | None = None
+    since_ns: int | None = None
+    """Wall clock, included."""
+    until_ns: int | None = None
+    """Wall clock, included."""
+    pod: str = ""
+    """``namespace/pod``: events about this pod and its containers."""
+    numbers: Sequence[int] | None = None
+    """Numbers of events; unknown ones are ignored."""
+    bare: bool = False
+    """Add only the context that a replay needs: the creation of pods and containers, but not their
+    later changes, so `blame` knows less about them."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return (
+            self.where is None
+            and self.since_ns is None
+            and self.until_ns is None
+            and not self.pod
+            and self.numbers is None
+        )
 
 
 @dataclass(slots=True)
@@ -94,12 +122,7 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
 
 def _scan(source: Recording, selection: Selection) -> Iterator[Numbers]:
     condition, values = _condition(source, selection)
-    query = _SCAN.format(condition=condition)
-
-    def fetch(after: int, limit: int) -> list[Row]:
-        return source.rows(query, [*values, after, limit])
-
-    for page in pages(source, fetch):
+    for page in pages(source, _SCAN.format(condition=condition), *values):
         yield from page
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import astuple, fields, replace
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -27,12 +28,13 @@ from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.rows import Row, number_of, optional_numbers_of
 from nri_scope.recording.rows import ascending as in_order
-from nri_scope.recording.schema_check import has_outcomes, recover
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.schema_check import recover
+from nri_scope.recording.sqlite_errors import holds, sound
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
 from ..redaction import NameKind
+from ..redaction.name_kinds import SESSION_NAMES
 from .event_numbers import chunks, is_among, listed
 from .message_changes import Change
 from .plugin_output import printed_in
@@ -72,29 +74,13 @@ class Tables:
                 sync, synced, first, last = (
                     optional_numbers_of(places[0]) if places else (None, None, 0, None)
                 )
-            self._connection.execute(
-                insert,
-                (
-                    one.id,
-                    named(one.role),
-                    named(name(NameKind.PLUGIN, one.plugin_name)),
-                    one.plugin_index,
-                    named(name(NameKind.RUNTIME, one.runtime_name)),
-                    named(name(NameKind.RUNTIME, one.runtime_version)),
-                    named(name(NameKind.RUNTIME, one.nri_version)),
-                    int(one.nri_version_inferred),
-                    one.mask,
-                    one.registration_timeout_ms,
-                    one.request_timeout_ms,
-                    one.started_ns,
-                    one.ended_ns,
-                    self._words(one.end_reason, "session.end_reason"),
-                    sync,
-                    synced,
-                    first or 0,
-                    last,
-                ),
-            )
+            known_as: dict[str, Any] = {
+                field: named(name(kind, getattr(one, field)))
+                for field, kind in SESSION_NAMES.items()
+            }
+            words = self._words(one.end_reason, "session.end_reason")
+            told = replace(one, role=named(one.role), end_reason=words, **known_as)
+            self._connection.execute(insert, (*astuple(told), sync, synced, first or 0, last))
         return wanted
 
     def _has(self, session: int | None) -> bool:
@@ -165,14 +151,11 @@ class Tables:
         )
 
     def _state_rows(self, session: int, event: int) -> Iterator[tuple[int | None, ...]]:
-        def fetch(after: int, limit: int) -> list[Row]:
-            return self._source.rows(
-                "SELECT position, pod, container, object FROM state "
-                "WHERE session = ? AND event = ? AND position > ? ORDER BY position LIMIT ?",
-                (session, event, after, limit),
-            )
-
-        for page in pages(self._source, fetch, after=-1):
+        query = (
+            "SELECT position, pod, container, object FROM state "
+            "WHERE session = ? AND event = ? AND position > ? ORDER BY position LIMIT ?"
+        )
+        for page in pages(self._source, query, session, event, after=-1):
             yield from page
 
     def _is_told(self, event: int, pod: int | None, container: int | None) -> bool:
@@ -259,17 +242,7 @@ class Tables:
             kept.append(Gap(number, None, from_ns, to_ns, reason, lost))
         self._connection.executemany(
             "INSERT INTO gap (id, session, from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    gap.id,
-                    gap.session,
-                    gap.from_ns,
-                    gap.to_ns,
-                    self._words(gap.reason, "gap.reason"),
-                    gap.lost,
-                )
-                for gap in kept
-            ),
+            (astuple(replace(gap, reason=self._words(gap.reason, "gap.reason"))) for gap in kept),
         )
         return len(kept)
 
@@ -305,10 +278,9 @@ class Tables:
 
     def outcomes(self) -> None:
         """Write outcomes of copied creations that only events left out would show."""
-        with sound(self._source):
-            is_part = has_outcomes(self._source.connection) and bool(
-                self._source.rows("SELECT 1 FROM outcome LIMIT 1")
-            )
+        is_part = holds(self._source, "outcome") and bool(
+            self._source.rows("SELECT 1 FROM outcome LIMIT 1")
+        )
         if self._part.kept is None and not is_part:
             return
         creations = Creations(self._source)

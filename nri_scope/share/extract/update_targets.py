@@ -12,8 +12,7 @@ from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.recording.decode_budget import Allowance
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import number_of
-from nri_scope.recording.schema_check import has_effects
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_errors import holds, sound
 from nri_scope.recording.writable_file import MAY_HAVE_EFFECTS
 
 from .event_numbers import CHUNK, chunks, listed
@@ -31,8 +30,7 @@ class Effects:
         self._source = source
         self._of: dict[int, tuple[int, ...]] = {}
         self._on: dict[int, list[int]] = {}
-        with sound(source):
-            self._has_table = has_effects(source.connection)
+        self._has_table = holds(source, "effect")
         if self._has_table:
             self.is_empty = not source.rows("SELECT 1 FROM effect LIMIT 1")
         else:

@@ -7,16 +7,15 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 
-_KNOWN = frozenset(
+NRI_NAMES = frozenset(
     {
-        "",
-        CONTAINER_STATUS,
-        CRI_SERVICE,
         *METHODS,
         *(one.service for one in METHODS.values()),
         *(event.name for event in Event),
     }
 )
+"""The names of NRI's methods, services and events."""
+_KNOWN = NRI_NAMES | {"", CONTAINER_STATUS, CRI_SERVICE}
 
 
 def is_known(name: str) -> bool:

@@ -11,7 +11,7 @@ import errno
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -23,7 +23,7 @@ from nri_scope.events import Event, Tapped
 from nri_scope.recording.documents import reply_of, request_of
 from nri_scope.recording.file_errors import code_of, in_words
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import deadline_ms, rfc3339, session_record
+from nri_scope.recording.records import event_record, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
 
 from .excerpt import Excerpt
@@ -31,59 +31,34 @@ from .json_text import MESSAGE_WORDS, json_text
 
 Cell = None | int | str
 
-TABLES: dict[str, dict[str, type]] = {
-    "sessions": {
-        "id": int,
-        "role": str,
-        "plugin": str,
-        "runtime": str,
-        "runtime_version": str,
-        "nri_version": str,
-        "nri_version_inferred": int,
-        "registration_timeout_ms": int,
-        "request_timeout_ms": int,
-        "started": str,
-        "ended": str,
-        "end_reason": str,
-    },
-    "pods": {"id": str, "namespace": str, "name": str, "uid": str},
-    "containers": {"id": str, "name": str, "pod_id": str},
-    "events": {
-        "id": int,
-        "at": str,
-        "session": int,
-        "plugin": str,
-        "event": str,
-        "method": str,
-        "namespace": str,
-        "pod": str,
-        "container": str,
-        "pod_id": str,
-        "container_id": str,
-        "took_us": int,
-        "deadline_ms": int,
-        "size": int,
-        "status": str,
-        "status_code": int,
-        "status_message": str,
-        "mark": str,
-        "changed": str,
-        "owners": str,
-        "request": str,
-        "reply": str,
-        "tap_us": int,
-        "metadata": str,
-    },
-    "gaps": {
-        "id": int,
-        "session": int,
-        "from_time": str,
-        "to_time": str,
-        "reason": str,
-        "lost": int,
-    },
-    "notes": {"id": int, "session": int, "at": str, "text": str},
-    "output": {"id": int, "session": int, "at": str, "stream": str, "text": str},
+_NUMBERS = (
+    "session nri_version_inferred registration_timeout_ms request_timeout_ms took_us deadline_ms "
+    "size status_code tap_us lost"
+)
+
+
+def _columns(key: type, others: str) -> dict[str, type]:
+    names = others.split()
+    return {"id": key, **{name: int if name in _NUMBERS.split() else str for name in names}}
+
+
+TABLES = {
+    "sessions": _columns(
+        int,
+        "role plugin runtime runtime_version nri_version nri_version_inferred "
+        "registration_timeout_ms request_timeout_ms started ended end_reason",
+    ),
+    "pods": _columns(str, "namespace name uid"),
+    "containers": _columns(str, "name pod_id"),
+    "events": _columns(
+        int,
+        "at session plugin event method namespace pod container pod_id container_id took_us "
+        "deadline_ms size status status_code status_message mark changed owners request reply "
+        "tap_us metadata",
+    ),
+    "gaps": _columns(int, "session from_time to_time reason lost"),
+    "notes": _columns(int, "session at text"),
+    "output": _columns(int, "session at stream text"),
 }
 """The columns of every table; ``id`` is the key, and those of ``events`` are those of ``show``."""
 
@@ -211,21 +186,9 @@ class _Events:
 
 def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> dict[str, Cell]:
     return {
-        "id": event.id,
-        "at": rfc3339(event.at_ns),
-        "session": event.session,
-        "plugin": _text(event.plugin),
-        "event": _text(event.event),
-        "method": _text(event.method),
-        "namespace": _text(event.namespace),
-        "pod": _text(event.pod),
-        "container": _text(event.container),
+        **_cells(event_record(event)),
         "pod_id": _text(event.pod_id) or None,
         "container_id": _text(event.container_id) or None,
-        "took_us": event.took_ns // 1000,
-        "deadline_ms": deadline_ms(event.timeout_ns),
-        "size": event.size,
-        "status": event.status,
         "status_code": event.status_code,
         "status_message": _text(event.status_message),
         "mark": _text(event.mark),
@@ -241,55 +204,44 @@ def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> di
 def _sessions(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
     for session in excerpt.sessions():
         if session.id in wanted:
-            record = session_record(session)
-            yield {key: _cell(record[key]) for key in TABLES["sessions"]}
+            yield _cells(session_record(session))
 
 
 def _pods(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Cell]]:
     for pod in recording.pods():
         if pod.id in wanted:
             names = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-            yield {key: _text(text) for key, text in {"id": pod.id, **names}.items()}
+            yield _cells({"id": pod.id, **names})
 
 
 def _containers(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Cell]]:
     for container in recording.containers():
         if container.id in wanted:
-            pod_id = _text(container.pod.id) if container.pod else None
-            yield {"id": _text(container.id), "name": _text(container.name), "pod_id": pod_id}
+            pod_id = container.pod.id if container.pod else None
+            yield _cells({"id": container.id, "name": container.name, "pod_id": pod_id})
 
 
 def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
     for gap in excerpt.gaps():
-        yield {
-            "id": gap.id,
-            "session": gap.session,
-            "from_time": rfc3339(gap.from_ns),
-            "to_time": rfc3339(gap.to_ns),
-            "reason": _text(gap.reason),
-            "lost": gap.lost,
-        }
+        times = {"from_time": rfc3339(gap.from_ns), "to_time": rfc3339(gap.to_ns)}
+        told = {"session": gap.session, "reason": gap.reason, "lost": gap.lost}
+        yield _cells({"id": gap.id, **times, **told})
 
 
 def _notes(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
     for note in excerpt.notes():
-        yield {
-            "id": note.id,
-            "session": note.session,
-            "at": rfc3339(note.at_ns),
-            "text": _text(note.text),
-        }
+        told = {"session": note.session, "at": rfc3339(note.at_ns), "text": note.text}
+        yield _cells({"id": note.id, **told})
 
 
 def _output(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
     for line in excerpt.printed(wanted):
-        yield {
-            "id": line.id,
-            "session": line.session,
-            "at": rfc3339(line.at_ns),
-            "stream": _text(line.stream),
-            "text": _text(line.text),
-        }
+        told = {"session": line.session, "at": rfc3339(line.at_ns), "stream": line.stream}
+        yield _cells({"id": line.id, **told, "text": line.text})
+
+
+def _cells(record: Mapping[str, object]) -> dict[str, Cell]:
+    return {key: _cell(value) for key, value in record.items()}
 
 
 def _cell(value: object) -> Cell:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from nri_scope.events import Event, Gap, Note
+from nri_scope.events import Event, Gap
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.documents import event_document, tap_record
 from nri_scope.recording.reader import Recording
@@ -65,7 +65,8 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             case _:
                 pass  # A session's own line has its end.
     for note in excerpt.notes():
-        _put(stream, _note_record(note))
+        told: Plain = {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}
+        _put(stream, {"note": told})
     for line in excerpt.printed(sessions):
         _put(stream, printed_record(line))
     return count
@@ -73,7 +74,3 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
 def _put(stream: IO[bytes], record: dict[str, Plain]) -> None:
     stream.write(json_line({"schema_version": SCHEMA_VERSION, **record}).encode() + b"\n")
-
-
-def _note_record(note: Note) -> dict[str, Plain]:
-    return {"note": {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}}

@@ -20,7 +20,7 @@ from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.wire.status import Code
 
 from .excerpt import Excerpt
@@ -145,7 +145,6 @@ class _Traces:
                 id=span_id("gap", gap.id, gap.from_ns),
                 parent=parent,
                 name="gap: left out" if gap.is_left_out else "gap: not observed",
-                kind=SpanKind.INTERNAL,
                 start_ns=gap.from_ns,
                 end_ns=gap.to_ns,
                 attributes=told,
@@ -178,7 +177,6 @@ class _Traces:
             life,
             trace=trace_id("pod", event.pod_id),
             id=span_id("pod", event.pod_id),
-            parent="",
             name=f"pod {event.namespace}/{event.pod}",
             told={
                 "k8s.namespace.name": event.namespace,
@@ -189,7 +187,14 @@ class _Traces:
         )
 
     def _life(
-        self, life: Life, *, trace: str, id: str, parent: str, name: str, told: dict[str, Value]
+        self,
+        life: Life,
+        *,
+        trace: str,
+        id: str,
+        name: str,
+        told: dict[str, Value],
+        parent: str = "",
     ) -> None:
         self.lines.put(
             self._resource(life.event.session),
@@ -198,7 +203,6 @@ class _Traces:
                 id=id,
                 parent=parent,
                 name=name,
-                kind=SpanKind.INTERNAL,
                 start_ns=life.event.at_ns,
                 end_ns=life.end_ns,
                 attributes={
@@ -220,9 +224,7 @@ class _Traces:
             Span(
                 trace=trace,
                 id=id,
-                parent="",
                 name=f"plugin connection {session.plugin}",
-                kind=SpanKind.INTERNAL,
                 start_ns=session.started_ns,
                 end_ns=heard_ns if ended_ns is None else ended_ns,
                 attributes={
@@ -272,12 +274,8 @@ def _trace(event: Event) -> str:
 
 
 def _uid(recording: Recording, pod_id: str) -> str:
-    with sound(recording):
-        rows = recording.connection.execute("SELECT uid FROM pod WHERE id = ? LIMIT 1", (pod_id,))
-        for (uid,) in rows.fetchall():
-            if isinstance(uid, str):
-                return uid
-    return ""
+    rows = query_rows(recording, "SELECT uid FROM pod WHERE id = ? LIMIT 1", pod_id)
+    return rows[0][0] if rows and isinstance(rows[0][0], str) else ""
 
 
 def _service(method: str) -> str:

@@ -70,14 +70,14 @@ class Span:
 
     trace: str
     id: str
-    parent: str
-    """"" for the root of a trace."""
     name: str
-    kind: SpanKind
     start_ns: int
     end_ns: int
     attributes: dict[str, Value]
     """Attributes that are "" or an empty tuple are left out."""
+    parent: str = ""
+    """"" for the root of a trace."""
+    kind: SpanKind = SpanKind.INTERNAL
     error: str | None = None
     """The error message; None for success."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Captured
@@ -12,7 +13,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import Begin, End, Missed, PluginLine, Remark, Resumed, Told
 
 from .memory_limits import Memory
-from .name_kinds import NameKind
+from .name_kinds import SESSION_NAMES
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
@@ -63,14 +64,11 @@ class AtSource:
         redactor = self._redactor
         match entry:
             case Begin(start=start) | Resumed(start=start):
-                start = replace(
-                    start,
-                    plugin_name=redactor.name(NameKind.PLUGIN, start.plugin_name),
-                    runtime_name=redactor.name(NameKind.RUNTIME, start.runtime_name),
-                    runtime_version=redactor.name(NameKind.RUNTIME, start.runtime_version),
-                    nri_version=redactor.name(NameKind.RUNTIME, start.nri_version),
-                )
-                return replace(entry, start=start)
+                names: dict[str, Any] = {
+                    field: redactor.name(kind, getattr(start, field))
+                    for field, kind in SESSION_NAMES.items()
+                }
+                return replace(entry, start=replace(start, **names))
             case End():
                 return replace(entry, reason=redactor.text(entry.reason, "session.end_reason"))
             case Missed():

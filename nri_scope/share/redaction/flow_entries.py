@@ -35,7 +35,6 @@ class Entry:
 class _Bracket:
     owner: int
     """The entry whose value it is."""
-    is_map: bool
     key: str = ""
     has_key: bool = False
 
@@ -76,7 +75,7 @@ def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
         mark = text[at]
         if mark in "{[":
             owner = add(-1, -1, "")
-            brackets.append(_Bracket(owner, mark == "{"))
+            brackets.append(_Bracket(owner))
             at += 1
         elif mark in "}]":
             brackets.pop()

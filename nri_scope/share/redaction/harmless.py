@@ -46,72 +46,25 @@ _PLAIN_PATH = re.compile(
     rf"/(?:(?:{'|'.join(_ROOTS.split())})(?:/[A-Za-z0-9._@+~-]{{1,40}}){{0,24}}/?)?"
 )
 
-ENV_NAMES = (
-    "PATH",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "TZ",
-    "TERM",
-    "HOME",
-    "SHELL",
-    "PWD",
-    "SHLVL",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_REQUIRE_*",
-    "ETCD_INITIAL_CLUSTER_TOKEN",
+ENV_NAMES = words(
+    "PATH LANG LANGUAGE LC_* TZ TERM HOME SHELL PWD SHLVL LD_LIBRARY_PATH PYTHONPATH "
+    "NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES CUDA_VISIBLE_DEVICES NVIDIA_REQUIRE_* "
+    "ETCD_INITIAL_CLUSTER_TOKEN"
 )
 """Variables whose values stay, except credentials, addresses and so on inside them."""
 
-HOSTS = (
-    "localhost",
-    "localhost.localdomain",
-    "*.svc",
-    "*.cluster.local",
-    "cluster.local",
-    "example.com",
-    "*.example.com",
-    "example.net",
-    "*.example.net",
-    "example.org",
-    "*.example.org",
-    "kubernetes.io",
-    "*.kubernetes.io",
-    "k8s.io",
-    "*.k8s.io",
-    "*.sigs.k8s.io",
-    "containerd.io",
-    "cri-o.io",
-    "cncf.io",
-    "opencontainers.org",
-    "github.com",
-    "golang.org",
-    "nvidia.com",
-    "intel.com",
-    "amd.com",
+HOSTS = words(
+    "localhost localhost.localdomain *.svc *.cluster.local cluster.local example.com "
+    "*.example.com example.net *.example.net example.org *.example.org kubernetes.io "
+    "*.kubernetes.io k8s.io *.k8s.io *.sigs.k8s.io containerd.io cri-o.io cncf.io "
+    "opencontainers.org github.com golang.org nvidia.com intel.com amd.com"
 )
 """Host names that stay everywhere; annotations' keys are not searched anyway."""
 
-REGISTRIES = (
-    "docker.io",
-    "index.docker.io",
-    "registry-1.docker.io",
-    "quay.io",
-    "ghcr.io",
-    "gcr.io",
-    "k8s.gcr.io",
-    "registry.k8s.io",
-    "mcr.microsoft.com",
-    "public.ecr.aws",
-    "nvcr.io",
-    "registry.access.redhat.com",
-    "registry.redhat.io",
-    "registry.gitlab.com",
-    "docker.elastic.co",
+REGISTRIES = words(
+    "docker.io index.docker.io registry-1.docker.io quay.io ghcr.io gcr.io k8s.gcr.io "
+    "registry.k8s.io mcr.microsoft.com public.ecr.aws nvcr.io registry.access.redhat.com "
+    "registry.redhat.io registry.gitlab.com docker.elastic.co"
 )
 """Public registries."""
 

@@ -16,3 +16,12 @@ class NameKind(StrEnum):
     PLUGIN = "plugin"
     """A plugin's name, with or without its index before it (``10-name``)."""
     RUNTIME = "runtime"
+
+
+SESSION_NAMES = {
+    "plugin_name": NameKind.PLUGIN,
+    "runtime_name": NameKind.RUNTIME,
+    "runtime_version": NameKind.RUNTIME,
+    "nri_version": NameKind.RUNTIME,
+}
+"""The names in a session."""

@@ -103,17 +103,8 @@ class Redactor:
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
         """Learn from an event's messages before any of them is changed. Counts nothing."""
         engine = self._engine
-        told = hashlib.sha256(
-            b"\0".join(
-                (
-                    method.encode("utf-8", "replace"),
-                    service.encode("utf-8", "replace"),
-                    reply,
-                    request,
-                )
-            )
-        )
-        seen = told.digest()
+        whose = f"{method}\0{service}\0".encode("utf-8", "replace")
+        seen = hashlib.sha256(whose + reply + b"\0" + request).digest()
         if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
             # The same message has nothing new, unless something else was learned meanwhile.
             engine.work.spend(AGAIN)
@@ -181,15 +172,10 @@ class Redactor:
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
             return self._opaque(message, "reply")
-        return self._message(known.reply, message, "reply")
-
-    def _message(self, kind: type[Message], content: bytes, place: str) -> bytes:
-        if not content:
-            return content
         try:
-            return self._redacted(kind.FromString(content))
+            return self._redacted(known.reply.FromString(message)) if message else message
         except DecodeError:
-            return self._opaque(content, place)
+            return self._opaque(message, "reply")
 
     def _redacted(self, message: Message) -> bytes:
         engine = self._engine

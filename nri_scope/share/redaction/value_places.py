@@ -55,31 +55,22 @@ _SWITCHES = {
 }
 
 _KNOWN_KEYS: dict[str, NameKind | str] = {
-    "io.kubernetes.pod.name": NameKind.POD,
-    "io.kubernetes.pod.namespace": NameKind.NAMESPACE,
-    "io.kubernetes.container.name": NameKind.CONTAINER,
-    "io.kubernetes.cri.sandbox-name": NameKind.POD,
-    "io.kubernetes.cri.sandbox-namespace": NameKind.NAMESPACE,
-    "io.kubernetes.cri.container-name": NameKind.CONTAINER,
-    "io.kubernetes.cri-o.KubeName": NameKind.POD,
-    "io.kubernetes.cri-o.Namespace": NameKind.NAMESPACE,
-    "io.kubernetes.cri.image-name": "image",
-    "io.kubernetes.cri.podsandbox.image-name": "image",
-    "io.kubernetes.cri-o.Image": "image",
-    "io.kubernetes.cri-o.ImageName": "image",
-    "io.kubernetes.cri-o.ImageRef": "image",
-    "io.kubernetes.cri-o.UserRequestedImage": "image",
-    "io.kubernetes.cri-o.SomeNameOfTheImage": "image",
-    "io.kubernetes.pod.uid": "id",
-    "io.kubernetes.cri.sandbox-id": "id",
-    "io.kubernetes.cri.sandbox-uid": "id",
-    "io.kubernetes.cri-o.ContainerID": "id",
-    "io.kubernetes.cri-o.SandboxID": "id",
-    "io.kubernetes.cri-o.SandboxName": "id",
-    "pod-template-hash": "id",
-    "controller-revision-hash": "id",
-    "kubernetes.io/config.hash": "id",
-    "io.kubernetes.container.hash": "id",
+    key: kind
+    for kind, keys in {
+        NameKind.POD: "io.kubernetes.pod.name io.kubernetes.cri.sandbox-name "
+        "io.kubernetes.cri-o.KubeName",
+        NameKind.NAMESPACE: "io.kubernetes.pod.namespace io.kubernetes.cri.sandbox-namespace "
+        "io.kubernetes.cri-o.Namespace",
+        NameKind.CONTAINER: "io.kubernetes.container.name io.kubernetes.cri.container-name",
+        "image": "io.kubernetes.cri.image-name io.kubernetes.cri.podsandbox.image-name "
+        "io.kubernetes.cri-o.Image io.kubernetes.cri-o.ImageName io.kubernetes.cri-o.ImageRef "
+        "io.kubernetes.cri-o.UserRequestedImage io.kubernetes.cri-o.SomeNameOfTheImage",
+        "id": "io.kubernetes.pod.uid io.kubernetes.cri.sandbox-id io.kubernetes.cri.sandbox-uid "
+        "io.kubernetes.cri-o.ContainerID io.kubernetes.cri-o.SandboxID "
+        "io.kubernetes.cri-o.SandboxName pod-template-hash controller-revision-hash "
+        "kubernetes.io/config.hash io.kubernetes.container.hash",
+    }.items()
+    for key in keys.split()
 }
 """Annotations and labels in which runtimes and the kubelet repeat values of other fields."""
 
@@ -132,17 +123,16 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     secret = credential(engine, name, value, place)
     if secret is not None:
         return secret
-    if not engine.is_on("env-values") or is_harmless(engine, name, value):
+    if (
+        not engine.is_on("env-values")
+        or _is_plain(name, value)
+        or engine.known.is_shown(value, engine.scope.pod)
+    ):
         return engine.text(value, place)
     given = option_variables.variable(engine, name, value, place)
     if given is not None:
         return given
     return engine.whole("env-values", value, Strength.PRIVATE, place)
-
-
-def is_harmless(engine: Engine, name: str, value: str) -> bool:
-    """Return whether a variable's value may be shown, except for what is found inside it."""
-    return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
 @lru_cache(maxsize=8192)

@@ -20,8 +20,9 @@ from nri_scope.report import own_words as report_words
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
 from nri_scope.report.markdown import markdown
-from nri_scope.share.bundle.leak_scan import _NAMES, _REASONS, Scan, _contents, _texts
+from nri_scope.share.bundle.leak_scan import _REASONS, Scan, _contents, _texts
 from nri_scope.share.extract import extract
+from nri_scope.share.extract.wire_names import NRI_NAMES
 from nri_scope.share.formats import FORMATS
 from nri_scope.share.redacted_copy import convert, redact
 from nri_scope.share.redaction import Original, Redactor, Rules
@@ -40,7 +41,7 @@ WORDS = {
 _WORD = re.compile(rb"(?<![\w+/=-])(?!nri_scope_)[A-Za-z_]{6,}(?![\w+/=-])")
 
 
-_ALWAYS = "\n".join([*_NAMES, *_REASONS, *Role]).encode()
+_ALWAYS = "\n".join([*NRI_NAMES, *_REASONS, *Role]).encode()
 
 
 def own_words() -> dict[str, Callable[[], bytes]]:

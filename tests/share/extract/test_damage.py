@@ -20,7 +20,7 @@ from nri_scope.recording.schema import TABLES
 from nri_scope.recording.schema_check import check_schema
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.extract.extraction import DAMAGED
-from nri_scope.share.extract.no_change import Unchanged
+from nri_scope.share.extract.message_changes import Unchanged
 from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
 
 
@@ -52,7 +52,7 @@ def test_what_comes_before_the_damage_is_kept_and_that_is_said(path: Path, tmp_p
         assert list(kept.exchanges()) == first
         gaps = [(gap.from_ns, gap.lost) for gap in kept.gaps() if gap.reason == DAMAGED]
     assert gaps == [(first[-1][0].at_ns, None)]
-    assert (result.events, result.left_out) == (27, 0)
+    assert (result.counts.events, result.counts.left_out) == (27, 0)
 
 
 def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
             numbers = [event.id for event in kept.events()]
             assert kept.gaps()[-1].reason == DAMAGED
         assert result.damage.startswith("it is damaged")
-        assert result.events + result.left_out == last > 500
-        assert len(numbers) == result.events
+        assert result.counts.events + result.counts.left_out == last > 500
+        assert len(numbers) == result.counts.events
         if not selection.pod:
             assert numbers == list(range(1, last + 1))
 
@@ -101,7 +101,7 @@ def test_damage_that_a_part_does_not_meet_is_no_matter(path: Path, tmp_path: Pat
     spoil(path, "UPDATE object SET data = x'00' WHERE id = (SELECT max(id) FROM object)")
     with Recording.open(path) as whole:
         result = extract(whole, tmp_path / "new.db", Selection(pod="shop/web-0"))
-    assert (result.damage, result.events > 5) == ("", True)
+    assert (result.damage, result.counts.events > 5) == ("", True)
 
 
 def test_what_was_not_learned_from_is_not_written(path: Path, tmp_path: Path) -> None:

@@ -132,9 +132,13 @@ class TestTheWhole:
         services = "SELECT e.id, n.text FROM event AS e JOIN name AS n ON n.id = e.service"
         assert copy.rows(services) == whole.rows(services) != []
         events = len(list(whole.events()))
-        assert (result.events, result.context, result.left_out) == (events, 0, 0)
-        assert (result.sessions, result.gaps, result.damage) == (2, 2, "")
-        assert (result.pods, result.containers) == (7, 7)
+        assert (result.counts.events, result.counts.context, result.counts.left_out) == (
+            events,
+            0,
+            0,
+        )
+        assert (result.counts.sessions, result.counts.gaps, result.damage) == (2, 2, "")
+        assert (result.counts.pods, result.counts.containers) == (7, 7)
 
     def test_is_the_same_bytes_each_time(self, whole: Recording) -> None:
         for selection in (Selection(), Selection(pod="shop/web-1")):
@@ -167,7 +171,7 @@ class TestTheWhole:
         record(tmp_path / "empty.db", [])
         with Recording.open(tmp_path / "empty.db") as empty:
             result, copy = rebuilt(empty)
-        assert (result.events, result.sessions, result.first_ns) == (0, 1, None)
+        assert (result.counts.events, result.counts.sessions, result.first_ns) == (0, 1, None)
         assert list(copy.events()) == []
 
     @settings(max_examples=25, deadline=None)
@@ -218,7 +222,7 @@ class TestAPart:
             "PostStartContainer",
         ]
         # Configure and both parts of Synchronize, too.
-        assert (result.events, result.context) == (1, 7)
+        assert (result.counts.events, result.counts.context) == (1, 7)
 
     def test_has_no_more_of_other_things_than_that_they_are_left_out(
         self, whole: Recording
@@ -231,9 +235,9 @@ class TestAPart:
         assert state.complete
         assert state.pods == state.containers == ()
         events = len(list(whole.events()))
-        assert result.left_out == events - result.events - result.context > 0
+        assert result.counts.left_out == events - result.counts.events - result.counts.context > 0
         told = [gap for gap in part.gaps() if gap.is_left_out]
-        assert sum(gap.lost or 0 for gap in told) == result.left_out
+        assert sum(gap.lost or 0 for gap in told) == result.counts.left_out
         assert "part of a recording" in part.notes()[-1].text
 
     def test_knows_what_existed_of_what_it_is_about(self, whole: Recording) -> None:
@@ -282,7 +286,7 @@ class TestAPart:
             whole, Selection(where=parse("pod:web-0"), since_ns=since, until_ns=until)
         )
         wanted = [e for e in every if e.pod == "web-0" and since <= e.at_ns <= until]
-        assert result.events == len(wanted) > 0
+        assert result.counts.events == len(wanted) > 0
         assert (result.first_ns, result.last_ns) == (wanted[0].at_ns, wanted[-1].at_ns)
         assert set(wanted) <= set(part.events())
 
@@ -316,7 +320,7 @@ class TestAPart:
         record(path, unknown)
         with Recording.open(path) as whole:
             result, part = rebuilt(whole, Selection(numbers=range(1, 3001, 2)))
-        assert (result.events, result.left_out) == (1500, 1500)
+        assert (result.counts.events, result.counts.left_out) == (1500, 1500)
         assert len(part.gaps()) <= 256
         assert sum(gap.lost or 0 for gap in part.gaps()) == 1500
         assert dump(part, "left_out") == [(n, n - 1, 1) for n in range(3, 3001, 2)]
@@ -358,7 +362,7 @@ class TestOneThatIsWritten:
 
             output = tmp_path / "part.db"
             result = extract(live, output, Selection(numbers=range(1, 1000)), on_progress=more)
-            assert (result.events, result.left_out) == (20, 0)
+            assert (result.counts.events, result.counts.left_out) == (20, 0)
             assert len(items) == 20
             assert len(list(live.events())) > 20
         recorder.close()
@@ -390,7 +394,7 @@ class TestOneThatIsWritten:
             # Which is told of progress before anything was copied.
             chosen = Selection(numbers=range(1, 1000))
             result = extract(live, tmp_path / "part.db", chosen, on_progress=more)
-            assert (result.events, result.damage) == (30, "")
+            assert (result.counts.events, result.damage) == (30, "")
             assert all(event.id > 30 for event in live.events())
         recorder.close()
         with Recording.open(tmp_path / "part.db") as part:

@@ -17,7 +17,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
-from nri_scope.share.extract.no_change import Unchanged
+from nri_scope.share.extract.message_changes import Unchanged
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from tests.recording.traffic import NOW, a_container, a_pod, a_synchronize, an_item, lifecycles
 from tests.share.extract.test_extract import started

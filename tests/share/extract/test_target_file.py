@@ -123,7 +123,7 @@ def test_who_watches_the_progress_can_end_it(
         extract(whole, tmp_path / "new.db", selection, on_progress=stop)
     assert _files(tmp_path) == ["whole.db"]
     # The original can still be used, and it works the next time.
-    assert extract(whole, tmp_path / "new.db", selection).events > 0
+    assert extract(whole, tmp_path / "new.db", selection).counts.events > 0
 
 
 def test_progress_goes_from_nothing_to_all(whole: Recording, tmp_path: Path) -> None:
