@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from nri_scope.differ.live.channel import ToRecorder, Unread, decode, encode
-from nri_scope.differ.live.probe_indices import FIRST_PLACES
+from nri_scope.differ.live.probe_mover import FIRST_PLACES
 from nri_scope.differ.live.viewer import Watcher
 from nri_scope.differ.render import renderer
 from nri_scope.logger.background_output import Background

@@ -8,7 +8,6 @@ never starts a container.
 
 from .answer import Answer
 from .exchange import Exchange
-from .launch import read_config
 from .lifecycle import Course, LifecycleStep
 from .outcome import Outcome
 from .output import OnOutput, Output, OutputLine, Stream
@@ -50,7 +49,6 @@ __all__ = [
     "exit_in",
     "play",
     "profile_named",
-    "read_config",
     "recorded_profile",
     "split_setup",
     "synchronize_parts",

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that the runtime starts itself, and the configuration files of those."""
+"""Plugins that the runtime starts itself."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import socket
-from pathlib import Path
-
-from nri_scope.errors import UsageError
 
 from .command import Command
 from .output import OnOutput
@@ -32,20 +27,3 @@ async def launch(
         except BaseException:
             ours.close()
             raise
-
-
-def read_config(folder: str | Path, index: str, name: str) -> str:
-    """Return the configuration of a launched plugin: ``NN-name.conf``, else
-    ``name.conf``, else "".
-    """
-    for file_name in (f"{index}-{name}.conf", f"{name}.conf"):
-        path = Path(folder) / file_name
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                # A named pipe would wait for a writer.
-                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
-                    return file.read()
-            except (PermissionError, UnicodeDecodeError, IsADirectoryError) as error:
-                raise UsageError(f"{path}: cannot be read: {error}") from error
-    return ""
