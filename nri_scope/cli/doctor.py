@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from .params import ANY_PATH
+from .params import ANY_PATH, format_option
 
 _WIDEST = 100
 """Columns of a terminal that are used at most."""
@@ -21,13 +21,8 @@ _WIDEST = 100
     type=ANY_PATH,
     help="The runtime's NRI socket.  [default: as configured, else /var/run/nri/nri.sock]",
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one object with `checks`, each with name, status, detail and fix.",
+@format_option(
+    "text|json", "json: one object with `checks`, each with name, status, detail and fix."
 )
 @click.option(
     "--root",

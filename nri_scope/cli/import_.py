@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .params import ANY_PATH, NewRecording
+from .params import ANY_PATH, NewRecording, say
 
 if TYPE_CHECKING:
     from nri_scope.recording.bundle.manifest import Manifest
@@ -46,7 +46,7 @@ def command(file: Path, output: Path | None, force: bool) -> None:
         manifest = import_bundle(file, target, force=force)
         for line in _lines(manifest):
             out.line(safe(line, out.width))
-    click.echo(safe(f"{target}: written"), err=True)
+    say(f"{target}: written")
 
 
 def _stem(file: Path) -> str:

@@ -12,7 +12,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.filter.help_text import epilog
 
-from .params import ANY_PATH, where_option
+from .params import ANY_PATH, format_option, where_option
 from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
@@ -39,14 +39,7 @@ _POLL_SECONDS = 0.1
     help="Begin with the newest COUNT events.",
 )
 @click.option("--printed", is_flag=True, help="Also show what tapped plugins printed.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "jsonl"]),
-    default="text",
-    show_default=True,
-    help="Lines for people (in local time), or a JSON object a line (in UTC).",
-)
+@format_option("text|jsonl", "Lines for people (in local time), or a JSON object a line (in UTC).")
 def command(
     file: Path,
     follow: bool,

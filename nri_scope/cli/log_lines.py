@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Session
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.display import clock, day, duration, mark_words, runtime, subject
+from nri_scope.recording.display import Days, clock, duration, mark_words, runtime, subject
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.text.escape import safe
@@ -32,7 +32,7 @@ class Lines:
         self._colour = colour
         self._width = width
         self._with_session = with_session
-        self._day = ""
+        self._days = Days()
 
     def of(self, item: Item) -> list[str]:
         """Return the lines of an item, without line ends."""
@@ -51,11 +51,7 @@ class Lines:
                 return [*self._new_day(item.at_ns), self._printed(item)]
 
     def _new_day(self, at_ns: int) -> list[str]:
-        today = day(at_ns)
-        if today == self._day:
-            return []
-        self._day = today
-        return [self._rule(f"── {today[:10]}, times at UTC{today[11:]}")]
+        return [self._rule(line) for line in self._days.turn(at_ns)]
 
     def _rule(self, text: str) -> str:
         return self._paint(Style.STRONG, safe(text, self._width))

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.nri.events import Event
     from nri_scope.share.redaction.rules import Rules
+
+_Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
 def complete_path(
@@ -218,6 +221,35 @@ redact_option = click.option(
     help="Replace secret and personal values, by the default rules or as the file RULES changes "
     "them. `redact --preview` shows how many and where.",
 )
+
+
+def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command]:
+    """Return the option for the output's format: one of ``a|b``, the first by default."""
+    names = formats.split("|")
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help=help_text,
+    )
+
+
+def given(context: click.Context) -> dict[str, str]:
+    """Return the parameters that the command line has, by name, each as help texts spell it."""
+    return {
+        one.name: one.opts[0]
+        for one in context.command.params
+        if one.name and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+    }
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, without the control characters that it may quote."""
+    from nri_scope.text.escape import safe
+
+    click.echo(safe(text), err=True)
 
 
 def environment_of(texts: tuple[str, ...]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from .params import (
     RulesFile,
     Size,
     Where,
+    say,
     socket_option,
 )
 
@@ -129,7 +130,7 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
         # Fail without standard output before anything is recorded.
         Output()
     # In the background: a terminal that was stopped must not keep the runtime waiting.
-    notices = Background(_say, waiting_max=200)
+    notices = Background(say, waiting_max=200)
     try:
         record(understood(options, where), notices.put, print_format or "")
     finally:
@@ -157,9 +158,3 @@ def understood(options: Options, where: Filter | None = None) -> RecordOptions:
         validate=options["validate"],
         redact=redact,
     )
-
-
-def _say(text: str) -> None:
-    from nri_scope.text.escape import safe
-
-    click.echo(safe(text), err=True)

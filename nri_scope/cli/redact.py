@@ -10,7 +10,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH, NewRecording, RulesFile, check_tokens, tokens_options
+from .params import ANY_PATH, NewRecording, RulesFile, check_tokens, say, tokens_options
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules, Tally
@@ -130,7 +130,6 @@ def _write(
     from nri_scope.recording.reader import Recording
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import redact
-    from nri_scope.text.escape import safe
 
     from .share_options import progress, replaced, tell_lost_marks
 
@@ -139,7 +138,7 @@ def _write(
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())
-    click.echo(safe(f"{output}: {many(rebuilt.events, 'event')}; {found}"), err=True)
+    say(f"{output}: {many(rebuilt.events, 'event')}; {found}")
     tell_lost_marks(recording)
     if rebuilt.damage:
-        click.echo(safe(f"what comes after that is missing: {rebuilt.damage}"), err=True)
+        say(f"what comes after that is missing: {rebuilt.damage}")

@@ -16,7 +16,6 @@ from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recording.records import to_json
 from nri_scope.recording.regular_files import read_regular, write_private
 from nri_scope.replay.golden import Golden, Key, Mismatch, as_data, lines
-from nri_scope.replay.origin import origin_of
 from nri_scope.replay.progress import Audience
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay
@@ -25,6 +24,7 @@ from nri_scope.transport.loop import run
 
 from .golden_from import WHAT, GoldenFrom
 from .output import Output
+from .params import say
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -179,7 +179,7 @@ def _compare(
         return found
     if wishes.golden is None:
         return []
-    origin = origin_of(replayed)
+    origin = replayed.origin
     if wishes.update_golden:
         new = (
             Golden.of(replayed.replies(), origin, replayed.name_of)
@@ -188,7 +188,7 @@ def _compare(
         )
         new.save(wishes.golden)
         for matcher in [] if golden is None else golden.lost(new):
-            click.echo(safe(f"warning: {matcher} does not fit any more and is gone"), err=True)
+            say(f"warning: {matcher} does not fit any more and is gone")
         return []
     assert golden is not None
     golden.check_origin(origin)

@@ -12,7 +12,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH, FilePath, redact_option
+from .params import ANY_PATH, FilePath, redact_option, say
 
 if TYPE_CHECKING:
     from nri_scope.report.model import Facts
@@ -112,7 +112,6 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
     from nri_scope.recording.display import many
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
-    from nri_scope.text.escape import safe
 
     from .share_options import replaced
 
@@ -128,7 +127,7 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
             done = replaced(redactor.tally.by_rule())
         outputs.place([draft])
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
-    click.echo(safe(f"{output}: {size:,} bytes; {done}{found}"), err=True)
+    say(f"{output}: {size:,} bytes; {done}{found}")
 
 
 def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:

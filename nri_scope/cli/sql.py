@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .params import ANY_PATH
+from .params import ANY_PATH, format_option
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -35,13 +35,9 @@ the filters' regular expressions."""
 )
 @click.argument("file", type=ANY_PATH)
 @click.argument("query")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="json: one object with the rows as objects; bytes are in base64. csv: control characters "
+@format_option(
+    "table|json|csv",
+    "json: one object with the rows as objects; bytes are in base64. csv: control characters "
     "are shown as \\x1b, and text that a spreadsheet would take for a formula has a ' in front; "
     "numbers stay numbers. json has everything as it is.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .params import ANY_PATH
+from .params import ANY_PATH, format_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,14 +27,7 @@ _TIMES = 20
 
 @click.command()
 @click.argument("file", type=ANY_PATH)
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one object, with all pods and all gaps.",
-)
+@format_option("text|json", "json: one object, with all pods and all gaps.")
 def command(file: Path, output_format: str) -> None:
     """Count events, with rates, answering times, gaps and sizes.
 

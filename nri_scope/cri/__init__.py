@@ -8,7 +8,5 @@ it costs grpclib and betterproto2, so only callers of a runtime do.
 
 from __future__ import annotations
 
-from .client import CriClient
-from .status import RuntimeVersion
-
-__all__ = ["CriClient", "RuntimeVersion"]
+from .client import CriClient as CriClient
+from .status import RuntimeVersion as RuntimeVersion

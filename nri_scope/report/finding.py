@@ -99,6 +99,13 @@ class Shown:
         if container and len(self.containers) < EVENTS_KEPT:
             self.containers[container] = None
 
+    def finding(
+        self, kind: FindingKind, level: Level, title: str, detail: str, advice: str
+    ) -> Finding:
+        """Return the finding that these events show."""
+        containers = tuple(self.containers)
+        return Finding(kind, level, title, detail, advice, self.events, self.count, containers)
+
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
     """Return the worst findings first; of one level by kind, then by their first events."""

@@ -53,9 +53,8 @@ def kept(expected: Expected, got: Plain) -> Expected:
         for key, value in got.items():
             old = expected.get(key)
             if key in UNORDERED:
-                merged[key] = kept(_sorted(old), _sorted_reply(value))
-            else:
-                merged[key] = kept(old, value)
+                old, value = _sorted(old), _sorted(value)
+            merged[key] = kept(old, value)
         for key, old in expected.items():
             if key not in got and _may_be_absent(old):
                 merged[key] = old
@@ -77,9 +76,7 @@ def matchers_in(expected: Expected | None) -> Iterator[Matcher]:
             yield from matchers_in(value)
 
 
-def _kept_list(expected: Expected, got: list[Plain]) -> list[Expected]:
-    if not isinstance(expected, list):
-        return [_copy(item) for item in got]
+def _kept_list(expected: list[Expected], got: list[Plain]) -> list[Expected]:
     old_by_key, new_by_key = _keyed(expected), _keyed(got)
     if old_by_key is not None and new_by_key is not None:
         return [kept(old_by_key.get(key), item) for key, item in new_by_key.items()]
@@ -116,7 +113,7 @@ def _in_mappings(
     for key in (*expected, *(key for key in got if key not in expected)):
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
-            old, new = _sorted(old), _sorted_reply(new)
+            old, new = _sorted(old), _sorted(new)
         yield from _differences(old, new, _below(path, key))
 
 
@@ -134,6 +131,7 @@ def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator
 
 
 _Item = TypeVar("_Item", Expected, Plain)
+_Value = TypeVar("_Value", Expected, Plain)
 
 
 def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
@@ -154,14 +152,8 @@ def _may_be_absent(expected: Expected) -> bool:
     return isinstance(expected, Ignored)
 
 
-def _sorted(value: Expected) -> Expected:
-    """Sort a hand-written set into the order of replies; one with matchers is left alone."""
-    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
-        return unordered(value)
-    return value
-
-
-def _sorted_reply(value: Plain) -> Plain:
+def _sorted(value: _Value) -> _Value:
+    """Sort a set into the order of replies; one with matchers is left alone."""
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return unordered(value)
     return value
@@ -170,7 +162,7 @@ def _sorted_reply(value: Plain) -> Plain:
 def _copy(value: Plain) -> Expected:
     if isinstance(value, dict):
         sets = UNORDERED.intersection(value)
-        return {k: _copy(_sorted_reply(v) if k in sets else v) for k, v in value.items()}
+        return {k: _copy(_sorted(v) if k in sets else v) for k, v in value.items()}
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value

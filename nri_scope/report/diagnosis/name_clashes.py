@@ -11,7 +11,7 @@ from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Scene
+from .recording_facts import Detector, Scene
 
 _TITLE = re.compile(r"[0-9]{2}-.")
 _SAME_ADVICE = (
@@ -25,11 +25,11 @@ _NAME_ADVICE = (
 _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 
 
-class Names:
+class Names(Detector):
     """See `Detector`. Events that come in turn show which connections coexist; clocks do not."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._ours = scene.passive_plugins()
         self._newest: dict[str, int] = {}
         """The session that was heard last under each ``NN-name``."""
@@ -62,15 +62,13 @@ class Names:
             for plugin in _twice(chain):
                 same.setdefault(plugin, Shown()).add(event)
         for plugin, shown in same.items():
-            yield Finding(
+            yield shown.finding(
                 FindingKind.DUPLICATE,
                 Level.PROBLEM,
                 f"Two plugins are called {plugin}",
                 "Both were there at the same time. Which of them is asked first is not defined, "
                 "and as owners of changes the runtime cannot tell them apart.",
                 _SAME_ADVICE,
-                shown.events,
-                shown.count,
             )
         yield from self._sharing(same)
 
