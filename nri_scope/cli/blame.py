@@ -11,6 +11,7 @@ import click
 
 from nri_scope.errors import UsageError
 
+from .output import Output
 from .params import ANY_PATH, format_option, redact_option
 
 if TYPE_CHECKING:
@@ -89,7 +90,6 @@ def _perform(
     from nri_scope.events import Container
     from nri_scope.recording.records import to_json
 
-    from .output import Output
     from .redacted_view import shown
 
     steps: Sequence[ChangeStep] = ()

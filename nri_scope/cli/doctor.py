@@ -9,6 +9,9 @@ from pathlib import Path
 
 import click
 
+from nri_scope.text.escape import safe
+
+from .output import Output
 from .params import ANY_PATH, format_option
 
 _WIDEST = 100
@@ -45,9 +48,6 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
     from nri_scope.doctor.examine import examine
     from nri_scope.doctor.host import Host
     from nri_scope.doctor.render import as_json, as_text
-    from nri_scope.text.escape import safe
-
-    from .output import Output
 
     path = None if socket is None else str(socket.absolute())
     checks = examine(Host(root.resolve()), path)

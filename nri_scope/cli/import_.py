@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.text.escape import safe
+
+from .output import Output
 from .params import ANY_PATH, NewRecording, say
 
 if TYPE_CHECKING:
@@ -35,11 +39,7 @@ def command(file: Path, output: Path | None, force: bool) -> None:
     the recording as a file, for sqlite3 or to keep. Bundles may be untrusted: a file that is not
     exactly a bundle is refused, and only the recording is written.
     """
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.share.bundle.import_recording import import_bundle
-    from nri_scope.text.escape import safe
-
-    from .output import Output
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
     with Output() as out, interrupted_by_signals():

@@ -12,6 +12,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.filter.help_text import epilog
 
+from .output import Output
 from .params import ANY_PATH, format_option, where_option
 from .time_arguments import check_interval, since_option, until_option
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
 
-    from .output import Output
 
 _POLL_SECONDS = 0.1
 
@@ -58,8 +58,6 @@ def command(
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
-
-    from .output import Output
 
     check_interval(since, until)
     with Output() as output, Recording.open(file) as recording:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from .output import Output
 from .params import (
     Duration,
     Events,
@@ -123,8 +124,6 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     """
     from nri_scope.logger.background_output import Background
     from nri_scope.logger.run import record
-
-    from .output import Output
 
     if print_format:
         # Fail without standard output before anything is recorded.

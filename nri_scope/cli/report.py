@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
 
+from .output import Output
 from .params import ANY_PATH, FilePath, redact_option, say
 
 if TYPE_CHECKING:
@@ -89,11 +91,8 @@ def command(
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
-
-    from .output import Output
 
     with Output() as output:
         with interrupted_by_signals():
@@ -108,7 +107,6 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recording.display import many
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs

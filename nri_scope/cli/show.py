@@ -9,6 +9,7 @@ import click
 
 from nri_scope.errors import UsageError
 
+from .output import Output
 from .params import ANY_PATH, format_option
 
 
@@ -34,8 +35,6 @@ def command(file: Path, what: str, output_format: str) -> None:
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.text.yaml_text import to_yaml
-
-    from .output import Output
 
     with Output() as output, Recording.open(file) as recording:
         if output_format == "raw" and output.is_terminal:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import Output
 from .params import ANY_PATH, format_option
+from .table import table
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -45,9 +47,6 @@ def command(file: Path, query: str, output_format: str) -> None:
     """Ask a recording in SQL. It is only read, whatever the SQL says."""
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.user_sql import run
-
-    from .output import Output
-    from .table import table
 
     with Output() as output, Recording.open(file) as recording:
         result = run(recording.connection, recording.path, query)

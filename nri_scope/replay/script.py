@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError, Message
@@ -24,6 +24,7 @@ from nri_scope.nri.methods import (
 from nri_scope.nri.request_subject import decode_request, is_plugins_call
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
+from nri_scope.runtime.state_change import own_request
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 
 
@@ -200,16 +201,6 @@ def concerns(only: str, event: Recorded) -> bool:
 
 def _is_pod_of(subject: str, only: str) -> bool:
     return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
-
-
-def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
-    """Return the content of a StateChange as the event's own request message."""
-    request = kind()
-    fields = request.DESCRIPTOR.fields_by_name
-    for name in ("pod", "container"):
-        if name in fields and change.HasField(name):
-            getattr(request, name).CopyFrom(getattr(change, name))
-    return request
 
 
 def _choose(recording: Recording, wanted: int | None) -> Session:

@@ -7,10 +7,10 @@ never starts a container.
 """
 
 from .answer import Answer as Answer
-from .exchange import Exchange as Exchange
 from .lifecycle import Course as Course
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
+from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import RecordedSetUp as RecordedSetUp
