@@ -12,10 +12,10 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index
 
 from .params import (
+    PLUGIN_NAME,
     Duration,
     FilePath,
     NewRecording,
-    PluginName,
     complete_path,
     format_option,
     given,
@@ -60,7 +60,7 @@ Owners: "one of 01–29" is a plugin between two connections that we saw.
 )
 @click.option(
     "--name",
-    type=PluginName(),
+    type=PLUGIN_NAME,
     default="nri-scope",
     show_default=True,
     help="--live: plugin name to register.",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nri_scope.nri.events import Event
     from nri_scope.share.redaction.rules import Rules
 
+_Value = TypeVar("_Value")
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
@@ -70,52 +71,37 @@ class Duration(click.ParamType[float]):
         return nanoseconds / 1e9
 
 
-class Index(click.ParamType[str]):
-    """A plugin index: two digits."""
+class _Checked(click.ParamType[_Value]):
+    """A value that a function makes of a text; it raises UsageError for others."""
 
-    name = "index"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the index and return it."""
-        try:
-            return check_index(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class PluginName(click.ParamType[str]):
-    """A plugin name as runtimes accept it."""
-
-    name = "name"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the name and return it."""
-        try:
-            return check_name(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Events(click.ParamType["frozenset[Event]"]):
-    """A choice of NRI events."""
-
-    name = "events"
+    def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(
-        self,
-        value: str | frozenset[Event],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> frozenset[Event]:
-        """Return the chosen events."""
-        from nri_scope.nri.events import parse_events
-
+        self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
+    ) -> _Value:
+        """Return the value."""
         if not isinstance(value, str):
             return value
         try:
-            return parse_events(value)
+            return self._parse(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+def _events(text: str) -> frozenset[Event]:
+    from nri_scope.nri.events import parse_events
+
+    return parse_events(text)
+
+
+INDEX = _Checked("index", check_index)
+"""A plugin index: two digits."""
+PLUGIN_NAME = _Checked("name", check_name)
+"""A plugin name as runtimes accept it."""
+EVENTS = _Checked("events", _events)
+"""A choice of NRI events."""
 
 
 class Where(click.ParamType["Filter"]):

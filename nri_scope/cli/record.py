@@ -10,11 +10,11 @@ import click
 
 from .output import Output
 from .params import (
+    EVENTS,
+    INDEX,
+    PLUGIN_NAME,
     Duration,
-    Events,
-    Index,
     NewRecording,
-    PluginName,
     RulesFile,
     Size,
     Where,
@@ -57,7 +57,7 @@ class Options(TypedDict):
 @socket_option
 @click.option(
     "--index",
-    type=Index(),
+    type=INDEX,
     default="00",
     show_default=True,
     help="Two digits, the place in the chain: 00 sees containers before other plugins changed "
@@ -65,14 +65,14 @@ class Options(TypedDict):
 )
 @click.option(
     "--name",
-    type=PluginName(),
+    type=PLUGIN_NAME,
     default="nri-scope",
     show_default=True,
     help="Plugin name to register.",
 )
 @click.option(
     "--events",
-    type=Events(),
+    type=EVENTS,
     metavar="LIST",
     help="Subscribe to these events only: names, or pod, container, all; -NAME leaves one out.  "
     "[default: all]",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from .params import (
+    INDEX,
+    PLUGIN_NAME,
     Duration,
     FilePath,
-    Index,
     NewRecording,
-    PluginName,
     Size,
     command_line_argument,
     environment_of,
@@ -51,8 +51,8 @@ _FAULTS = (
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",
 )
 @socket_option
-@click.option("--index", type=Index(), help="Two digits for COMMAND.  [default: its file's, or 10]")
-@click.option("--name", type=PluginName(), help="Name for COMMAND.  [default: its file's]")
+@click.option("--index", type=INDEX, help="Two digits for COMMAND.  [default: its file's, or 10]")
+@click.option("--name", type=PLUGIN_NAME, help="Name for COMMAND.  [default: its file's]")
 @click.option(
     "--env",
     "variables",

@@ -19,7 +19,6 @@ from nri_scope.nri.methods import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
     METHODS,
-    PLUGIN_SERVICE,
 )
 from nri_scope.nri.request_subject import decode_request, is_plugins_call
 from nri_scope.recording.reader import Recording
@@ -40,7 +39,6 @@ class ReplayStep:
     `event`."""
     request: bytes
     """As it was recorded."""
-    service: str = PLUGIN_SERVICE
     wanted: bool = True
     """Whether it is to be played. What is not played happened nevertheless."""
     left_out: str = ""

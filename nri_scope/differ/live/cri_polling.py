@@ -59,7 +59,6 @@ class Asker:
         settle: float = SETTLE,
         pauses: tuple[float, ...] = PAUSES,
         away_pause: float = AWAY_PAUSE,
-        wall_ns: Callable[[], int] = time_ns,
     ) -> None:
         self.answered = 0
         self.unanswered = 0
@@ -69,7 +68,6 @@ class Asker:
         self._settle = settle
         self._pauses = pauses
         self._away_pause = away_pause
-        self._wall_ns = wall_ns
         self._questions: dict[str, _Question] = {}
         self._due: asyncio.Queue[str] = asyncio.Queue()
         self._away = False
@@ -116,18 +114,18 @@ class Asker:
                 await self._ask(container, question)
 
     async def _ask(self, container: str, question: _Question) -> None:
-        wall_ns, mono_ns = self._wall_ns(), monotonic_ns()
+        wall_ns, mono_ns = time_ns(), monotonic_ns()
         try:
             if self._away:
                 runtime = await self._client.version(timeout=CALL_SECONDS)
                 if self._away:
                     self._away = False
-                    self._tell(CriBegan(runtime.name, runtime.version, self._wall_ns()))
+                    self._tell(CriBegan(runtime.name, runtime.version, time_ns()))
             text = await self._client.container_info(container, timeout=CALL_SECONDS)
         except (ConnectError, ConnectionClosed) as error:
             if not self._away:
                 self._away = True
-                self._tell(CriEnded(str(error), self._wall_ns()))
+                self._tell(CriEnded(str(error), time_ns()))
             self._later(container, self._away_pause)
         except NriScopeError as error:
             unknown = isinstance(error, RpcError) and error.code == _NOT_FOUND
