@@ -71,8 +71,8 @@ class Duration(click.ParamType[float]):
         return nanoseconds / 1e9
 
 
-class _Checked(click.ParamType[_Value]):
-    """A value that a function makes of a text; it raises UsageError for others."""
+class _Parsed(click.ParamType[_Value]):
+    """A value that a function makes of a text, and whose errors are the command's."""
 
     def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
         self.name = name
@@ -82,10 +82,18 @@ class _Checked(click.ParamType[_Value]):
         self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
     ) -> _Value:
         """Return the value."""
-        if not isinstance(value, str):
-            return value
+        return self._parse(value) if isinstance(value, str) else value
+
+
+class _Checked(_Parsed[_Value]):
+    """The same, with errors that name the parameter."""
+
+    def convert(
+        self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
+    ) -> _Value:
+        """Return the value."""
         try:
-            return self._parse(value)
+            return super().convert(value, param, ctx)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -96,26 +104,20 @@ def _events(text: str) -> frozenset[Event]:
     return parse_events(text)
 
 
+def _filter(text: str) -> Filter:
+    from nri_scope.filter import parse
+
+    return parse(text)
+
+
 INDEX = _Checked("index", check_index)
 """A plugin index: two digits."""
 PLUGIN_NAME = _Checked("name", check_name)
 """A plugin name as runtimes accept it."""
 EVENTS = _Checked("events", _events)
 """A choice of NRI events."""
-
-
-class Where(click.ParamType["Filter"]):
-    """A filter expression."""
-
-    name = "filter"
-
-    def convert(
-        self, value: str | Filter, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Filter:
-        """Return the filter; raise `FilterError`, which names the position of a mistake."""
-        from nri_scope.filter import parse
-
-        return parse(value) if isinstance(value, str) else value
+WHERE = _Parsed("filter", _filter)
+"""A filter expression; the error names the position of a mistake."""
 
 
 class RulesFile(click.ParamType["Rules"]):
@@ -196,7 +198,7 @@ socket_option = click.option(
     help="The runtime's NRI socket.",
 )
 where_option = click.option(
-    "--where", type=Where(), help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
+    "--where", type=WHERE, help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
 )
 redact_option = click.option(
     "--redact",

@@ -13,11 +13,11 @@ from .params import (
     EVENTS,
     INDEX,
     PLUGIN_NAME,
+    WHERE,
     Duration,
     NewRecording,
     RulesFile,
     Size,
-    Where,
     say,
     socket_option,
 )
@@ -77,7 +77,7 @@ class Options(TypedDict):
     help="Subscribe to these events only: names, or pod, container, all; -NAME leaves one out.  "
     "[default: all]",
 )
-@click.option("--where", type=Where(), help="Keep only events that this filter matches.")
+@click.option("--where", type=WHERE, help="Keep only events that this filter matches.")
 @click.option(
     "--max-size",
     type=Size(),

@@ -15,7 +15,7 @@ from nri_scope.errors import UsageError
 from nri_scope.filter.help_text import epilog
 
 from . import log, record
-from .params import ANY_PATH, Where, say
+from .params import ANY_PATH, WHERE, say
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -48,7 +48,7 @@ def _with_options_of_record(command: click.Command) -> click.Command:
 @click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
-    type=Where(),
+    type=WHERE,
     help="Begin with this filter, e.g. 'ns:shop took:>1ms'; all events are still recorded.",
 )
 @click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colours.")
