@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.render import wording
 from nri_scope.events import Event, Role
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -90,7 +91,7 @@ class Names(Detector):
             yield Finding(
                 FindingKind.DUPLICATE,
                 Level.NOTE,
-                f"{_listed(plugins)} share the name {name}",
+                f"{wording.all_of([*plugins])} share the name {name}",
                 "They are in one chain at different indices.",
                 _NAME_ADVICE,
                 tuple(sorted({*plugins.values()})),
@@ -100,7 +101,7 @@ class Names(Detector):
             yield Finding(
                 FindingKind.ORDER,
                 Level.NOTE,
-                f"{_listed(plugins)} share the index {index}",
+                f"{wording.all_of([*plugins])} share the index {index}",
                 "Which of them is asked first is not defined, and may be another one after each "
                 "restart: the later one sees what the earlier one did.",
                 _INDEX_ADVICE,
@@ -117,8 +118,3 @@ def _twice(items: Iterable[str]) -> list[str]:
             found[item] = None
         seen.add(item)
     return [*found]
-
-
-def _listed(plugins: Iterable[str]) -> str:
-    *others, last = plugins
-    return f"{', '.join(others)} and {last}" if others else last
