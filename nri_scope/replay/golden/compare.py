@@ -53,7 +53,7 @@ def kept(expected: Expected, got: Plain) -> Expected:
         for key, value in got.items():
             old = expected.get(key)
             if key in UNORDERED:
-                old, value = _sorted(old), _sorted(value)
+                old, value = _sorted(old), _sorted_reply(value)
             merged[key] = kept(old, value)
         for key, old in expected.items():
             if key not in got and _may_be_absent(old):
@@ -113,7 +113,7 @@ def _in_mappings(
     for key in (*expected, *(key for key in got if key not in expected)):
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
-            old, new = _sorted(old), _sorted(new)
+            old, new = _sorted(old), _sorted_reply(new)
         yield from _differences(old, new, _below(path, key))
 
 
@@ -131,7 +131,6 @@ def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator
 
 
 _Item = TypeVar("_Item", Expected, Plain)
-_Value = TypeVar("_Value", Expected, Plain)
 
 
 def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
@@ -152,8 +151,14 @@ def _may_be_absent(expected: Expected) -> bool:
     return isinstance(expected, Ignored)
 
 
-def _sorted(value: _Value) -> _Value:
-    """Sort a set into the order of replies; one with matchers is left alone."""
+def _sorted(value: Expected) -> Expected:
+    """Sort a hand-written set into the order of replies; one with matchers is left alone."""
+    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+        return unordered(value)
+    return value
+
+
+def _sorted_reply(value: Plain) -> Plain:
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return unordered(value)
     return value
@@ -162,7 +167,7 @@ def _sorted(value: _Value) -> _Value:
 def _copy(value: Plain) -> Expected:
     if isinstance(value, dict):
         sets = UNORDERED.intersection(value)
-        return {k: _copy(_sorted(v) if k in sets else v) for k, v in value.items()}
+        return {k: _copy(_sorted_reply(v) if k in sets else v) for k, v in value.items()}
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value
