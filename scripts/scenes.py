@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from nri_scope.cri import Resources
 from nri_scope.errors import RpcError
+from tests.cri.driver import Resources
 from tests.runtime.testbed import actor
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.diffing import diffing

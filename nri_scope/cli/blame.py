@@ -11,7 +11,8 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH, redact_option
+from .output import Output
+from .params import ANY_PATH, format_option, redact_option
 
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.history import History
@@ -43,13 +44,9 @@ The gutter: owner, evidence (letters, explained below), and kind of change:
 @click.option("--changed", is_flag=True, help="Changed lines alone, and what they are part of.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 where a plugin changed it.")
 @redact_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Lines for people, one JSON object with all lines, or Markdown for an issue.",
+@format_option(
+    "text|json|markdown",
+    "Lines for people, one JSON object with all lines, or Markdown for an issue.",
 )
 @click.pass_context
 def command(
@@ -93,7 +90,6 @@ def _perform(
     from nri_scope.events import Container
     from nri_scope.recording.records import to_json
 
-    from .output import Output
     from .redacted_view import shown
 
     steps: Sequence[ChangeStep] = ()

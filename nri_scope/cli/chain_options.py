@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from .params import ANY_PATH, Index, PluginName, command_line_argument
+from .params import ANY_PATH, INDEX, PLUGIN_NAME, command_line_argument
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
@@ -40,8 +40,8 @@ _CHAIN = (
         metavar="NN=COMMAND",
         help="A plugin of the chain, with its index. Several make a chain.",
     ),
-    click.option("--index", type=Index(), help="Index of COMMAND.  [default: 10, or its file's]"),
-    click.option("--name", type=PluginName(), help="Name of COMMAND.  [default: its file's]"),
+    click.option("--index", type=INDEX, help="Index of COMMAND.  [default: 10, or its file's]"),
+    click.option("--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: its file's]"),
     click.option(
         "--config",
         "configs",

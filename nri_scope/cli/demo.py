@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.text.escape import safe
 
 from .params import ANY_PATH
 from .tui import app_of, lack, say_made
@@ -256,7 +257,6 @@ def program_name() -> str:
 
 
 def _say(lines: Iterator[str]) -> None:
-    from nri_scope.text.escape import safe
 
     # Each line at once, in the right order with the output of `record`.
     for line in lines:

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
-from click.core import ParameterSource
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index
 
 from .params import (
+    PLUGIN_NAME,
     Duration,
     FilePath,
     NewRecording,
-    PluginName,
     complete_path,
+    format_option,
+    given,
     redact_option,
     socket_option,
     where_option,
@@ -25,55 +26,23 @@ from .params import (
 from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
-    from nri_scope.differ.render import Format
-    from nri_scope.filter import Filter
-    from nri_scope.share.redaction.rules import Rules
+    # Importing it takes longer than showing the help.
+    from .diff_files import Options
 
 _PROBES = "00,50,99"
 _AUTO = "auto"
 
-_LIVE_ONLY = {
-    "socket": "--socket",
-    "name": "--name",
-    "probes": "--probes",
-    "validate": "--validate",
-    "cri": "--cri",
-    "output": "-o",
-    "duration": "--duration",
-    "once": "--once",
-    "wait": "--wait",
-}
-_RECORDING_ONLY = {"since": "--since", "until": "--until"}
-_EVENTS_ONLY = {"where": "--where", "quiet_unchanged": "--quiet-unchanged"}
-
+_LIVE_ONLY = (
+    *("socket", "name", "probes", "validate", "cri"),
+    *("output", "duration", "once", "wait"),
+)
+_RECORDING_ONLY = ("since", "until")
+_EVENTS_ONLY = ("where", "quiet_unchanged")
 _EPILOG = """
 \b
 Glyphs: + added, - removed, ~ changed, > moved, where order matters.
 Owners: "one of 01–29" is a plugin between two connections that we saw.
 """
-
-
-class Options(TypedDict):
-    """The options as click passes them."""
-
-    things: tuple[str, ...]
-    live: bool
-    json_spec: bool
-    socket: Path
-    name: str
-    probes: str
-    validate: bool
-    cri: Path | None
-    output: Path | None
-    duration: float | None
-    once: bool
-    wait: bool
-    redact: Rules | None
-    where: Filter | None
-    since: int | None
-    until: int | None
-    output_format: Format
-    quiet_unchanged: bool
 
 
 @click.command(epilog=_EPILOG)
@@ -91,7 +60,7 @@ class Options(TypedDict):
 )
 @click.option(
     "--name",
-    type=PluginName(),
+    type=PLUGIN_NAME,
     default="nri-scope",
     show_default=True,
     help="--live: plugin name to register.",
@@ -120,13 +89,9 @@ class Options(TypedDict):
 @since_option
 @until_option
 @click.option("--quiet-unchanged", is_flag=True, help="Leave out events that changed nothing.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Lines for people; one JSON object, with --live one a line; or Markdown for an issue.",
+@format_option(
+    "text|json|markdown",
+    "Lines for people; one JSON object, with --live one a line; or Markdown for an issue.",
 )
 @click.pass_context
 def command(context: click.Context, **options: Unpack[Options]) -> None:
@@ -152,17 +117,13 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
 
 
 def _perform(context: click.Context, options: Options) -> int:
-    given = {
-        name
-        for name in (*_LIVE_ONLY, *_RECORDING_ONLY, *_EVENTS_ONLY)
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
+    told = given(context)
     things = options["things"]
     if options["live"]:
-        return _live(options, given)
-    _refuse(given, _LIVE_ONLY, "for --live", "add it, or leave this out")
+        return _live(options, told)
+    _refuse(told, _LIVE_ONLY, "for --live", "add it, or leave this out")
     if options["json_spec"]:
-        return _specs(options, given)
+        return _specs(options, told)
     if not things:
         raise UsageError("there is nothing to show", "name a recording, or say --live")
     file, *more = things
@@ -177,26 +138,18 @@ def _perform(context: click.Context, options: Options) -> int:
     from . import diff_files
 
     if more and diff_files.is_recording(more[0]):
-        _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for one recording", "leave it out")
+        _refuse(told, _RECORDING_ONLY + _EVENTS_ONLY, "for one recording", "leave it out")
         return diff_files.two_recordings(
             Path(things[0]), Path(things[1]), options["redact"], options["output_format"]
         )
     check_interval(options["since"], options["until"])
-    wishes = diff_files.Wishes(
-        redact=options["redact"],
-        where=options["where"],
-        since_ns=options["since"],
-        until_ns=options["until"],
-        output_format=options["output_format"],
-        quiet_unchanged=options["quiet_unchanged"],
-    )
-    return int(diff_files.one_recording(Path(file), more[0] if more else None, wishes))
+    return int(diff_files.one_recording(Path(file), more[0] if more else None, options))
 
 
-def _specs(options: Options, given: set[str]) -> int:
+def _specs(options: Options, told: dict[str, str]) -> int:
     from .diff_files import two_specs
 
-    _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for recordings", "leave it out")
+    _refuse(told, _RECORDING_ONLY + _EVENTS_ONLY, "for recordings", "leave it out")
     if options["redact"] is not None:
         raise UsageError("--redact is for recordings", "leave it out")
     if len(options["things"]) != 2:
@@ -205,38 +158,32 @@ def _specs(options: Options, given: set[str]) -> int:
     return int(two_specs(before, after, options["output_format"]))
 
 
-def _live(options: Options, given: set[str]) -> int:
+def _live(options: Options, told: dict[str, str]) -> int:
     if options["json_spec"]:
         raise UsageError("--live and --json-spec are two things to do", "leave one of them out")
     if options["things"]:
         raise UsageError(
             "--live shows what happens on this machine", "leave out the file, or --live"
         )
-    _refuse(given, _RECORDING_ONLY, "for recordings", "leave it out")
+    _refuse(told, _RECORDING_ONLY, "for recordings", "leave it out")
     probes = _probes(options["probes"])
 
-    from .diff_live import LiveOptions, live
+    from .diff_live import live
     from .diff_recorder import ProbeOptions
 
-    return live(
-        LiveOptions(
-            ProbeOptions(
-                output=options["output"],
-                socket=options["socket"],
-                name=options["name"],
-                probes=probes,
-                validate=options["validate"],
-                cri=options["cri"],
-                duration=options["duration"],
-                once=options["once"],
-                wait=options["wait"],
-                redact=options["redact"],
-            ),
-            where=options["where"],
-            output_format=options["output_format"],
-            quiet_unchanged=options["quiet_unchanged"],
-        )
+    probing = ProbeOptions(
+        output=options["output"],
+        socket=options["socket"],
+        name=options["name"],
+        probes=probes,
+        validate=options["validate"],
+        cri=options["cri"],
+        duration=options["duration"],
+        once=options["once"],
+        wait=options["wait"],
+        redact=options["redact"],
     )
+    return live(probing, options)
 
 
 def _probes(text: str) -> tuple[str, ...] | None:
@@ -253,7 +200,7 @@ def _probes(text: str) -> tuple[str, ...] | None:
     return tuple(sorted(found))
 
 
-def _refuse(given: set[str], options: dict[str, str], what: str, hint: str) -> None:
-    for name, option in options.items():
-        if name in given:
-            raise UsageError(f"{option} is {what}", hint)
+def _refuse(told: dict[str, str], options: tuple[str, ...], what: str, hint: str) -> None:
+    for name in options:
+        if name in told:
+            raise UsageError(f"{told[name]} is {what}", hint)

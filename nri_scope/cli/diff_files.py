@@ -6,8 +6,8 @@ Each function returns whether there is a change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from nri_scope import oci
 from nri_scope.differ import Differ
@@ -37,14 +37,25 @@ _SUFFIXES = (".nriscope.db", ".nriscope.zip")
 _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """Options that select the rounds to show and their format."""
+class Options(TypedDict):
+    """The options of ``diff`` as click passes them."""
 
+    things: tuple[str, ...]
+    live: bool
+    json_spec: bool
+    socket: Path
+    name: str
+    probes: str
+    validate: bool
+    cri: Path | None
+    output: Path | None
+    duration: float | None
+    once: bool
+    wait: bool
     redact: Rules | None
     where: Filter | None
-    since_ns: int | None
-    until_ns: int | None
+    since: int | None
+    until: int | None
     output_format: Format
     quiet_unchanged: bool
 
@@ -57,9 +68,9 @@ def is_recording(text: str) -> bool:
         return False
 
 
-def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
+def one_recording(file: Path, what: str | None, options: Options) -> bool:
     """Show the changes in a recording, or of one event, pod or container."""
-    with Output() as output, shown(file, wishes.redact) as seen:
+    with Output() as output, shown(file, options["redact"]) as seen:
         recording = seen.recording
         thing = None if what is None else seen.same(lookup.find(seen.original, what))
         sessions = recording.sessions()
@@ -68,11 +79,11 @@ def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
         gaps = recording.gaps()
         differ = differ_of(recording, keep=told_later)
         render = renderer(
-            wishes.output_format,
+            options["output_format"],
             width=output.width,
-            quiet_unchanged=wishes.quiet_unchanged,
+            quiet_unchanged=options["quiet_unchanged"],
         )
-        chosen = _chosen(seen.original, wishes)
+        chosen = _chosen(seen.original, options)
         name_of = _names(recording, differ)
         begun = False
         for diff in rounds(recording, thing, differ=differ):
@@ -132,12 +143,12 @@ def _names(recording: Recording, differ: Differ) -> NameOf:
     return lambda thing: names.get(thing) or differ.name_of(thing)
 
 
-def _chosen(recording: Recording, wishes: Wishes) -> set[int] | None:
+def _chosen(recording: Recording, options: Options) -> set[int] | None:
     """Return the ids of the events to show; None for all. The others still count as evidence."""
-    if wishes.where is None and wishes.since_ns is None and wishes.until_ns is None:
+    if options["where"] is None and options["since"] is None and options["until"] is None:
         return None
     events = recording.events(
-        where=wishes.where, since_ns=wishes.since_ns, until_ns=wishes.until_ns
+        where=options["where"], since_ns=options["since"], until_ns=options["until"]
     )
     return {event.id for event in events}
 

@@ -8,14 +8,12 @@ import shutil
 import signal
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-import click
+from typing import TYPE_CHECKING
 
 from nri_scope.differ.live.channel import ToRecorder, Unread, decode, encode
-from nri_scope.differ.live.probe_indices import FIRST_PLACES
+from nri_scope.differ.live.probe_mover import FIRST_PLACES
 from nri_scope.differ.live.viewer import Watcher
 from nri_scope.differ.render import renderer
 from nri_scope.logger.background_output import Background
@@ -27,26 +25,16 @@ from nri_scope.share.redaction.capture import check_continued
 from .diff_recorder import ProbeOptions
 from .diff_viewer import Showing
 from .output import Output
+from .params import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri_scope.filter import Filter
+    from .diff_files import Options
 
 NICER = 10
 """Niceness added to this process, so that the one that answers the runtime goes first. They share
 no lock for which that one could wait, so this one may be late."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveOptions:
-    """Options of probing and of the output."""
-
-    probing: ProbeOptions
-    where: Filter | None
-    """The filter of events to show; all are recorded."""
-    output_format: Literal["text", "json", "markdown"]
-    quiet_unchanged: bool
 
 
 class _Stopped(BaseException):
@@ -57,19 +45,18 @@ class _Impatient(BaseException):
     """A second stop signal came."""
 
 
-def live(options: LiveOptions) -> int:
+def live(probing: ProbeOptions, options: Options) -> int:
     """Watch until a signal, the duration or the end of the output's reader; return the status.
 
     0: nothing changed, 1: something did, 2: it could not be shown. Raises NriScopeError.
     """
-    probing = options.probing
     check_indices(probing.probes or FIRST_PLACES)
     if probing.output is not None:
         check_continued(probing.output, redacts=probing.redact is not None)
     output = Output()
     private = None if probing.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
     # In the background: a terminal that was stopped must not stop this command.
-    notices: Background[str] = Background(_say, waiting_max=200)
+    notices: Background[str] = Background(say, waiting_max=200)
     viewing = _Viewing(replace(probing, private=private), notices.put)
     try:
         with stop_signals(viewing.stop, again=_hurry, ignored_afterwards=True):
@@ -92,12 +79,6 @@ def _hurry() -> None:
     raise _Impatient
 
 
-def _say(text: str) -> None:
-    from nri_scope.text.escape import safe
-
-    click.echo(safe(text), err=True)
-
-
 class _Viewing:
     """One run: the side of the process that shows the recording."""
 
@@ -113,7 +94,7 @@ class _Viewing:
             raise _Stopped
         self._recorder.signal(number)
 
-    def run(self, options: LiveOptions, output: Output) -> int:
+    def run(self, options: Options, output: Output) -> int:
         """Start the recording, and show it; return the exit status."""
         probing = self._probing
         recorder = RecorderProcess(
@@ -126,14 +107,14 @@ class _Viewing:
             # A batch process does not preempt one that has just been woken.
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         shown = renderer(
-            options.output_format,
+            options["output_format"],
             width=output.width,
             live=True,
-            quiet_unchanged=options.quiet_unchanged,
+            quiet_unchanged=options["quiet_unchanged"],
         )
         at = ", ".join(probing.probes) if probing.probes else "places around the plugins"
         title = f"changes as they happen at {probing.socket}, seen by probes at {at}"
-        showing = Showing(output, shown, title, options.where)
+        showing = Showing(output, shown, title, options["where"])
 
         def tell(message: ToRecorder) -> None:
             recorder.tell(*encode(message))

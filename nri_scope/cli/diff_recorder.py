@@ -24,15 +24,13 @@ from nri_scope.differ.live.channel import (
     CriBegan,
     CriEnded,
     FinishAsking,
-    Opened,
+    ReadPosition,
     Unread,
     decode,
     encode,
 )
 from nri_scope.differ.live.cri_sessions import CriSessions
-from nri_scope.differ.live.probe_indices import FIRST_PLACES
-from nri_scope.differ.live.probe_mover import Placer
-from nri_scope.differ.live.read_position import ReadPosition
+from nri_scope.differ.live.probe_mover import FIRST_PLACES, Placer
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
@@ -155,7 +153,7 @@ class _Run(ProbeListener):
         await writer.open()
         try:
             with Recording.open(options.path) as recording:
-                self._viewer.tell(*encode(Opened(*ReadPosition.end_of(recording))))
+                self._viewer.tell(*encode(ReadPosition.end_of(recording)))
             self._cri.record_to(writer)
             await self._probe(writer)
             self._viewer.tell(*encode(FinishAsking()))

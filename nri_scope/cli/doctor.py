@@ -9,7 +9,10 @@ from pathlib import Path
 
 import click
 
-from .params import ANY_PATH
+from nri_scope.text.escape import safe
+
+from .output import Output
+from .params import ANY_PATH, format_option
 
 _WIDEST = 100
 """Columns of a terminal that are used at most."""
@@ -21,13 +24,8 @@ _WIDEST = 100
     type=ANY_PATH,
     help="The runtime's NRI socket.  [default: as configured, else /var/run/nri/nri.sock]",
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one object with `checks`, each with name, status, detail and fix.",
+@format_option(
+    "text|json", "json: one object with `checks`, each with name, status, detail and fix."
 )
 @click.option(
     "--root",
@@ -50,9 +48,6 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
     from nri_scope.doctor.examine import examine
     from nri_scope.doctor.host import Host
     from nri_scope.doctor.render import as_json, as_text
-    from nri_scope.text.escape import safe
-
-    from .output import Output
 
     path = None if socket is None else str(socket.absolute())
     checks = examine(Host(root.resolve()), path)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from nri_scope.events import Captured, Event
 from nri_scope.logger.background_output import Background
 from nri_scope.logger.writer_main import serve
-from nri_scope.recording.records import event_record, to_json
+from nri_scope.recording.records import to_json
 
-from .log_lines import Lines
+from .log_lines import LogPrinter
 from .output import Output
 
 WAITING_MAX = 10_000
@@ -25,9 +25,8 @@ class Printer:
     def __init__(self, print_format: str) -> None:
         self._output = Output()
         self._jsonl = print_format == "jsonl"
-        self._lines = Lines(colour=self._output.colour, width=self._output.width)
         self._background = Background[Event](
-            self._print,
+            LogPrinter(self._output, jsonl=self._jsonl).print,
             flush=self._output.flush,
             skipped=self._print_skipped,
             waiting_max=WAITING_MAX,
@@ -40,13 +39,6 @@ class Printer:
     def close(self) -> None:
         """Print the events that still wait, for a limited time."""
         self._background.close()
-
-    def _print(self, event: Event) -> None:
-        if self._jsonl:
-            self._output.line(to_json(event_record(event)))
-            return
-        for line in self._lines.of(event):
-            self._output.line(line)
 
     def _print_skipped(self, count: int) -> None:
         words = f"{count} events are recorded but not shown"

@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-import click
-
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
@@ -23,6 +21,7 @@ from nri_scope.share.redacted_copy import chosen_numbers, convert
 from nri_scope.text.escape import safe
 
 from .output import Output
+from .params import say
 from .share_options import progress, replaced, tell_lost_marks
 
 if TYPE_CHECKING:
@@ -88,27 +87,25 @@ def write_bundle(file: Path, options: Options) -> bool:
                 on_progress=tell,
             )
     for bundle in exported.bundles:
-        _tell(f"{bundle.path}: {_described(bundle)}")
+        say(f"{bundle.path}: {_described(bundle)}")
     if exported.damage:
-        _tell(f"the original is damaged, and what comes before that was packed: {exported.damage}")
+        say(f"the original is damaged, and what comes before that was packed: {exported.damage}")
     tell_lost_marks(recording)
     if redactor is None:
-        _tell(_SECRETS)
+        say(_SECRETS)
     return all(map(_tell_verified, found))
 
 
 def _tell_verified(found: Verified) -> bool:
     for gone in found.gone:
-        _tell(f"{gone}, before and after redaction; what it did until then was compared")
+        say(f"{gone}, before and after redaction; what it did until then was compared")
     if not found.differences:
-        _tell("verified: the plugin does the same before and after redaction")
+        say("verified: the plugin does the same before and after redaction")
         return True
     with Output() as output:
         for line in found.differences:
             output.line(safe(line, output.width))
-    _tell(
-        "not verified: a rule may replace what the plugin decides by; a file of rules can keep it"
-    )
+    say("not verified: a rule may replace what the plugin decides by; a file of rules can keep it")
     return False
 
 
@@ -161,7 +158,7 @@ def _write_format(
         written = draft.stat().st_size
         outputs.place([draft])
     what = _AS_RECORDED if redactor is None else replaced(redactor.tally.by_rule())
-    _tell(f"{output}: {size(written)}, {many(count, 'event')}; {what}")
+    say(f"{output}: {size(written)}, {many(count, 'event')}; {what}")
 
 
 class _Raw(io.RawIOBase):
@@ -206,7 +203,3 @@ def _described(bundle: Bundle) -> str:
         return text
     left = ", none of them is left in it" if manifest.redaction.total else ""
     return f"{text}; {replaced(manifest.redaction.by_rule())}{left}"
-
-
-def _tell(text: str) -> None:
-    click.echo(safe(text), err=True)

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .params import ANY_PATH, NewRecording
+from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.text.escape import safe
+
+from .output import Output
+from .params import ANY_PATH, NewRecording, say
 
 if TYPE_CHECKING:
     from nri_scope.recording.bundle.manifest import Manifest
@@ -35,18 +39,14 @@ def command(file: Path, output: Path | None, force: bool) -> None:
     the recording as a file, for sqlite3 or to keep. Bundles may be untrusted: a file that is not
     exactly a bundle is refused, and only the recording is written.
     """
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.share.bundle.import_recording import import_bundle
-    from nri_scope.text.escape import safe
-
-    from .output import Output
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
     with Output() as out, interrupted_by_signals():
         manifest = import_bundle(file, target, force=force)
         for line in _lines(manifest):
             out.line(safe(line, out.width))
-    click.echo(safe(f"{target}: written"), err=True)
+    say(f"{target}: written")
 
 
 def _stem(file: Path) -> str:

@@ -12,15 +12,13 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.filter.help_text import epilog
 
-from .params import ANY_PATH, where_option
+from .output import Output
+from .params import ANY_PATH, format_option, where_option
 from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
-    from nri_scope.recording.log_rows import Log
-    from nri_scope.recording.reader import Recording
 
-    from .output import Output
 
 _POLL_SECONDS = 0.1
 
@@ -39,14 +37,7 @@ _POLL_SECONDS = 0.1
     help="Begin with the newest COUNT events.",
 )
 @click.option("--printed", is_flag=True, help="Also show what tapped plugins printed.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "jsonl"]),
-    default="text",
-    show_default=True,
-    help="Lines for people (in local time), or a JSON object a line (in UTC).",
-)
+@format_option("text|jsonl", "Lines for people (in local time), or a JSON object a line (in UTC).")
 def command(
     file: Path,
     follow: bool,
@@ -65,8 +56,9 @@ def command(
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
+    from nri_scope.recording.timeline import interleaved
 
-    from .output import Output
+    from .log_lines import LogPrinter
 
     check_interval(since, until)
     with Output() as output, Recording.open(file) as recording:
@@ -78,48 +70,26 @@ def command(
         log = Log(
             recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed
         )
-        show = _Shower(output, recording, jsonl=output_format == "jsonl")
+        printer = LogPrinter(
+            output,
+            jsonl=output_format == "jsonl",
+            with_session=interleaved(recording.sessions()),
+        )
+
+        def show() -> None:
+            for item in log.read():
+                printer.print(item)
+            output.flush()
+
         if not follow:
-            show(log)
+            show()
             return
         try:
             while until is None or time.time_ns() <= until:
                 if log.has_news():
-                    show(log)
+                    show()
                 if output.wait(_POLL_SECONDS):
                     return
-            show(log)
+            show()
         except KeyboardInterrupt:
             return
-
-
-class _Shower:
-    def __init__(self, output: Output, recording: Recording, *, jsonl: bool) -> None:
-        from nri_scope.recording.timeline import interleaved
-
-        from .log_lines import Lines
-
-        self._output = output
-        self._lines = None
-        if not jsonl:
-            self._lines = Lines(
-                colour=output.colour,
-                width=output.width,
-                with_session=interleaved(recording.sessions()),
-            )
-
-    def __call__(self, log: Log) -> None:
-        from nri_scope.events import Event, Gap, Printed
-        from nri_scope.recording.records import event_record, gap_record, printed_record, to_json
-
-        for item in log.read():
-            if self._lines is not None:
-                for line in self._lines.of(item):
-                    self._output.line(line)
-            elif isinstance(item, Event):
-                self._output.line(to_json(event_record(item)))
-            elif isinstance(item, Gap):
-                self._output.line(to_json(gap_record(item)))
-            elif isinstance(item, Printed):
-                self._output.line(to_json(printed_record(item)))
-        self._output.flush()

@@ -5,11 +5,19 @@ from __future__ import annotations
 
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Session
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.display import clock, day, duration, mark_words, runtime, subject
-from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.display import Days, clock, duration, mark_words, runtime, subject
+from nri_scope.recording.records import (
+    deadline_ms,
+    event_record,
+    gap_record,
+    printed_record,
+    to_json,
+)
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Style, paint
+
+from .output import Output
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 """All events but ValidateContainerAdjustment fit; that one pushes its line to the right."""
@@ -32,7 +40,7 @@ class Lines:
         self._colour = colour
         self._width = width
         self._with_session = with_session
-        self._day = ""
+        self._days = Days()
 
     def of(self, item: Item) -> list[str]:
         """Return the lines of an item, without line ends."""
@@ -51,11 +59,7 @@ class Lines:
                 return [*self._new_day(item.at_ns), self._printed(item)]
 
     def _new_day(self, at_ns: int) -> list[str]:
-        today = day(at_ns)
-        if today == self._day:
-            return []
-        self._day = today
-        return [self._rule(f"── {today[:10]}, times at UTC{today[11:]}")]
+        return [self._rule(line) for line in self._days.turn(at_ns)]
 
     def _rule(self, text: str) -> str:
         return self._paint(Style.STRONG, safe(text, self._width))
@@ -107,6 +111,32 @@ class Lines:
     def _paint(self, style: Style, text: str) -> str:
         # Not by `StyledText`, which would be slower for a pipe.
         return paint(style, text) if self._colour else text
+
+
+class LogPrinter:
+    """Prints items of a log: lines for people, or a JSON object a line."""
+
+    def __init__(self, output: Output, *, jsonl: bool, with_session: bool = False) -> None:
+        self._output = output
+        self._lines = None
+        if not jsonl:
+            self._lines = Lines(colour=output.colour, width=output.width, with_session=with_session)
+
+    def print(self, item: Item) -> None:
+        """Print one item. JSON has no notes and no sessions."""
+        if self._lines is not None:
+            for line in self._lines.of(item):
+                self._output.line(line)
+            return
+        match item:
+            case Event():
+                self._output.line(to_json(event_record(item)))
+            case Gap():
+                self._output.line(to_json(gap_record(item)))
+            case Printed():
+                self._output.line(to_json(printed_record(item)))
+            case _:
+                pass
 
 
 def _detail(event: Event) -> str:

@@ -18,7 +18,7 @@ import click
 from nri_scope.errors import UsageError
 
 from .demo import RECORDING, bundled_path
-from .params import ANY_PATH, Index
+from .params import ANY_PATH, INDEX
 
 TEMPLATE = Path(__file__).parent.parent / "template"
 """Template files: ``$name`` and so on are replaced, in file names too; the suffix is dropped."""
@@ -40,7 +40,7 @@ _TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
 @click.option("--name", metavar="NAME", help="Plugin name.  [default: the folder's]")
 @click.option(
     "--index",
-    type=Index(),
+    type=INDEX,
     default="10",
     show_default=True,
     help="Two digits, the plugin's usual place in the chain.",

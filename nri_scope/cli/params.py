@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.nri.events import Event
     from nri_scope.share.redaction.rules import Rules
+
+_Value = TypeVar("_Value")
+_Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
 def complete_path(
@@ -67,66 +71,53 @@ class Duration(click.ParamType[float]):
         return nanoseconds / 1e9
 
 
-class Index(click.ParamType[str]):
-    """A plugin index: two digits."""
+class _Parsed(click.ParamType[_Value]):
+    """A value that a function makes of a text, and whose errors are the command's."""
 
-    name = "index"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the index and return it."""
-        try:
-            return check_index(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class PluginName(click.ParamType[str]):
-    """A plugin name as runtimes accept it."""
-
-    name = "name"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the name and return it."""
-        try:
-            return check_name(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Events(click.ParamType["frozenset[Event]"]):
-    """A choice of NRI events."""
-
-    name = "events"
+    def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(
-        self,
-        value: str | frozenset[Event],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> frozenset[Event]:
-        """Return the chosen events."""
-        from nri_scope.nri.events import parse_events
+        self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
+    ) -> _Value:
+        """Return the value."""
+        return self._parse(value) if isinstance(value, str) else value
 
-        if not isinstance(value, str):
-            return value
+
+class _Checked(_Parsed[_Value]):
+    """The same, with errors that name the parameter."""
+
+    def convert(
+        self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
+    ) -> _Value:
+        """Return the value."""
         try:
-            return parse_events(value)
+            return super().convert(value, param, ctx)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
 
-class Where(click.ParamType["Filter"]):
-    """A filter expression."""
+def _events(text: str) -> frozenset[Event]:
+    from nri_scope.nri.events import parse_events
 
-    name = "filter"
+    return parse_events(text)
 
-    def convert(
-        self, value: str | Filter, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Filter:
-        """Return the filter; raise `FilterError`, which names the position of a mistake."""
-        from nri_scope.filter import parse
 
-        return parse(value) if isinstance(value, str) else value
+def _filter(text: str) -> Filter:
+    from nri_scope.filter import parse
+
+    return parse(text)
+
+
+INDEX = _Checked("index", check_index)
+"""A plugin index: two digits."""
+PLUGIN_NAME = _Checked("name", check_name)
+"""A plugin name as runtimes accept it."""
+EVENTS = _Checked("events", _events)
+"""A choice of NRI events."""
+WHERE = _Parsed("filter", _filter)
+"""A filter expression; the error names the position of a mistake."""
 
 
 class RulesFile(click.ParamType["Rules"]):
@@ -207,7 +198,7 @@ socket_option = click.option(
     help="The runtime's NRI socket.",
 )
 where_option = click.option(
-    "--where", type=Where(), help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
+    "--where", type=WHERE, help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
 )
 redact_option = click.option(
     "--redact",
@@ -218,6 +209,35 @@ redact_option = click.option(
     help="Replace secret and personal values, by the default rules or as the file RULES changes "
     "them. `redact --preview` shows how many and where.",
 )
+
+
+def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command]:
+    """Return the option for the output's format: one of ``a|b``, the first by default."""
+    names = formats.split("|")
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help=help_text,
+    )
+
+
+def given(context: click.Context) -> dict[str, str]:
+    """Return the parameters that the command line has, by name, each as help texts spell it."""
+    return {
+        one.name: one.opts[0]
+        for one in context.command.params
+        if one.name and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+    }
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, without the control characters that it may quote."""
+    from nri_scope.text.escape import safe
+
+    click.echo(safe(text), err=True)
 
 
 def environment_of(texts: tuple[str, ...]) -> dict[str, str]:

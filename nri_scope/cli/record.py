@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from .output import Output
 from .params import (
+    EVENTS,
+    INDEX,
+    PLUGIN_NAME,
+    WHERE,
     Duration,
-    Events,
-    Index,
     NewRecording,
-    PluginName,
     RulesFile,
     Size,
-    Where,
+    say,
     socket_option,
 )
 
@@ -55,7 +57,7 @@ class Options(TypedDict):
 @socket_option
 @click.option(
     "--index",
-    type=Index(),
+    type=INDEX,
     default="00",
     show_default=True,
     help="Two digits, the place in the chain: 00 sees containers before other plugins changed "
@@ -63,19 +65,19 @@ class Options(TypedDict):
 )
 @click.option(
     "--name",
-    type=PluginName(),
+    type=PLUGIN_NAME,
     default="nri-scope",
     show_default=True,
     help="Plugin name to register.",
 )
 @click.option(
     "--events",
-    type=Events(),
+    type=EVENTS,
     metavar="LIST",
     help="Subscribe to these events only: names, or pod, container, all; -NAME leaves one out.  "
     "[default: all]",
 )
-@click.option("--where", type=Where(), help="Keep only events that this filter matches.")
+@click.option("--where", type=WHERE, help="Keep only events that this filter matches.")
 @click.option(
     "--max-size",
     type=Size(),
@@ -123,13 +125,11 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     from nri_scope.logger.background_output import Background
     from nri_scope.logger.run import record
 
-    from .output import Output
-
     if print_format:
         # Fail without standard output before anything is recorded.
         Output()
     # In the background: a terminal that was stopped must not keep the runtime waiting.
-    notices = Background(_say, waiting_max=200)
+    notices = Background(say, waiting_max=200)
     try:
         record(understood(options, where), notices.put, print_format or "")
     finally:
@@ -157,9 +157,3 @@ def understood(options: Options, where: Filter | None = None) -> RecordOptions:
         validate=options["validate"],
         redact=redact,
     )
-
-
-def _say(text: str) -> None:
-    from nri_scope.text.escape import safe
-
-    click.echo(safe(text), err=True)

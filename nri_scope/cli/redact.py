@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
 
-from .params import ANY_PATH, NewRecording, RulesFile, check_tokens, tokens_options
+from .output import Output
+from .params import ANY_PATH, NewRecording, RulesFile, check_tokens, say, tokens_options
+from .table import table
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules, Tally
-
-    from .output import Output
 
 
 @click.command()
@@ -78,13 +79,11 @@ def command(
 
 
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import preview
 
-    from .output import Output
     from .share_options import progress
 
     with Output() as output:
@@ -112,7 +111,6 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
 
 def _tell(output: Output, tally: Tally) -> None:
     from .share_options import replaced
-    from .table import table
 
     if tally.total:
         rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
@@ -125,12 +123,10 @@ def _tell(output: Output, tally: Tally) -> None:
 def _write(
     file: Path, rules: Rules, output: Path, *, stable: bool, unlinked: bool, force: bool
 ) -> None:
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recording.display import many
     from nri_scope.recording.reader import Recording
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import redact
-    from nri_scope.text.escape import safe
 
     from .share_options import progress, replaced, tell_lost_marks
 
@@ -139,7 +135,7 @@ def _write(
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())
-    click.echo(safe(f"{output}: {many(rebuilt.counts.events, 'event')}; {found}"), err=True)
+    say(f"{output}: {many(rebuilt.counts.events, 'event')}; {found}")
     tell_lost_marks(recording)
     if rebuilt.damage:
-        click.echo(safe(f"what comes after that is missing: {rebuilt.damage}"), err=True)
+        say(f"what comes after that is missing: {rebuilt.damage}")

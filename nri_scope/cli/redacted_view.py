@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod
 from nri_scope.process.signals import interrupted_by_signals
@@ -19,8 +17,8 @@ from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.share.bundle import redactor_together
 from nri_scope.share.redacted_copy import redact_together
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.text.escape import safe
 
+from .params import say
 from .share_options import progress
 
 
@@ -85,7 +83,7 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
             drafts = redact_together(originals, folder, redactor, tell)
         for draft in drafts:
             if draft.damage:
-                click.echo(safe(f"what comes after that is missing: {draft.damage}"), err=True)
+                say(f"what comes after that is missing: {draft.damage}")
         found: list[Shown] = []
         for file, original, draft in zip(files, originals, drafts, strict=True):
             recording = stack.enter_context(Recording.open(draft.path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from .chain_options import chain_options, manner_options
-from .params import ANY_PATH, Duration, FilePath, NewRecording, where_option
+from .params import ANY_PATH, Duration, FilePath, NewRecording, format_option, where_option
 from .time_arguments import FORMS, parse_moment
 
 if TYPE_CHECKING:
@@ -115,14 +115,7 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Replay to this chain too ('none': to no plugin), and compare the containers.",
 )
 @click.option("--junit", type=FilePath(), metavar="FILE", help="Write JUnit XML as well.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Lines for people, or one JSON object.",
-)
+@format_option("text|json", "Lines for people, or one JSON object.")
 def command(**options: Unpack[Options]) -> None:
     """Feed a recording to a plugin, and see what it answers.
 

@@ -15,8 +15,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recording.records import to_json
 from nri_scope.recording.regular_files import read_regular, write_private
-from nri_scope.replay.golden import Golden, Key, Mismatch, as_data, lines
-from nri_scope.replay.origin import origin_of
+from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
 from nri_scope.replay.progress import Audience
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay
@@ -25,6 +24,7 @@ from nri_scope.transport.loop import run
 
 from .golden_from import WHAT, GoldenFrom
 from .output import Output
+from .params import say
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -72,26 +72,15 @@ def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishe
     replayed = play(job, audience)
     mismatches = _compare(replayed, golden, wishes)
     other = None if wishes.other is None else play(wishes.other, Audience())
+    done = _Done(replayed, mismatches, other, golden, wishes)
     if wishes.junit is not None:
-        _write(wishes.junit, junit(replayed, _by_key(mismatches, golden, wishes)))
+        by_key = {one.key: list(done.lines_of([one])) for one in mismatches}
+        _write(wishes.junit, junit(replayed, by_key))
     if wishes.json:
-        output.line(to_json(_document(replayed, mismatches, other, golden, wishes)))
+        output.line(to_json(done.document()))
     else:
-        _tell(output, text, replayed, mismatches, other, golden, wishes)
-    return _well(replayed, mismatches, other, wishes)
-
-
-def _well(
-    replayed: Replayed, mismatches: Sequence[Mismatch], other: Replayed | None, wishes: Wishes
-) -> bool:
-    """Return whether the exit status is to be 0."""
-    if other is not None and (not other.ok or next(differing(replayed, other), None) is not None):
-        return False
-    if (wishes.golden is None and wishes.golden_from is None) or wishes.update_golden:
-        return replayed.ok
-    return not mismatches and not any(
-        plugin.left_behind or plugin.deserted for plugin in replayed.plugins
-    )
+        done.tell(output, text)
+    return done.well
 
 
 class _Printing(Audience):
@@ -179,7 +168,7 @@ def _compare(
         return found
     if wishes.golden is None:
         return []
-    origin = origin_of(replayed)
+    origin = replayed.origin
     if wishes.update_golden:
         new = (
             Golden.of(replayed.replies(), origin, replayed.name_of)
@@ -188,98 +177,101 @@ def _compare(
         )
         new.save(wishes.golden)
         for matcher in [] if golden is None else golden.lost(new):
-            click.echo(safe(f"warning: {matcher} does not fit any more and is gone"), err=True)
+            say(f"warning: {matcher} does not fit any more and is gone")
         return []
     assert golden is not None
     golden.check_origin(origin)
     return golden.compare(replayed.replies(), replayed.name_of)
 
 
-def _by_key(
-    mismatches: Sequence[Mismatch], golden: Golden | GoldenFrom | None, wishes: Wishes
-) -> dict[Key, list[str]]:
-    return {one.key: list(_lines([one], golden, wishes)) for one in mismatches}
-
-
-def _lines(
-    mismatches: Sequence[Mismatch], golden: Golden | GoldenFrom | None, wishes: Wishes
-) -> Iterator[str]:
-    if isinstance(golden, GoldenFrom):
-        return lines(mismatches, str(golden.path), what=WHAT)
-    return lines(mismatches, str(wishes.golden))
-
-
 # -- reporting --------------------------------------------------------------------------------
 
 
-def _tell(
-    output: Output,
-    text: Report,
-    replayed: Replayed,
-    mismatches: Sequence[Mismatch],
-    other: Replayed | None,
-    golden: Golden | GoldenFrom | None,
-    wishes: Wishes,
-) -> None:
-    for line in text.containers(replayed):
-        output.line(line)
-    if other is not None:
-        for line in text.differences(replayed, other):
-            output.line(line)
-        for failure in other.failures():
-            output.line(safe(f"with the other chain: {failure}", output.width))
-    if mismatches:
-        output.line("")
-        for line in _lines(mismatches, golden, wishes):
-            output.line(line)
-    for line in text.summary(replayed):
-        output.line(line)
-    if isinstance(golden, GoldenFrom):
-        for line in golden.verdict(mismatches):
-            output.line(line)
-    if wishes.golden is not None:
-        file = safe(str(wishes.golden))
-        if wishes.update_golden:
-            output.line(f"wrote golden {file}")
-            if not replayed.ok:
-                output.line("warning: it expects the failures of this replay to happen again")
-        elif not mismatches:
-            output.line(f"as golden {file} wants it")
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A replay that is over, with what it was compared with."""
 
+    replayed: Replayed
+    mismatches: Sequence[Mismatch]
+    other: Replayed | None
+    golden: Golden | GoldenFrom | None
+    wishes: Wishes
 
-def _document(
-    replayed: Replayed,
-    mismatches: Sequence[Mismatch],
-    other: Replayed | None,
-    golden: Golden | GoldenFrom | None,
-    wishes: Wishes,
-) -> dict[str, Plain]:
-    found = document(replayed)
-    times = found.pop("times")
-    found["well"] = _well(replayed, mismatches, other, wishes)
-    if isinstance(golden, GoldenFrom):
-        found["golden"] = {
-            "file": str(golden.path),
-            "updated": False,
-            "tapped": golden.data(),
-            "mismatches": [as_data(one) for one in mismatches],
-        }
-    if wishes.golden is not None:
-        found["golden"] = {
-            "file": str(wishes.golden),
-            "updated": wishes.update_golden,
-            "mismatches": [as_data(one) for one in mismatches],
-        }
-    if other is not None:
-        found["compared_with"] = {
-            "plugins": [plugin.plugin for plugin in other.plugins],
-            "failures": list(other.failures()),
-            "containers": {
-                name: [one if isinstance(one, str) else change_record(one) for one in changed]
-                for name, changed in differing(replayed, other)
-            },
-        }
-    return {**found, "times": times}
+    @property
+    def well(self) -> bool:
+        """Whether the exit status is to be 0."""
+        replayed, other, wishes = self.replayed, self.other, self.wishes
+        if other is not None and (
+            not other.ok or next(differing(replayed, other), None) is not None
+        ):
+            return False
+        if (wishes.golden is None and wishes.golden_from is None) or wishes.update_golden:
+            return replayed.ok
+        return not self.mismatches and not any(
+            plugin.left_behind or plugin.deserted for plugin in replayed.plugins
+        )
+
+    def lines_of(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
+        """Yield lines for people."""
+        if isinstance(self.golden, GoldenFrom):
+            return lines(mismatches, str(self.golden.path), what=WHAT)
+        return lines(mismatches, str(self.wishes.golden))
+
+    def tell(self, output: Output, text: Report) -> None:
+        """Print what there is besides the events."""
+        for line in text.containers(self.replayed):
+            output.line(line)
+        if self.other is not None:
+            for line in text.differences(self.replayed, self.other):
+                output.line(line)
+            for failure in self.other.failures():
+                output.line(safe(f"with the other chain: {failure}", output.width))
+        if self.mismatches:
+            output.line("")
+            for line in self.lines_of(self.mismatches):
+                output.line(line)
+        for line in text.summary(self.replayed):
+            output.line(line)
+        if isinstance(self.golden, GoldenFrom):
+            for line in self.golden.verdict(self.mismatches):
+                output.line(line)
+        if self.wishes.golden is not None:
+            file = safe(str(self.wishes.golden))
+            if self.wishes.update_golden:
+                output.line(f"wrote golden {file}")
+                if not self.replayed.ok:
+                    output.line("warning: it expects the failures of this replay to happen again")
+            elif not self.mismatches:
+                output.line(f"as golden {file} wants it")
+
+    def document(self) -> dict[str, Plain]:
+        """Return all of it for programs."""
+        found = document(self.replayed)
+        times = found.pop("times")
+        found["well"] = self.well
+        if isinstance(self.golden, GoldenFrom):
+            found["golden"] = {
+                "file": str(self.golden.path),
+                "updated": False,
+                "tapped": self.golden.data(),
+                "mismatches": [as_data(one) for one in self.mismatches],
+            }
+        if self.wishes.golden is not None:
+            found["golden"] = {
+                "file": str(self.wishes.golden),
+                "updated": self.wishes.update_golden,
+                "mismatches": [as_data(one) for one in self.mismatches],
+            }
+        if self.other is not None:
+            found["compared_with"] = {
+                "plugins": [plugin.plugin for plugin in self.other.plugins],
+                "failures": list(self.other.failures()),
+                "containers": {
+                    name: [one if isinstance(one, str) else change_record(one) for one in changed]
+                    for name, changed in differing(self.replayed, self.other)
+                },
+            }
+        return {**found, "times": times}
 
 
 def _check_junit(path: Path) -> None:

@@ -53,60 +53,32 @@ class Options(ChainOptions):
     output_format: str
 
 
-def plainly(options: ChainOptions, output: Path | None, golden: Path | None) -> Options:
-    """Return all options for a command that has only `ChainOptions`, with defaults for others."""
-    return {
-        "file": options["file"],
-        "command_line": options["command_line"],
-        "plugins": options["plugins"],
-        "index": options["index"],
-        "name": options["name"],
-        "configs": options["configs"],
-        "variables": options["variables"],
-        "session": options["session"],
-        "profile": options["profile"],
-        "no_effects": options["no_effects"],
-        "faults": options["faults"],
-        "listen": None,
-        "expect": None,
-        "where": None,
-        "begin": None,
-        "end": None,
-        "only": "",
-        "speed": None,
-        "max_idle": None,
-        "step": False,
-        "rounds": 1,
-        "output": output,
-        "golden": golden,
-        "golden_from": None,
-        "update_golden": False,
-        "others": (),
-        "junit": None,
-        "output_format": "text",
-    }
+def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | None = None) -> Job:
+    """Return the job of the options that `replay` and `shrink` share. Raises `UsageError`."""
+    return Job(
+        recording=options["file"],
+        casting=_casting(options, listen, expect),
+        choice=Choice(session=options["session"]),
+        manner=Manner(faults=parse_faults(options["faults"]), effects=not options["no_effects"]),
+        profile=options["profile"],
+    )
 
 
 def understood(options: Options) -> tuple[Job, Wishes]:
     """Return the job, and the wishes for its result. Raise `UsageError` for contradictions."""
     _check(options)
     json = options["output_format"] == "json"
-    job = Job(
-        recording=options["file"],
-        casting=_casting(options),
-        choice=Choice(
-            session=options["session"],
+    job = chain_job(options, options["listen"], options["expect"])
+    job = replace(
+        job,
+        choice=replace(
+            job.choice,
             where=options["where"],
             only=options["only"],
             begin=options["begin"],
             end=options["end"],
         ),
-        manner=Manner(
-            wait=_wait(options),
-            faults=parse_faults(options["faults"]),
-            effects=not options["no_effects"],
-        ),
-        profile=options["profile"],
+        manner=replace(job.manner, wait=_wait(options)),
         rounds=options["rounds"],
         output=options["output"],
         # Events that are only printed as they come need not be kept in memory.
@@ -150,11 +122,6 @@ def _check(options: Options) -> None:
         raise UsageError(
             "--compare-with needs plugins that can be started twice", "give them with --plugin"
         )
-    if options["variables"] and not (options["command_line"] or options["plugins"]):
-        raise UsageError(
-            "--env is for plugins that are launched",
-            "plugins that connect by themselves have their own",
-        )
     if options["others"] and options["no_effects"]:
         raise UsageError(
             "--no-effects leaves every container as it was recorded: there is nothing to compare",
@@ -162,16 +129,21 @@ def _check(options: Options) -> None:
         )
     if listen is not None and not listen.absolute().parent.is_dir():
         raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
-    _check_files(options)
+    check_files(
+        {
+            "FILE": options["file"],
+            "-o": options["output"],
+            "--golden": options["golden"],
+            "--junit": options["junit"],
+        }
+    )
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin.not_before(end):
         raise UsageError("--from is not before --to", "no event is left to be played")
 
 
-def _check_files(options: Options) -> None:
+def check_files(named: dict[str, Path | None]) -> None:
     """Refuse the same file for two of those that are read or written."""
-    named = {"FILE": options["file"], "-o": options["output"]}
-    named |= {"--golden": options["golden"], "--junit": options["junit"]}
     seen: dict[Path, str] = {}
     for option, path in named.items():
         if path is None:
@@ -181,9 +153,14 @@ def _check_files(options: Options) -> None:
             raise UsageError(f"{other} and {option} name the same file, {path}", "name another one")
 
 
-def _casting(options: Options) -> Casting:
+def _casting(options: ChainOptions, listen: Path | None, expect: int | None) -> Casting:
+    if options["variables"] and not (options["command_line"] or options["plugins"]):
+        raise UsageError(
+            "--env is for plugins that are launched",
+            "plugins that connect by themselves have their own",
+        )
     commands = [chain.parse_plugin(text) for text in options["plugins"]]
-    index, name, listen = options["index"], options["name"], options["listen"]
+    index, name = options["index"], options["name"]
     if options["command_line"]:
         commands.append(chain.command(options["command_line"], index or "", name or ""))
     elif index or name:
@@ -205,7 +182,7 @@ def _casting(options: Options) -> Casting:
         configs=_configs(options["configs"], {one.index for one in commands}),
         environment=environment_of(options["variables"]),
         listen=listen,
-        expect=options["expect"] or (1 if listen is not None else 0),
+        expect=expect or (1 if listen is not None else 0),
     )
 
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
 
-from .params import ANY_PATH, FilePath, redact_option
+from .output import Output
+from .params import ANY_PATH, FilePath, redact_option, say
 
 if TYPE_CHECKING:
     from nri_scope.report.model import Facts
@@ -89,11 +91,8 @@ def command(
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
-
-    from .output import Output
 
     with Output() as output:
         with interrupted_by_signals():
@@ -108,11 +107,9 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
-    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recording.display import many
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
-    from nri_scope.text.escape import safe
 
     from .share_options import replaced
 
@@ -128,7 +125,7 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
             done = replaced(redactor.tally.by_rule())
         outputs.place([draft])
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
-    click.echo(safe(f"{output}: {size:,} bytes; {done}{found}"), err=True)
+    say(f"{output}: {size:,} bytes; {done}{found}")
 
 
 def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:

@@ -12,6 +12,8 @@ import click
 
 from nri_scope.recording.display import many
 
+from .params import say
+
 if TYPE_CHECKING:
     from nri_scope.recording.reader import Recording
 
@@ -41,12 +43,11 @@ def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], Non
 def tell_lost_marks(recording: Recording) -> None:
     """Warn where the marks beside a recording cannot be read, and so are not copied."""
     from nri_scope.recording.marks import sidecar
-    from nri_scope.text.escape import safe
 
     try:
         sidecar.read(sidecar.path_of(recording.path))
     except sidecar.Unusable as error:
-        click.echo(safe(f"{error}; the marks in it do not come along"), err=True)
+        say(f"{error}; the marks in it do not come along")
 
 
 def replaced(by_rule: Mapping[str, int]) -> str:

@@ -9,19 +9,16 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH
+from .output import Output
+from .params import ANY_PATH, format_option
 
 
 @click.command()
 @click.argument("file", type=ANY_PATH)
 @click.argument("what")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["yaml", "json", "raw"]),
-    default="yaml",
-    show_default=True,
-    help="raw: the request of an event, or the newest message about a pod or container, as "
+@format_option(
+    "yaml|json|raw",
+    "raw: the request of an event, or the newest message about a pod or container, as "
     "protobuf has it.",
 )
 def command(file: Path, what: str, output_format: str) -> None:
@@ -38,8 +35,6 @@ def command(file: Path, what: str, output_format: str) -> None:
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.text.yaml_text import to_yaml
-
-    from .output import Output
 
     with Output() as output, Recording.open(file) as recording:
         if output_format == "raw" and output.is_terminal:

@@ -33,6 +33,7 @@ from nri_scope.share.output_files import Outputs
 from nri_scope.text.escape import safe
 
 from .output import Output
+from .params import say
 from .replay_job import play
 
 
@@ -94,14 +95,14 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
 
 
 def _tell_failure(failure: Failure, number: int) -> None:
-    _say(f"looking for the fewest events with: {failure.check.text}")
+    say(f"looking for the fewest events with: {failure.check.text}")
     others = len(failure.checks) - 1
     if others:
         more = "another check fails" if others == 1 else f"{others:,} other checks fail"
         which = "--check 2 takes the second one" if number == 1 else "--check chooses"
-        _say(f"{more}, which need not go on failing; {which}")
+        say(f"{more}, which need not go on failing; {which}")
     if not failure.stable:
-        _say(
+        say(
             f"warning: not stable: it failed in {failure.shown} of {failure.replays} replays of "
             "the whole recording, so each part is tried as often; there may be a smaller one"
         )
@@ -123,7 +124,7 @@ class _Telling:
             self._width = len(text)
         elif progress.events != self._smallest:
             self._smallest = progress.events
-            _say(text)
+            say(text)
 
     def clear(self) -> None:
         """Erase the line."""
@@ -135,10 +136,6 @@ class _Telling:
 def _is_terminal(stream: TextIO | None) -> bool:
     # None: it was closed when this process was started.
     return stream is not None and stream.isatty()
-
-
-def _say(text: str) -> None:
-    click.echo(safe(text), err=True)
 
 
 # -- writing ----------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .params import ANY_PATH
+from .output import Output
+from .params import ANY_PATH, format_option
+from .table import table
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -35,13 +37,9 @@ the filters' regular expressions."""
 )
 @click.argument("file", type=ANY_PATH)
 @click.argument("query")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="json: one object with the rows as objects; bytes are in base64. csv: control characters "
+@format_option(
+    "table|json|csv",
+    "json: one object with the rows as objects; bytes are in base64. csv: control characters "
     "are shown as \\x1b, and text that a spreadsheet would take for a formula has a ' in front; "
     "numbers stay numbers. json has everything as it is.",
 )
@@ -49,9 +47,6 @@ def command(file: Path, query: str, output_format: str) -> None:
     """Ask a recording in SQL. It is only read, whatever the SQL says."""
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.user_sql import run
-
-    from .output import Output
-    from .table import table
 
     with Output() as output, Recording.open(file) as recording:
         result = run(recording.connection, recording.path, query)

@@ -3,38 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .params import ANY_PATH
+from .output import Output
+from .params import ANY_PATH, format_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nri_scope.differ.latency import TimeIn
     from nri_scope.nri.plain import Plain
-    from nri_scope.recording.stats import GapStats, Stats
-    from nri_scope.recording.summary import Summary
-
-_PODS = 20
-"""Number of pods that the text lists; JSON has all."""
-_TIMES = 20
-"""Number of rows of times in plugins in the text; each connection of a chain adds a few."""
 
 
 @click.command()
 @click.argument("file", type=ANY_PATH)
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one object, with all pods and all gaps.",
-)
+@format_option("text|json", "json: one object, with all pods and all gaps.")
 def command(file: Path, output_format: str) -> None:
     """Count events, with rates, answering times, gaps and sizes.
 
@@ -51,7 +34,7 @@ def command(file: Path, output_format: str) -> None:
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.recording.summary import summarise
 
-    from .output import Output
+    from .stats_lines import summary_lines
 
     with Output() as output, Recording.open(file) as recording:
         found = summarise(recording)
@@ -62,184 +45,5 @@ def command(file: Path, output_format: str) -> None:
                 to_json({"schema_version": SCHEMA_VERSION, **found.record(), "chain": chain})
             )
         else:
-            for line in _text(found, times, file, output.width):
+            for line in summary_lines(found, times, file, output.width):
                 output.line(line)
-
-
-def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None) -> Iterator[str]:
-    from nri_scope.recording.display import duration, moment, runtime, size
-    from nri_scope.text.escape import safe
-
-    from .table import table
-
-    stats = found.stats
-    yield safe(f"file      {file} (recording version {found.version})", width)
-    yield f"events    {_events(stats)}"
-    if stats.took is not None:
-        yield f"answered  {_statuses(stats)}; {_who(found)} took {_took(stats)}"
-    yield f"gaps      {_gaps(found)}"
-    ratio = "" if found.ratio is None else f", {_few_digits(found.ratio)} × as much"
-    yield f"size      {size(stats.wire_bytes)} on the wire, {size(found.file_bytes)} on disk{ratio}"
-    if found.sessions:
-        yield ""
-        yield from table(
-            ("session", "plugin", "runtime", "began", "ended", "because"),
-            [
-                (
-                    session.id,
-                    session.plugin,
-                    runtime(session),
-                    moment(session.started_ns),
-                    "" if session.ended_ns is None else moment(session.ended_ns),
-                    session.end_reason,
-                )
-                for session in found.sessions
-            ],
-            width,
-        )
-    if stats.by_event:
-        yield ""
-        yield from table(
-            ("event", "count", "not ok", "p50", "p99", "max", "wire"),
-            [
-                (
-                    f"{entry.event}{_direction(entry.event)}",
-                    f"{entry.count:,}",
-                    f"{entry.not_ok:,}",
-                    *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
-                    size(entry.wire_bytes),
-                )
-                for entry in stats.by_event
-            ],
-            width,
-            right=range(1, 7),
-        )
-    if times:
-        yield ""
-        yield from _chain(times, width)
-    if stats.by_pod:
-        yield ""
-        yield from table(
-            ("pod", "count"),
-            [
-                (f"{entry.namespace}/{entry.pod}", f"{entry.count:,}")
-                for entry in stats.by_pod[:_PODS]
-            ],
-            width,
-            right=(1,),
-        )
-        if len(stats.by_pod) > _PODS:
-            yield f"and {len(stats.by_pod) - _PODS:,} more pods; --format json has them all"
-
-
-def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
-    """Yield a table of times in plugins. The columns that identify a row come first, as terminals
-    cut off the last ones.
-    """
-    from nri_scope.recording.display import duration
-    from nri_scope.text.escape import safe
-
-    from .table import table
-
-    yield safe(f"time in plugins{_deadlines(times)}", width)
-    yield from table(
-        ("plugin", "count", "p50", "p99", "max", "> half", "> all", "between"),
-        [
-            (
-                entry.owner.index if entry.after else str(entry.owner),
-                f"{entry.count:,}",
-                *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
-                f"{entry.over_half:,}" if entry.deadline_ns else "",
-                f"{entry.over:,}" if entry.deadline_ns else "",
-                f"{entry.after}, {entry.before}" if entry.after else "",
-            )
-            for entry in times[:_TIMES]
-        ],
-        width,
-        right=range(1, 7),
-    )
-    if len(times) > _TIMES:
-        yield f"and {len(times) - _TIMES:,} more; --format json has them all"
-
-
-def _deadlines(times: Sequence[TimeIn]) -> str:
-    """Return how long a plugin may take, in words; "" where the runtime does not send it."""
-    from nri_scope.recording.display import duration
-
-    told = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
-    if not told:
-        return ""
-    limits = " to ".join(duration(ms * 1_000_000) for ms in dict.fromkeys((told[0], told[-1])))
-    return f"; each may take {limits} for an event"
-
-
-def _events(stats: Stats) -> str:
-    from nri_scope.recording.display import clock, duration
-
-    if stats.rate is None or stats.busiest_ns is None:
-        return f"{stats.count:,}"
-    return (
-        f"{stats.count:,} in {duration(round(stats.seconds * 1e9))}, "
-        f"{_few_digits(stats.rate)} a second; "
-        f"{stats.busiest_count:,} in the second at {clock(stats.busiest_ns)[:8]}"
-    )
-
-
-def _few_digits(number: float) -> str:
-    """Return a number with three significant digits, or all digits before the point."""
-    if number < 0.01:
-        return "less than 0.01"
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-
-
-def _statuses(stats: Stats) -> str:
-    parts = [f"{count:,} {status}" for status, count in stats.by_status.items() if count]
-    return ", ".join(parts)
-
-
-def _who(found: Summary) -> str:
-    """Return who answered, as the subject of a sentence."""
-    from nri_scope.events import Role
-
-    ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
-    if ours == {False}:
-        return "plugins"
-    return "nri-scope and plugins" if False in ours else "nri-scope"
-
-
-def _direction(event: str) -> str:
-    from nri_scope.nri.request_subject import is_plugins_call
-
-    return ", by plugins" if is_plugins_call(event, "") else ""
-
-
-def _took(stats: Stats) -> str:
-    from nri_scope.recording.display import duration
-
-    took = stats.took
-    assert took is not None
-    return (
-        f"{duration(took.p50)} (median), {duration(took.p99)} (99 %), "
-        f"{duration(took.max)} (longest)"
-    )
-
-
-def _gaps(found: Summary) -> str:
-    from nri_scope.recording.stats import GapStats
-
-    gaps = GapStats.of(found.gaps)
-    if gaps.left_out:
-        part = f"{gaps.left_out:,} events are not in this part of a recording"
-        return f"{part}; {_lost(gaps)}" if gaps.count else part
-    return _lost(gaps) if gaps.count else "none"
-
-
-def _lost(gaps: GapStats) -> str:
-    known = f"{gaps.lost:,} event{'' if gaps.lost == 1 else 's'} lost"
-    if not gaps.unknown:
-        lost = known
-    elif gaps.unknown == gaps.count:
-        lost = "how many events were lost is not known"
-    else:
-        lost = f"{known}, and an unknown number more in {gaps.unknown:,} of them"
-    return f"{gaps.count:,}: {lost}; `log` shows them"

@@ -8,17 +8,18 @@ from time import time_ns
 from typing import TYPE_CHECKING, Unpack
 
 import click
-from click.core import ParameterSource
 
 from .params import (
+    INDEX,
+    PLUGIN_NAME,
     Duration,
     FilePath,
-    Index,
     NewRecording,
-    PluginName,
     Size,
     command_line_argument,
     environment_of,
+    given,
+    say,
     socket_option,
 )
 from .tap_options import Options, check, settings_of
@@ -50,8 +51,8 @@ _FAULTS = (
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",
 )
 @socket_option
-@click.option("--index", type=Index(), help="Two digits for COMMAND.  [default: its file's, or 10]")
-@click.option("--name", type=PluginName(), help="Name for COMMAND.  [default: its file's]")
+@click.option("--index", type=INDEX, help="Two digits for COMMAND.  [default: its file's, or 10]")
+@click.option("--name", type=PLUGIN_NAME, help="Name for COMMAND.  [default: its file's]")
 @click.option(
     "--env",
     "variables",
@@ -130,10 +131,7 @@ def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
 
     The file holds all that the runtime says about its containers, environment variables included.
     """
-    given = {
-        name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    check(options, given)
+    check(options, given(ctx))
     if options["unwrap"] is not None:
         from .tap_wrapping import unwrap_plugin
 
@@ -160,8 +158,8 @@ def _tap(options: Options) -> int:
     settings.check()
     plugin = _launch(options) if listen is None else None
     # In the background: a terminal that was stopped must not keep the runtime waiting.
-    notices = Background(_say, waiting_max=1000)
-    printed = Background(_say, waiting_max=10_000)
+    notices = Background(say, waiting_max=1000)
+    printed = Background(say, waiting_max=10_000)
     print_format = options["print_format"]
     trace = None
     if print_format:
@@ -212,9 +210,3 @@ def _launch(options: Options) -> Launch:
     command = command_of(named.argv, named.index, named.name, environment_of(options["variables"]))
     check_unwrapped(command.path)
     return Launch(command, Identity(index=named.index, name=named.name))
-
-
-def _say(text: str) -> None:
-    from nri_scope.text.escape import safe
-
-    click.echo(safe(text), err=True)

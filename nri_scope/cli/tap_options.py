@@ -42,19 +42,11 @@ _ALONE = {
         ("output", "where", "max_size", "max_age", "redact", "delays", "drops", "errors", "seed")
     ),
 }
-_SPELLED = {
-    "command_line": "COMMAND",
-    "variables": "--env",
-    "print_format": "--print",
-    "delays": "--delay",
-    "drops": "--drop",
-    "errors": "--error",
-    "output": "-o",
-}
 
 
-def check(options: Options, given: set[str]) -> None:
-    """Refuse options that contradict each other."""
+def check(options: Options, told: dict[str, str]) -> None:
+    """Refuse options that contradict each other; ``told`` are those given, and their spelling."""
+    spelled = told | {"command_line": "COMMAND"}
     values: dict[str, object] = dict(options)
     ways = [way for way in ("command_line", "listen", "wrap", "unwrap") if values[way]]
     if not ways:
@@ -63,25 +55,21 @@ def check(options: Options, given: set[str]) -> None:
         )
     if len(ways) > 1:
         raise UsageError(
-            f"{_spelled(ways[0])} and {_spelled(ways[1])} exclude each other",
+            f"{spelled[ways[0]]} and {spelled[ways[1]]} exclude each other",
             "leave one of them out",
         )
     way = ways[0]
     if way in _ALONE:
-        beside = sorted(given - _ALONE[way] - {way})
+        beside = sorted(told.keys() - _ALONE[way] - {way})
         if beside:
-            raise UsageError(f"{_spelled(beside[0])} has no effect with --{way}", "leave it out")
+            raise UsageError(f"{spelled[beside[0]]} has no effect with --{way}", "leave it out")
     if way == "listen":
         for name in ("index", "name", "variables"):
-            if name in given:
+            if name in told:
                 raise UsageError(
-                    f"{_spelled(name)} is for a plugin that the tap launches",
+                    f"{spelled[name]} is for a plugin that the tap launches",
                     "plugins that connect to --listen register with their own",
                 )
-
-
-def _spelled(name: str) -> str:
-    return _SPELLED.get(name, f"--{name.replace('_', '-')}")
 
 
 def settings_of(options: Options, output: Path) -> Settings:

@@ -9,15 +9,13 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-import click
-
 import nri_scope
 from nri_scope.errors import UsageError
 from nri_scope.logger.default_file import SUFFIX
 from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
-from nri_scope.text.escape import safe
 
+from .params import say
 from .tap_options import Options, settings_of
 
 
@@ -39,13 +37,13 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
     starter = files("nri_scope.cli").joinpath("wrapper_start.py").read_bytes()
     manner = {"settings": settings.plain(), "paths": _paths()}
     wrap(plugin, starter, json.dumps(manner).encode())
-    _say(
+    say(
         f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
         f" {settings.output}; --unwrap puts it back"
     )
     for path in (Path(sys.executable).resolve(), Path(nri_scope.__file__).parent):
         if _may_be_changed(path, places.place):
-            _say(f"warning: others than the plugin's owner can change {path}, which runs with it")
+            say(f"warning: others than the plugin's owner can change {path}, which runs with it")
 
 
 def _may_be_changed(path: Path, plugin: Path) -> bool:
@@ -68,10 +66,6 @@ def unwrap_plugin(plugin: Path) -> None:
     found = unwrap(plugin)
     place = Places.of(plugin).place
     if found in (State.WRAPPED, State.GONE):
-        _say(f"{place} is what it was before; the runtime runs that when it starts it again")
+        say(f"{place} is what it was before; the runtime runs that when it starts it again")
     else:
-        _say(f"{place} was not wrapped; what was left of an interrupted --wrap is removed")
-
-
-def _say(text: str) -> None:
-    click.echo(safe(text), err=True)
+        say(f"{place} was not wrapped; what was left of an interrupted --wrap is removed")

@@ -13,7 +13,7 @@ from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.oci import manner_of
-from nri_scope.recording.display import clock, day, duration, mark_words, subject
+from nri_scope.recording.display import Days, clock, duration, mark_words, subject
 from nri_scope.recording.records import deadline_ms, event_record
 from nri_scope.replay.golden.one_line import NOTHING, names_told, reply_words, request_words
 from nri_scope.replay.golden.reply_values import plain_reply
@@ -52,7 +52,7 @@ class TraceLines:
         self._width = width
         self._took_width = len("1.23ms+999µs") if with_tap else len("1.23ms")
         self._with_plugin = with_plugin
-        self._day = ""
+        self._days = Days()
         self._names: OrderedDict[str, str] = OrderedDict()
 
     def learn(self, exchange: Exchange) -> None:
@@ -151,12 +151,7 @@ class TraceLines:
         return reply_words(reply, self._name_of)
 
     def _new_day(self, at_ns: int) -> list[str]:
-        today = day(at_ns)
-        if today == self._day:
-            return []
-        self._day = today
-        text = f"── {today[:10]}, times at UTC{today[11:]}"
-        return [styled(Style.STRONG, safe(text, self._width))]
+        return [styled(Style.STRONG, safe(line, self._width)) for line in self._days.turn(at_ns)]
 
     def _name(self, container_id: str, name: str) -> None:
         self._names[container_id] = name

@@ -11,7 +11,6 @@ from time import time_ns
 from typing import NamedTuple
 
 from nri_scope.events import Captured, Event
-from nri_scope.filter import Filter
 from nri_scope.logger.background_output import Background
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339, to_json
@@ -53,20 +52,17 @@ class Trace:
     def __init__(
         self,
         print_format: str,
-        where: Filter | None = None,
         *,
         several: bool = False,
         redact: Callable[[str], str] | None = None,
     ) -> None:
-        """Start the output. ``print_format``: text or jsonl. Events that ``where`` does not match
-        are left out. ``several``: show the plugin in each line of text. ``redact``: applied to
-        lines that plugins print; exchanges are already as they were recorded.
+        """Start the output. ``print_format``: text or jsonl. ``several``: show the plugin in each
+        line of text. ``redact``: applied to lines that plugins print; exchanges are already as they
+        were recorded.
         """
         self._output = Output()
         self._jsonl = print_format == "jsonl"
-        self._where = where
         self._redact = redact
-        self._several = several
         self._lines = TraceLines(
             width=self._output.width,
             with_plugin=several,
@@ -113,8 +109,6 @@ class Trace:
             # Exchanges that are not shown have names, too.
             self._lines.learn(item)
         self._print_said(item.event.at_ns)
-        if self._where is not None and not self._where.matches(item.event):
-            return
         try:
             lines = self._rendered(item)
         except Exception:  # noqa: BLE001 - what a peer sent must not end the trace

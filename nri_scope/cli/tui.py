@@ -15,7 +15,7 @@ from nri_scope.errors import UsageError
 from nri_scope.filter.help_text import epilog
 
 from . import log, record
-from .params import ANY_PATH, Where
+from .params import ANY_PATH, WHERE, say
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -48,7 +48,7 @@ def _with_options_of_record(command: click.Command) -> click.Command:
 @click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
-    type=Where(),
+    type=WHERE,
     help="Begin with this filter, e.g. 'ns:shop took:>1ms'; all events are still recorded.",
 )
 @click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colours.")
@@ -79,7 +79,7 @@ def command(
     config = load(config_path(), NAMES)
     if keys:
         if config.warning:
-            _say(config.warning)
+            say(config.warning)
         _print_keys(config)
         return
     _check(context, file, live=live)
@@ -135,7 +135,7 @@ def _fall_back(
     instead = f"log {file}" if file is not None else "record --print text"
     # Whether there is a terminal must not change what is recorded.
     left_out = ", without --where" if where is not None and file is None else ""
-    _say(f"tui: {reason}; this is `{instead}` instead{left_out}")
+    say(f"tui: {reason}; this is `{instead}` instead{left_out}")
     if file is not None:
         context.invoke(log.command, file=file, where=where)
     else:
@@ -149,7 +149,7 @@ def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -
     # Report errors of the file before the interface takes the screen.
     Recording.open(file).close()
     _run(file, where, config, theme, None)
-    _say(f"recording: {file}")
+    say(f"recording: {file}")
 
 
 def _record_and_show(
@@ -166,7 +166,7 @@ def _record_and_show(
         recorder.stop(signal.SIGINT)
     recorder.check()
     if recorder.latest:
-        _say(recorder.latest)
+        say(recorder.latest)
 
 
 def _run(
@@ -221,7 +221,7 @@ def app_of(
 def say_made(app: ScopeApp) -> None:
     """Print the files that were saved in the interface."""
     for path in app.made:
-        _say(f"saved: {path}")
+        say(f"saved: {path}")
 
 
 def _print_keys(config: Config) -> None:
@@ -233,9 +233,3 @@ def _print_keys(config: Config) -> None:
             click.echo(f"{scope.value}:")
         for action in actions:
             click.echo(f"  {config.keymap.shown(action.name):<14} {action.name:<22} {action.help}")
-
-
-def _say(text: str) -> None:
-    from nri_scope.text.escape import safe
-
-    click.echo(safe(text), err=True)

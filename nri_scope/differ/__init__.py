@@ -7,25 +7,6 @@ decides, `blame` and `render` only show, `live` follows. This room never knows t
 or how a recording is stored.
 """
 
-from .attribution.differ import Differ
-from .attribution.history import History
-from .attribution.model import Applied, Asked, ChangeStep, Claim, Evidence, RoundDiff, Span
-from .attribution.owner import Owner, Who
-from .attribution.rounds import Round, Rounds, Station
-
-__all__ = [
-    "Applied",
-    "Asked",
-    "ChangeStep",
-    "Claim",
-    "Differ",
-    "Evidence",
-    "History",
-    "Owner",
-    "Round",
-    "RoundDiff",
-    "Rounds",
-    "Span",
-    "Station",
-    "Who",
-]
+from .attribution.differ import Differ as Differ
+from .attribution.history import History as History
+from .attribution.model import RoundDiff as RoundDiff

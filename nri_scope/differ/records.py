@@ -32,7 +32,7 @@ def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
     """Return a change with all that is known of it."""
     return {
         **change_record(step.change),
-        **_by(step.owner),
+        **by_record(step.owner),
         "evidence": [str(one) for one in step.evidence],
         "event": step.event,
         "at": rfc3339(step.at_ns),
@@ -50,7 +50,7 @@ def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
     return {
         "container": name_of(one.container) if one.container else "",
         "container_id": one.container,
-        **_by(one.owner),
+        **by_record(one.owner),
         "path": one.path,
         "value": shallow(one.value),
         "fate": str(one.fate),
@@ -60,17 +60,18 @@ def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
     }
 
 
-def owner_record(who: Owner) -> dict[str, Plain]:
-    """Return an owner, taken apart."""
-    return {
-        "who": str(who.who),
-        "plugins": list(who.plugins),
-        "first": who.first,
-        "last": who.last,
-        "ties": list(who.ties),
-        "or_runtime": who.or_runtime,
-        "exact": who.exact,
+def by_record(owner: Owner) -> dict[str, Plain]:
+    """Return an owner in words, its index, and taken apart."""
+    detail: dict[str, Plain] = {
+        "who": str(owner.who),
+        "plugins": list(owner.plugins),
+        "first": owner.first,
+        "last": owner.last,
+        "ties": list(owner.ties),
+        "or_runtime": owner.or_runtime,
+        "exact": owner.exact,
     }
+    return {"owner": str(owner), "index": owner.index, "owner_detail": detail}
 
 
 def shallow(value: Json, depth: int = 0) -> Plain:
@@ -84,9 +85,5 @@ def shallow(value: Json, depth: int = 0) -> Plain:
     return [shallow(each, depth + 1) for each in value]
 
 
-def _by(owner: Owner) -> dict[str, Plain]:
-    return {"owner": str(owner), "index": owner.index, "owner_detail": owner_record(owner)}
-
-
 def _claim(one: Claim) -> dict[str, Plain]:
-    return {"evidence": str(one.evidence), **_by(one.owner), "value": shallow(one.value)}
+    return {"evidence": str(one.evidence), **by_record(one.owner), "value": shallow(one.value)}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,6 @@ from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUE
 from nri_scope.nri.versions import SortKey, infer, runtime_title, sort_key
 
 from .check import Check, Status, fail, ok, unknown, warn
-from .duration import parse_go_duration
 from .processes import RuntimeProcess
 from .registration import Registration
 from .settings import NriConfig, Setting
@@ -265,3 +265,23 @@ def _restart(name: str, installation: Installation) -> Iterator[Check]:
 
 def _where(setting: Setting) -> str:
     return f"{setting.key} in {setting.origin}".replace("] in ", "] of ")
+
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_TERM = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+
+
+def parse_go_duration(text: str) -> float | None:
+    """Return seconds, or None where Go would refuse ``text``; a number without unit is refused."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text.removeprefix("-") if sign < 0 else text.removeprefix("+")
+    if rest == "0":
+        return 0.0
+    seconds, position = 0.0, 0
+    while position < len(rest):
+        term = _TERM.match(rest, position)
+        if term is None:
+            return None
+        seconds += float(term[1]) * _SECONDS[term[2]]
+        position = term.end()
+    return sign * seconds if position else None

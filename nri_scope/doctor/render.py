@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 
 from nri_scope.text.styled_text import Span, Style, StyledText
 
@@ -28,9 +29,7 @@ _INDENT = " " * 10
 
 def as_json(checks: Iterable[Check]) -> str:
     """Return one object: ``schema_version`` and the list ``checks``."""
-    items = [
-        {"name": c.name, "status": c.status.value, "detail": c.detail, "fix": c.fix} for c in checks
-    ]
+    items = [asdict(check) for check in checks]
     return json.dumps({"schema_version": SCHEMA_VERSION, "checks": items}, indent=2)
 
 

@@ -24,6 +24,13 @@ from .settings import (
 TablePath = tuple[str, ...]
 
 
+_FIELDS = (
+    *("enabled", "socket_path", "plugin_path", "plugin_config_path"),
+    *("registration_timeout", "request_timeout"),
+)
+"""Settings of `NriConfig` whose key in `NriKeys` has the same name."""
+
+
 @dataclass(frozen=True, slots=True)
 class NriKeys:
     """The names that a runtime has for the settings of `NriConfig`."""
@@ -44,15 +51,7 @@ class NriKeys:
     @property
     def all(self) -> frozenset[str]:
         """Every key that the runtime knows in NRI's table."""
-        return self.others | {
-            self.enabled,
-            self.disconnections,
-            self.socket_path,
-            self.plugin_path,
-            self.plugin_config_path,
-            self.registration_timeout,
-            self.request_timeout,
-        }
+        return self.others | {getattr(self, name) for name in (*_FIELDS, "disconnections")}
 
 
 def overlay(
@@ -150,13 +149,5 @@ def orphans(
 
 
 def _values(config: NriConfig) -> list[object]:
-    settings = (
-        config.enabled,
-        config.connections,
-        config.socket_path,
-        config.plugin_path,
-        config.plugin_config_path,
-        config.registration_timeout,
-        config.request_timeout,
-    )
+    settings = (getattr(config, name) for name in (*_FIELDS, "connections"))
     return [setting.value if setting is not None else None for setting in settings]

@@ -8,8 +8,8 @@ results; errors name the position and the nearest word. This room never opens a 
 
 from __future__ import annotations
 
-from .compiled import Filter, parse
-from .fields import FIELDS, Field, FieldKind
-from .sql import register
-
-__all__ = ["FIELDS", "Field", "FieldKind", "Filter", "parse", "register"]
+from .compiled import Filter as Filter
+from .compiled import parse as parse
+from .fields import FIELDS as FIELDS
+from .fields import Field as Field
+from .sql import register as register

@@ -39,7 +39,7 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
     """
     new = dict(spec)
     if adjustment.annotations:
-        _set_texts(new, "annotations", adjustment.annotations)
+        _set_members(new, "annotations", adjustment.annotations)
     _adjust_process(section(new, "process"), adjustment)
     settle(new, "process", spec)
     _add_hooks(new, adjustment.hooks)
@@ -70,16 +70,16 @@ def marked(key: str) -> str | None:
     return key[1:] if key.startswith("-") else None
 
 
-def _set_texts(parent: Spec, name: str, changes: Mapping[str, str]) -> None:
-    texts = section(parent, name)
+def _set_members(parent: Spec, name: str, changes: Mapping[str, str | Spec]) -> None:
+    members = section(parent, name)
     # A removal with a new value for the same key replaces. Go takes the two in random order.
     for key in changes:
         gone = marked(key)
         if gone is not None:
-            texts.pop(gone, None)
+            members.pop(gone, None)
     for key in sorted(changes):
         if marked(key) is None:
-            texts[key] = changes[key]
+            members[key] = changes[key]
     drop_empty(parent, name)
 
 
@@ -146,9 +146,10 @@ def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
         linux["seccomp"] = policy
     _adjust_namespaces(linux, message.namespaces)
     if message.sysctl:
-        _set_texts(linux, "sysctl", message.sysctl)
+        _set_members(linux, "sysctl", message.sysctl)
     if message.net_devices:
-        _adjust_net_devices(linux, message.net_devices)
+        devices = {name: values.net_device(each) for name, each in message.net_devices.items()}
+        _set_members(linux, "netDevices", devices)
     if message.HasField("memory_policy"):
         linux["memoryPolicy"] = values.memory_policy(message.memory_policy)
     if message.HasField("resources"):
@@ -191,18 +192,6 @@ def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> No
         if not namespaces.replace(namespace):
             namespaces.append(namespace)
     linux["namespaces"] = list(namespaces)
-
-
-def _adjust_net_devices(linux: Spec, changes: Mapping[str, api.LinuxNetDevice]) -> None:
-    devices = section(linux, "netDevices")
-    for name in changes:
-        gone = marked(name)
-        if gone is not None:
-            devices.pop(gone, None)
-    for name in sorted(changes):
-        if marked(name) is None:
-            devices[name] = values.net_device(changes[name])
-    drop_empty(linux, "netDevices")
 
 
 def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:

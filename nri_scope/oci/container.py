@@ -10,24 +10,6 @@ from .resources import resources
 from .spec import Spec
 from .unknown_fields import keep_unknown, unknown_fields
 
-IDENTITY_AND_STATE = frozenset(
-    {
-        "id",
-        "pod_sandbox_id",
-        "name",
-        "labels",
-        "state",
-        "pid",
-        "created_at",
-        "started_at",
-        "finished_at",
-        "exit_code",
-        "status_reason",
-        "status_message",
-    }
-)
-"""Fields of a Container that say which one it is and how it does: no part of any spec."""
-
 
 def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
     """Return the parts of the container's OCI spec that NRI shows, and only those.

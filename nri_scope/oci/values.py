@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
@@ -26,6 +27,40 @@ HOOKS = {
     "poststop": "poststop",
 }
 """NRI's names of the hooks, and OCI's."""
+
+
+_OTHERWISE = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
+"""Fields with another name in OCI than NRI's in camel case."""
+
+
+def _fields(message: Message, *names: str) -> Spec:
+    """Return these fields of a message under OCI's names, in this order.
+
+    Those without a ``!`` are left out where they are empty or not set.
+    """
+    found: Spec = {}
+    for name, oci_name, is_always_there in _plan(names):
+        value = getattr(message, name)
+        if isinstance(value, Message):
+            # One of the Optional… messages: a zero in it was meant.
+            if message.HasField(name):
+                inner = value.value  # type: ignore[attr-defined]
+                found[oci_name] = inner if isinstance(inner, str | int) else [*inner]
+        elif value or is_always_there:
+            found[oci_name] = value if isinstance(value, str | int) else [*value]
+    return found
+
+
+@lru_cache
+def _plan(names: tuple[str, ...]) -> list[tuple[str, str, bool]]:
+    """Return the name, the name in OCI, and whether it is always there, of each field."""
+    found: list[tuple[str, str, bool]] = []
+    for wanted in names:
+        name = wanted.rstrip("!")
+        first, *rest = name.split("_")
+        in_camel_case = first + "".join(map(str.capitalize, rest))
+        found.append((name, _OTHERWISE.get(name, in_camel_case), name != wanted))
+    return found
 
 
 def strings(values: Iterable[str]) -> list[Json]:
@@ -46,27 +81,12 @@ def mount(message: api.Mount) -> Spec:
 
 @lru_cache(maxsize=1024)
 def _mount(content: bytes) -> Spec:
-    message = api.Mount.FromString(content)
-    value: Spec = {"destination": message.destination}
-    if message.type:
-        value["type"] = message.type
-    if message.source:
-        value["source"] = message.source
-    if message.options:
-        value["options"] = strings(message.options)
-    return value
+    return _fields(api.Mount.FromString(content), "destination!", "type", "source", "options")
 
 
 def hook(message: api.Hook) -> Spec:
     """Return an entry of ``/hooks/*``; the timeout is in seconds."""
-    value: Spec = {"path": message.path}
-    if message.args:
-        value["args"] = strings(message.args)
-    if message.env:
-        value["env"] = strings(message.env)
-    if message.HasField("timeout"):
-        value["timeout"] = message.timeout.value
-    return value
+    return _fields(message, "path!", "args", "env", "timeout")
 
 
 def hook_lists(message: api.Hooks) -> Iterable[tuple[str, list[Json]]]:
@@ -78,64 +98,37 @@ def hook_lists(message: api.Hooks) -> Iterable[tuple[str, list[Json]]]:
 
 def rlimit(message: api.POSIXRlimit) -> Spec:
     """Return an entry of ``/process/rlimits``."""
-    return {"type": message.type, "hard": message.hard, "soft": message.soft}
+    return _fields(message, "type!", "hard!", "soft!")
 
 
 def user(message: api.User) -> Spec:
     """Return ``/process/user``."""
-    value: Spec = {"uid": message.uid, "gid": message.gid}
-    if message.additional_gids:
-        value["additionalGids"] = [*message.additional_gids]
-    return value
+    return _fields(message, "uid!", "gid!", "additional_gids")
 
 
 def namespace(message: api.LinuxNamespace) -> Spec:
     """Return an entry of ``/linux/namespaces``."""
-    value: Spec = {"type": message.type}
-    if message.path:
-        value["path"] = message.path
-    return value
+    return _fields(message, "type!", "path")
 
 
 def device(message: api.LinuxDevice) -> Spec:
     """Return an entry of ``/linux/devices``; the file mode is decimal, as in every config.json."""
-    value: Spec = {
-        "path": message.path,
-        "type": message.type,
-        "major": message.major,
-        "minor": message.minor,
-    }
-    if message.HasField("file_mode"):
-        value["fileMode"] = message.file_mode.value
-    if message.HasField("uid"):
-        value["uid"] = message.uid.value
-    if message.HasField("gid"):
-        value["gid"] = message.gid.value
-    return value
+    return _fields(message, "path!", "type!", "major!", "minor!", "file_mode", "uid", "gid")
 
 
 def device_rule(message: api.LinuxDeviceCgroup) -> Spec:
     """Return an entry of ``/linux/resources/devices``."""
-    value: Spec = {"allow": message.allow}
-    if message.type:
-        value["type"] = message.type
-    if message.HasField("major"):
-        value["major"] = message.major.value
-    if message.HasField("minor"):
-        value["minor"] = message.minor.value
-    if message.access:
-        value["access"] = message.access
-    return value
+    return _fields(message, "allow!", "type", "major", "minor", "access")
 
 
 def net_device(message: api.LinuxNetDevice) -> Spec:
     """Return an entry of ``/linux/netDevices``."""
-    return {"name": message.name} if message.name else {}
+    return _fields(message, "name")
 
 
 def cdi_device(message: api.CDIDevice) -> Spec:
     """Return an entry of ``/cdiDevices``."""
-    return {"name": message.name}
+    return _fields(message, "name!")
 
 
 def scheduler(message: api.LinuxScheduler) -> Spec | None:
@@ -143,19 +136,10 @@ def scheduler(message: api.LinuxScheduler) -> Spec | None:
     if message.policy == api.SCHED_NONE:
         return None
     value: Spec = {"policy": _name(api.LinuxSchedulerPolicy.DESCRIPTOR, message.policy)}
-    if message.nice:
-        value["nice"] = message.nice
-    if message.priority:
-        value["priority"] = message.priority
+    value |= _fields(message, "nice", "priority")
     if message.flags:
         value["flags"] = [_name(api.LinuxSchedulerFlag.DESCRIPTOR, flag) for flag in message.flags]
-    if message.runtime:
-        value["runtime"] = message.runtime
-    if message.deadline:
-        value["deadline"] = message.deadline
-    if message.period:
-        value["period"] = message.period
-    return value
+    return value | _fields(message, "runtime", "deadline", "period")
 
 
 def io_priority(message: api.LinuxIOPriority) -> Spec | None:
@@ -176,36 +160,22 @@ def memory_policy(message: api.LinuxMemoryPolicy) -> Spec:
 
 def seccomp(message: api.LinuxSeccomp) -> Spec:
     """Return ``/linux/seccomp``."""
-    value: Spec = {"defaultAction": message.default_action}
-    if message.HasField("default_errno"):
-        value["defaultErrnoRet"] = message.default_errno.value
-    if message.architectures:
-        value["architectures"] = strings(message.architectures)
-    if message.flags:
-        value["flags"] = strings(message.flags)
-    if message.listener_path:
-        value["listenerPath"] = message.listener_path
-    if message.listener_metadata:
-        value["listenerMetadata"] = message.listener_metadata
+    value = _fields(
+        message,
+        *("default_action!", "default_errno", "architectures", "flags"),
+        *("listener_path", "listener_metadata"),
+    )
     if message.syscalls:
         value["syscalls"] = [_syscall(rule) for rule in message.syscalls]
     return value
 
 
 def _syscall(message: api.LinuxSyscall) -> Spec:
-    value: Spec = {"names": strings(message.names), "action": message.action}
-    if message.HasField("errno_ret"):
-        value["errnoRet"] = message.errno_ret.value
+    value = _fields(message, "names!", "action!", "errno_ret")
     if message.args:
-        value["args"] = [_seccomp_arg(arg) for arg in message.args]
-    return value
-
-
-def _seccomp_arg(message: api.LinuxSeccompArg) -> Spec:
-    value: Spec = {"index": message.index, "value": message.value}
-    if message.value_two:
-        value["valueTwo"] = message.value_two
-    value["op"] = message.op
+        value["args"] = [
+            _fields(arg, "index!", "value!", "value_two", "op!") for arg in message.args
+        ]
     return value
 
 
@@ -221,14 +191,7 @@ def security_profile(message: api.SecurityProfile) -> Spec:
 
 def rdt(message: api.LinuxRdt) -> Spec:
     """Return ``/linux/intelRdt`` with the fields that `message` sets."""
-    value: Spec = {}
-    if message.HasField("clos_id"):
-        value["closID"] = message.clos_id.value
-    if message.HasField("schemata"):
-        value["schemata"] = strings(message.schemata.value)
-    if message.HasField("enable_monitoring"):
-        value["enableMonitoring"] = message.enable_monitoring.value
-    return value
+    return _fields(message, "clos_id", "schemata", "enable_monitoring")
 
 
 def _name(enum: EnumDescriptor, number: int) -> Json:

@@ -76,6 +76,25 @@ def day(at_ns: int) -> str:
     return _local(at_ns // 1_000_000_000)[0]
 
 
+class Days:
+    """Makes a line for each new day, for lists of local times."""
+
+    def __init__(self) -> None:
+        self._day = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether there was a line."""
+        return bool(self._day)
+
+    def turn(self, at_ns: int) -> list[str]:
+        """Return a line if the day is not that of the time before; else none."""
+        before, self._day = self._day, day(at_ns)
+        if self._day == before:
+            return []
+        return [f"── {self._day[:10]}, times at UTC{self._day[11:]}"]
+
+
 def moment(at_ns: int) -> str:
     """Format a local date and time, to the second."""
     date, at = _local(at_ns // 1_000_000_000)

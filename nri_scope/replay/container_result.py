@@ -24,23 +24,14 @@ class ContainerResult:
 
     __slots__ = ("_kept", "_owners", "created", "existed", "failure", "name")
 
-    def __init__(
-        self,
-        name: str,
-        before: Spec,
-        spec: Spec,
-        created: bool = True,
-        *,
-        failure: str = "",
-        existed: bool = False,
-    ) -> None:
+    def __init__(self, name: str, before: Spec, spec: Spec) -> None:
         self.name = name
         """``namespace/pod/container``; with ``#2`` for the second of that name, and so on."""
-        self.created = created
+        self.created = True
         """False where its creation failed here."""
-        self.failure = failure
+        self.failure = ""
         """Why it failed, in the runtime's words."""
-        self.existed = existed
+        self.existed = False
         """It was there before the replay began."""
         self._kept: _Specs | bytes = before, spec
         """Packed: the compressed JSON of both."""

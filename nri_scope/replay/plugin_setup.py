@@ -3,34 +3,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.runtime import Profile, synchronize_parts
+from nri_scope.runtime import ProfileSetUp
 
 from .world import World
 
 
-class SetUp:
+@dataclass(slots=True)
+class SetUp(ProfileSetUp):
     """A plugin gets what exists in the replay's world when its turn comes."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self.world = World()
+    world: World = field(default_factory=World)
 
-    @property
-    def profile(self) -> Profile:
-        """How the runtime behaves."""
-        return self._profile
-
-    def configure(self, plugin: str, config: str) -> bytes:
-        """Return the same request for every plugin, except for the configuration."""
-        return self._profile.configure_request(config).SerializeToString()
-
-    def synchronize(self, plugin: str) -> list[bytes]:
-        """Return the state, split where this runtime can do that."""
-        pods, containers = self.world.state()
-        if self._profile.split_sync:
-            return synchronize_parts(pods, containers)
-        return [api.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()]
+    def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
+        """Return the state of the world."""
+        return self.world.state()
 
 
 def size_of(world: World) -> int:

@@ -27,7 +27,6 @@ from nri_scope.text.escape import safe
 from nri_scope.wire import Code
 
 from .golden import Golden, Mismatch
-from .origin import origin_of
 from .replies import Reply, Verdict
 from .result import Replayed
 from .script import Choice, subject_of
@@ -151,7 +150,7 @@ class Production:
             return names.get(container_id, name) if name == container_id else name
 
         self._check_any(expected, models)
-        golden = Golden.of(expected, origin_of(replayed), name_of)
+        golden = Golden.of(expected, replayed.origin, name_of)
         counted = {plugin for plugin, model in models.items() if not model.is_replayed}
         places = {_place(reply) for reply in expected}
         got = [

@@ -11,18 +11,9 @@ from typing import NamedTuple
 from nri_scope.nri.merging import Dropped
 from nri_scope.oci import Change
 
-from .container_result import ContainerResult
+from .container_result import ContainerResult as ContainerResult
+from .golden.file_layout import Origin
 from .replies import Reply, Verdict
-
-__all__ = [
-    "Attributed",
-    "ContainerResult",
-    "PlayedEvent",
-    "PluginResult",
-    "PrintedLine",
-    "Replayed",
-    "Tally",
-]
 
 FAILURES_KEPT = 10_000
 """Failures that are reported one by one; the rest is counted."""
@@ -154,6 +145,12 @@ class Replayed:
     """Without starting and ending the plugins."""
     name_of: Callable[[str], str] = field(default=str)
     """Names of containers, by their ids."""
+
+    @property
+    def origin(self) -> Origin:
+        """The events and the runtime that were replayed, for a golden."""
+        events = sum(event.event_id > 0 for event in self.events)
+        return Origin(f"{self.source}, {events} events", self.fingerprint, self.profile)
 
     def replies(self) -> Iterator[Reply]:
         """Yield every reply, in order."""

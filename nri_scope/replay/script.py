@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError, Message
@@ -19,11 +19,11 @@ from nri_scope.nri.methods import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
     METHODS,
-    PLUGIN_SERVICE,
 )
 from nri_scope.nri.request_subject import decode_request, is_plugins_call
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
+from nri_scope.runtime.state_change import own_request
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 
 
@@ -39,7 +39,6 @@ class ReplayStep:
     `event`."""
     request: bytes
     """As it was recorded."""
-    service: str = PLUGIN_SERVICE
     wanted: bool = True
     """Whether it is to be played. What is not played happened nevertheless."""
     left_out: str = ""
@@ -200,16 +199,6 @@ def concerns(only: str, event: Recorded) -> bool:
 
 def _is_pod_of(subject: str, only: str) -> bool:
     return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
-
-
-def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
-    """Return the content of a StateChange as the event's own request message."""
-    request = kind()
-    fields = request.DESCRIPTOR.fields_by_name
-    for name in ("pod", "container"):
-        if name in fields and change.HasField(name):
-            getattr(request, name).CopyFrom(getattr(change, name))
-    return request
 
 
 def _choose(recording: Recording, wanted: int | None) -> Session:

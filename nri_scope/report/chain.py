@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.model import RoundDiff, Span
+from nri_scope.differ.latency import Times, Timing
 from nri_scope.events import Event, Role, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.recording.stats import Took
 
 from .limits import PLUGINS_MAX
-from .model import Link, Timing
+from .model import Link
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _ROLES: dict[str, str] = {
@@ -24,45 +22,15 @@ _ROLES: dict[str, str] = {
 }
 
 
-@dataclass(slots=True)
-class _Times:
-    took: array[int] = field(default_factory=lambda: array("q"))
-    deadline_ns: int = 0
-    over_half: int = 0
-    over: int = 0
-
-    def add(self, ns: int, deadline_ns: int) -> None:
-        self.took.append(ns)
-        if deadline_ns > 0:
-            if deadline_ns < self.deadline_ns or not self.deadline_ns:
-                self.deadline_ns = deadline_ns
-            self.over_half += 2 * ns > deadline_ns
-            self.over += ns > deadline_ns
-
-    def timing(self) -> Timing | None:
-        took = Took.of(self.took)
-        if took is None:
-            return None
-        return Timing(
-            len(self.took),
-            took.p50,
-            took.p99,
-            took.max,
-            self.deadline_ns,
-            self.over_half,
-            self.over,
-        )
-
-
 class Links:
     """Adds up events and rounds. Takes 8 bytes of memory for each time in one plugin."""
 
     def __init__(self, sessions: Iterable[Session]) -> None:
         self._sessions = {one.id: one for one in sessions if one.role != Role.CRI}
         self._events: dict[str, int] = {}
-        self._own: dict[str, _Times] = {}
+        self._own: dict[str, Times] = {}
         """Of each connection, the time that it took itself."""
-        self._between: dict[tuple[str, str], _Times] = {}
+        self._between: dict[tuple[str, str], Times] = {}
         self._told: dict[str, None] = {}
         """By validators."""
 
@@ -74,7 +42,7 @@ class Links:
         plugin = session.plugin
         self._events[plugin] = self._events.get(plugin, 0) + 1
         if event.event in _NAMES:
-            self._own.setdefault(plugin, _Times()).add(event.took_ns, event.timeout_ns)
+            self._own.setdefault(plugin, Times()).add(event.took_ns, event.timeout_ns)
 
     def round(self, diff: RoundDiff) -> None:
         """Take an event on its way through the chain."""
@@ -83,7 +51,7 @@ class Links:
         for span in diff.spans:
             if _is_between(span) and diff.name in _NAMES:
                 key = span.after, span.before
-                self._between.setdefault(key, _Times()).add(span.ns, span.deadline_ns)
+                self._between.setdefault(key, Times()).add(span.ns, span.deadline_ns)
 
     def links(self) -> list[Link]:
         """Return the links in call order."""
@@ -119,11 +87,11 @@ class Links:
             passive and (known is None or known.passive),
             False,
             self._events[session.plugin],
-            None if times is None else times.timing(),
+            None if times is None else Timing(*times.figures()),
         )
 
     def _interval(
-        self, after: str, before: str, times: _Times, order: Sequence[Link]
+        self, after: str, before: str, times: Times, order: Sequence[Link]
     ) -> Iterator[Link]:
         """Yield the link between two connections; nothing where the runtime says that
         it is empty.
@@ -136,7 +104,7 @@ class Links:
             return
         who = ", ".join(unseen) or "plugins that are there, if any"
         title = f"between {after} and {before}"
-        yield Link(title, "", f"{who}, and the runtime", False, True, 0, times.timing())
+        yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing(*times.figures()))
 
 
 def _is_between(span: Span) -> bool:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nri_scope import __version__
 from nri_scope.differ import RoundDiff
@@ -24,6 +22,7 @@ from nri_scope.recording.summary import time_range
 from .chain import Links
 from .changed_containers import Changes
 from .diagnosis import Diagnosis, Scene
+from .diagnosis.recording_facts import Latest
 from .lifetime_lanes import Lanes
 from .limits import (
     GAPS_MAX,
@@ -34,7 +33,7 @@ from .limits import (
     TROUBLES_MAX,
     WORDS_MAX,
 )
-from .model import Facts, LeftOut, Mark, Trouble, Troubled
+from .model import Facts, LeftOut, Mark, Troubled
 
 _BY_EVENT_MAX = 40
 
@@ -53,11 +52,8 @@ def collect(
     return _Collector(recording, thing).collect(on_progress)
 
 
-class _Names:
+class _Names(Latest[str, str]):
     """Names of pods and containers by id, as events named them; the newest so many."""
-
-    def __init__(self) -> None:
-        self._names: OrderedDict[str, str] = OrderedDict()
 
     def learn(self, event: Event) -> None:
         if event.pod_id and event.pod:
@@ -67,22 +63,10 @@ class _Names:
             space = f"{event.namespace}/" if event.namespace else ""
             self._put(event.container_id, f"{space}{pod}/{event.container}")
 
-    def get(self, thing: str) -> str:
-        return self._names.get(thing, "")
-
     def _put(self, thing: str, name: str) -> None:
         name = clipped(name, NAME_MAX)
-        if self._names.get(thing) != name:
-            self._names[thing] = name
-            if len(self._names) > TRACKED_MAX:
-                self._names.popitem(last=False)
-
-
-@dataclass(slots=True)
-class _Counts:
-    events: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
+        if self.get(thing) != name:
+            self[thing] = name
 
 
 class _Collector:
@@ -112,7 +96,9 @@ class _Collector:
             ),
             self._spec_of,
         )
-        self._counts = _Counts()
+        self._events = 0
+        self._first_ns: int | None = None
+        self._last_ns: int | None = None
         self._by_event: dict[str, list[int]] = {}
         self._troubles: list[Troubled] = []
         self._troubles_in_all = 0
@@ -142,10 +128,9 @@ class _Collector:
         self._links.see(event)
         if is_container_status(event):
             return
-        counts = self._counts
-        counts.events += 1
-        counts.first_ns = event.at_ns if counts.first_ns is None else counts.first_ns
-        counts.last_ns = event.at_ns
+        self._events += 1
+        self._first_ns = event.at_ns if self._first_ns is None else self._first_ns
+        self._last_ns = event.at_ns
         if event.event in self._by_event or len(self._by_event) < _BY_EVENT_MAX:
             tally = self._by_event.setdefault(event.event, [0, 0])
             tally[0] += 1
@@ -171,17 +156,17 @@ class _Collector:
         said = f"{part.name}, event {part.event}"
         if part.failure:
             kind, said = Mark.FAILED, f"{said}: {part.failure}"
-            self._trouble(part, Trouble.FAILED, part.failure)
+            self._trouble(part, Mark.FAILED, part.failure)
         elif slow:
             kind, said = Mark.SLOW, f"{said}: {'; '.join(slow)}"
         elif wording.fresh(part, part.own):
             kind = Mark.CHANGED
             said = f"{said}: {many(len(wording.fresh(part, part.own)), 'change')}"
         for one in slow:
-            self._trouble(part, Trouble.SLOW, one)
+            self._trouble(part, Mark.SLOW, one)
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX))
 
-    def _trouble(self, diff: RoundDiff, kind: Trouble, text: str) -> None:
+    def _trouble(self, diff: RoundDiff, kind: Mark, text: str) -> None:
         self._troubles_in_all += 1
         if len(self._troubles) < TROUBLES_MAX:
             self._troubles.append(
@@ -229,8 +214,8 @@ class _Collector:
         notes = self._recording.notes()
         plugins = [one for one in self._sessions if one.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
-        counts, timeline = self._counts, None
-        if counts.events:
+        timeline = None
+        if self._events:
             timeline = self._lanes.timeline(self._sessions, self._gaps, self._name_of)
         containers, rows = self._changes.kept
         lanes = 0 if timeline is None else len(timeline.lanes)
@@ -252,9 +237,9 @@ class _Collector:
             gaps=tuple(self._gaps[:GAPS_MAX]),
             lost=sum(gap.lost or 0 for gap in self._gaps if not gap.is_left_out),
             notes=tuple(notes[:NOTES_MAX]),
-            first_ns=counts.first_ns,
-            last_ns=counts.last_ns,
-            events=counts.events,
+            first_ns=self._first_ns,
+            last_ns=self._last_ns,
+            events=self._events,
             pods=len(self._pods),
             containers=len(self._containers),
             by_event=tuple(
@@ -287,14 +272,7 @@ def _about(thing: lookup.Found | None) -> str:
 
 def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str | int] | None:
     """Return the ids that events must be about; None for all."""
-    match thing:
-        case None:
-            return None
-        case Event():
-            return frozenset({thing.id})
-        case Pod():
-            return frozenset(
-                {thing.id, *(one.id for one in lookup.containers_of(recording, thing))}
-            )
-        case Container():
-            return frozenset({thing.id})
+    if thing is None:
+        return None
+    within = lookup.containers_of(recording, thing) if isinstance(thing, Pod) else ()
+    return frozenset({thing.id, *(one.id for one in within)})

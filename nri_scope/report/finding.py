@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from nri_scope.nri.plain import Plain
@@ -58,16 +58,7 @@ class Finding:
 
     def record(self) -> dict[str, Plain]:
         """Return the finding for programs."""
-        return {
-            "kind": self.kind,
-            "level": self.level,
-            "title": self.title,
-            "detail": self.detail,
-            "advice": self.advice,
-            "events": list(self.events),
-            "event_count": self.event_count,
-            "containers": list(self.containers),
-        }
+        return asdict(self)
 
 
 class Shown:
@@ -98,6 +89,13 @@ class Shown:
         self._newest = events
         if container and len(self.containers) < EVENTS_KEPT:
             self.containers[container] = None
+
+    def finding(
+        self, kind: FindingKind, level: Level, title: str, detail: str, advice: str
+    ) -> Finding:
+        """Return the finding that these events show."""
+        containers = tuple(self.containers)
+        return Finding(kind, level, title, detail, advice, self.events, self.count, containers)
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:

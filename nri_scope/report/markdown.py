@@ -170,7 +170,7 @@ def _link(link: Link) -> list[str]:
     if timing is None:
         return [*cells, "", "", "", "", wording.verdict(link)]
     limit = f"{deadline(timing.deadline_ns)}: " if timing.deadline_ns else ""
-    times = map(duration, (timing.p50_ns, timing.p99_ns, timing.max_ns))
+    times = map(duration, (timing.took.p50, timing.took.p99, timing.took.max))
     return [*cells, f"{timing.count:,}", *times, f"{limit}{wording.verdict(link)}"]
 
 

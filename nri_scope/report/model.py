@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nri_scope.differ.latency import Timing
 from nri_scope.events import Gap, Note, Session
 
 from .finding import Finding
@@ -21,13 +22,6 @@ class LeftOut:
     all: int
 
 
-class Trouble(StrEnum):
-    """Why an event is worth a line of its own."""
-
-    SLOW = "slow"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, slots=True)
 class Troubled:
     """A slow or failing event."""
@@ -36,23 +30,8 @@ class Troubled:
     at_ns: int
     name: str
     subject: str
-    kind: Trouble
+    kind: Mark
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Times of events in a plugin, or between two connections."""
-
-    count: int
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
-    deadline_ns: int
-    """For one plugin and one event; 0 where none was told."""
-    over_half: int
-    """Events that took more than half of their deadline, those of ``over`` among them."""
-    over: int
 
 
 @dataclass(frozen=True, slots=True)

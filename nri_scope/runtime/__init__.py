@@ -6,52 +6,24 @@ merged as that runtime does, and what plugins printed. This room never knows rec
 never starts a container.
 """
 
-from .answer import Answer
-from .exchange import Exchange
-from .launch import read_config
-from .lifecycle import Course, LifecycleStep
-from .outcome import Outcome
-from .output import OnOutput, Output, OutputLine, Stream
-from .plugin import Plugin
-from .plugin_setup import ProfileSetUp, RecordedSetUp, SetUp, synchronize_parts
-from .process import LeftBehind, Process, exit_in
-from .profile import Profile, recorded_profile
-from .profiles import PROFILES, RECORDED, profile_named
-from .rejection import Rejection, Stage
-from .server import Runtime
-from .stored_requests import FASTEST, Pace, Played, Stored, play, split_setup
-
-__all__ = [
-    "FASTEST",
-    "PROFILES",
-    "RECORDED",
-    "Answer",
-    "Course",
-    "Exchange",
-    "LeftBehind",
-    "LifecycleStep",
-    "OnOutput",
-    "Outcome",
-    "Output",
-    "OutputLine",
-    "Pace",
-    "Played",
-    "Plugin",
-    "Process",
-    "Profile",
-    "ProfileSetUp",
-    "RecordedSetUp",
-    "Rejection",
-    "Runtime",
-    "SetUp",
-    "Stage",
-    "Stored",
-    "Stream",
-    "exit_in",
-    "play",
-    "profile_named",
-    "read_config",
-    "recorded_profile",
-    "split_setup",
-    "synchronize_parts",
-]
+from .answer import Answer as Answer
+from .lifecycle import Course as Course
+from .outcome import Outcome as Outcome
+from .output import Stream as Stream
+from .plugin import Exchange as Exchange
+from .plugin import Plugin as Plugin
+from .plugin_setup import ProfileSetUp as ProfileSetUp
+from .plugin_setup import RecordedSetUp as RecordedSetUp
+from .plugin_setup import synchronize_parts as synchronize_parts
+from .process import exit_in as exit_in
+from .profile import Profile as Profile
+from .profiles import PROFILES as PROFILES
+from .profiles import RECORDED as RECORDED
+from .profiles import profile_named as profile_named
+from .rejection import Rejection as Rejection
+from .rejection import Stage as Stage
+from .server import Runtime as Runtime
+from .stored_requests import Pace as Pace
+from .stored_requests import Stored as Stored
+from .stored_requests import play as play
+from .stored_requests import split_setup as split_setup

@@ -20,6 +20,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import container_of, pod_of
 
 from .profile import Profile
+from .state_change import own_request
 
 
 class LifecycleStep(NamedTuple):
@@ -164,13 +165,11 @@ class Course:
         stage = self._containers.get(container.id)
         if self._habits.books_containers and stage is None:
             why = "no plugin has got the container since the runtime began"
-            yield LifecycleStep(event, request, f"{self._profile.title} does not tell of it: {why}")
+            yield self._untold(event, request, f"does not tell of it: {why}")
             return
         if event is Event.StopContainer:
             if self._habits.books_containers and stage is not _Stage.LIVE:
-                yield LifecycleStep(
-                    event, request, f"{self._profile.title} has told of the stop before"
-                )
+                yield self._untold(event, request, "has told of the stop before")
                 return
             self._containers[container.id] = _Stage.STOPPED
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
@@ -182,6 +181,9 @@ class Course:
             )
         self._containers.pop(container.id, None)
         yield LifecycleStep(event, request)
+
+    def _untold(self, event: Event, request: Message, why: str) -> LifecycleStep:
+        return LifecycleStep(event, request, f"{self._profile.title} {why}")
 
     def _of_gone_pod(
         self, request: Message, pod: api.PodSandbox | None, container: api.Container
@@ -198,14 +200,10 @@ class Course:
         if self._habits.books_pods:
             if stage is None:
                 why = "the pod was not run since the runtime began"
-                yield LifecycleStep(
-                    event, request, f"{self._profile.title} does not tell of it: {why}"
-                )
+                yield self._untold(event, request, f"does not tell of it: {why}")
                 return
             if event is Event.StopPodSandbox and stage is not _Stage.LIVE:
-                yield LifecycleStep(
-                    event, request, f"{self._profile.title} has told of the stop before"
-                )
+                yield self._untold(event, request, "has told of the stop before")
                 return
         if event is Event.StopPodSandbox:
             self._pods[pod.id] = _Stage.STOPPED
@@ -217,11 +215,5 @@ class Course:
 
 def _request(event: Event, pod: api.PodSandbox | None, container: api.Container | None) -> Message:
     """Return the event's own request about this pod and container."""
-    request = METHODS[event.name].request()
     about = api.StateChangeEvent(pod=pod, container=container)
-    fields = request.DESCRIPTOR.fields_by_name
-    for name in ("pod", "container"):
-        if name in fields and about.HasField(name):
-            # Both have the same numbers and types in all of these messages.
-            getattr(request, name).CopyFrom(getattr(about, name))
-    return request
+    return own_request(METHODS[event.name].request, about)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from google.protobuf.message import Message
 
@@ -28,16 +28,10 @@ from .plugin import Plugin
 from .profile import Profile
 from .unused_fields import Reply, without
 
-MERGING: dict[Event, Callable[[Message, Profile], Merged]] = {
-    Event.CreateContainer: lambda request, profile: Creation(
-        cast("api.CreateContainerRequest", request), version=profile.version
-    ),
-    Event.UpdateContainer: lambda request, profile: Updating(
-        cast("api.UpdateContainerRequest", request), version=profile.version
-    ),
-    Event.StopContainer: lambda request, profile: Stopping(
-        cast("api.StopContainerRequest", request), version=profile.version
-    ),
+MERGING: dict[Event, Callable[..., Merged]] = {
+    Event.CreateContainer: Creation,
+    Event.UpdateContainer: Updating,
+    Event.StopContainer: Stopping,
 }
 """Events whose replies ask for something. (UpdatePodSandbox has a reply too; it is ignored.)"""
 
@@ -71,7 +65,7 @@ class Operation:
             return outcome
         merging = MERGING.get(event)
         if merging is not None:
-            outcome.merged = merging(self._merged_into, self._profile)
+            outcome.merged = merging(self._merged_into, version=self._profile.version)
         async with self._chain.lock:
             plugins = self._chain.plugins
             await self._ask_in_turn(plugins)
@@ -134,7 +128,9 @@ class Operation:
                 self._fail(plugin, str(refused), refused=True)
                 return False
             # What was merged half is of no use any more: once more, without this reply.
-            self.outcome.merged = MERGING[self._event](self._merged_into, self._profile)
+            self.outcome.merged = MERGING[self._event](
+                self._merged_into, version=self._profile.version
+            )
             for before, its_plugin in self._accepted:
                 self._apply(before, its_plugin)
             reason = f"{self._profile.title} leaves the reply out: {refused}"
@@ -145,15 +141,8 @@ class Operation:
         return True
 
     def _apply(self, reply: Reply, plugin: str) -> None:
-        match self.outcome.merged, reply:
-            case Creation() as merged, api.CreateContainerResponse():
-                merged.apply(reply, plugin)
-            case Updating() as merged, api.UpdateContainerResponse():
-                merged.apply(reply, plugin)
-            case Stopping() as merged, api.StopContainerResponse():
-                merged.apply(reply, plugin)
-            case _:
-                raise TypeError(f"{type(reply).__name__} is no reply to {self._event.name}")
+        # The reply is of the type that the request's merging takes.
+        cast("Any", self.outcome.merged).apply(reply, plugin)
 
     # -- validation ---------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns
 
 from google.protobuf.message import DecodeError, Message
@@ -35,13 +36,29 @@ from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
 from .answer import Answer
-from .exchange import Exchange
 from .process import Process
 from .rejection import Stage
 from .state_change import state_change_of
 
 NOTICES_KEPT = 100
 """A peer can cause any number of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and what came back, as on the wire; those of the set-up included."""
+
+    method: str
+    service: str
+    request: bytes
+    reply: bytes
+    """Empty where there is an error."""
+    error: NriScopeError | None
+    started_ns: int
+    """Monotonic clock."""
+    took_ns: int
+    timeout_ns: int
+    """The deadline that was sent along."""
 
 
 def _no_time(method: str, payload: bytes) -> int:

@@ -62,10 +62,14 @@ class ProfileSetUp:
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
         """Return the state, split where this runtime can do that."""
+        pods, containers = self.state()
         if self.profile.split_sync:
-            return synchronize_parts(self.pods, self.containers)
-        whole = SynchronizeRequest(pods=self.pods, containers=self.containers)
-        return [whole.SerializeToString()]
+            return synchronize_parts(pods, containers)
+        return [SynchronizeRequest(pods=pods, containers=containers).SerializeToString()]
+
+    def state(self) -> tuple[list[PodSandbox], list[Container]]:
+        """Return the pods and containers that a plugin gets."""
+        return self.pods, self.containers
 
 
 @dataclass(frozen=True, slots=True)

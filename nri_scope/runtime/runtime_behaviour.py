@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field
@@ -20,13 +19,6 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.versions import runtime_title
 
 from .unused_fields import Lack
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def _fixed(entries: dict[K, V]) -> Mapping[K, V]:
-    return MappingProxyType(entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +51,7 @@ class Conduct:
 CONTAINERD = Conduct(
     # In the words of sandbox_run.go, sandbox_update_resources.go, container_create.go with
     # WithContainerAdjustment, container_start.go and container_update_resources.go.
-    failing=_fixed(
+    failing=MappingProxyType(
         {
             Event.RunPodSandbox: "NRI RunPodSandbox failed: ",
             Event.UpdatePodSandbox: "NRI sandbox update failed: ",
@@ -72,7 +64,7 @@ CONTAINERD = Conduct(
         }
     ),
     # nri_api_linux.go (RunPodSandbox, UndoCreateContainer); container_start.go stops in a defer.
-    undone=_fixed(
+    undone=MappingProxyType(
         {
             Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox),
             Event.CreateContainer: (Event.StopContainer, Event.RemoveContainer),
@@ -84,7 +76,7 @@ CONTAINERD = Conduct(
 CRI_O = Conduct(
     # The errors as they are. StartContainer's is only logged, StopPodSandbox's is not: the pod
     # does not count as stopped, and the kubelet tries again, with the event.
-    failing=_fixed(
+    failing=MappingProxyType(
         dict.fromkeys(
             (
                 Event.RunPodSandbox,
@@ -97,14 +89,14 @@ CRI_O = Conduct(
         )
     ),
     # The undoing of a creation begins only after the plugins have agreed to it.
-    undone=_fixed({Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}),
+    undone=MappingProxyType({Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}),
 )
 
 _NO_HOOK = "iSulad's OCI runtime has no such hook"
 
 ISULAD = Conduct(
     # nri_adaption.cc: whatever a plugin answers, the request goes on.
-    failing=_fixed({}),
+    failing=MappingProxyType({}),
     closes_on_error=True,
     # The request of the first plugin goes to all of them; what pluginResult::Apply says of a
     # conflict is ignored.

@@ -12,7 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nri_scope._gen.nri.api_pb2 import UpdateContainersRequest
+from nri_scope._gen.nri.api_pb2 import (
+    SynchronizeResponse,
+    UpdateContainersRequest,
+    UpdateContainersResponse,
+)
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
@@ -26,16 +30,17 @@ from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
 from . import admission
-from .callbacks import Synchronized, Update, nothing_follows, update_nothing
 from .command import command_of
 from .dispatcher import Dispatcher
-from .launch import launch
 from .output import OnOutput
 from .plugin import Plugin
 from .plugin_setup import ProfileSetUp, SetUp
-from .process import Process
+from .process import Process, launch
 from .profile import Profile
 from .rejection import Rejection, Stage
+
+Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
+"""Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
 
 FORMER_KEPT = 1000
 """Plugins that are gone and still known; a plugin may reconnect without end."""
@@ -64,10 +69,10 @@ class Runtime(Dispatcher):
         self,
         setup: SetUp | Profile,
         *,
-        on_update: Update = update_nothing,
+        on_update: Update = lambda plugin, request: UpdateContainersResponse(),
         on_new: Callable[[Plugin], None] = lambda plugin: None,
         on_ready: Callable[[Plugin], None] = lambda plugin: None,
-        on_synchronized: Synchronized = nothing_follows,
+        on_synchronized: Callable[[Plugin, SynchronizeResponse], None] = lambda plugin, reply: None,
         on_end: Callable[[Plugin], None] = lambda plugin: None,
         configure_first: bool = False,
         sync_part_max: int | None = None,
@@ -75,7 +80,8 @@ class Runtime(Dispatcher):
         """Listen for connections with these hooks. ``on_new`` is called for each connection before
         anything is sent, to set its own hooks (`transit_ns`, `on_exchange`); ``on_ready`` for each
         plugin from which on it gets events; ``on_end`` for each connection that has ended, ready or
-        not. ``on_synchronized`` gets replies to Synchronize before any other request is sent.
+        not. ``on_synchronized`` gets replies to Synchronize before any other request is sent;
+        real runtimes carry out the updates in them one by one, and merge nothing.
 
         With ``configure_first`` Configure is sent before RegisterPlugin is answered, as a real
         runtime may or may not do. Parts of Synchronize have at most ``sync_part_max`` bytes,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -30,3 +32,13 @@ def state_change_of(event: Event, payload: bytes) -> bytes:
     except DecodeError as error:
         raise LocalProtocolError(f"{event.name}: the request cannot be decoded: {error}") from error
     return as_state_change(event, request)
+
+
+def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
+    """Return the content of a StateChange as the event's own request message."""
+    request = kind()
+    fields = request.DESCRIPTOR.fields_by_name
+    for name in ("pod", "container"):
+        if name in fields and change.HasField(name):
+            getattr(request, name).CopyFrom(getattr(change, name))
+    return request

@@ -19,9 +19,8 @@ from time import monotonic
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Identity
 from nri_scope.runtime.command import Command
-from nri_scope.runtime.launch import launch
 from nri_scope.runtime.output import OnOutput, Stream
-from nri_scope.runtime.process import Process
+from nri_scope.runtime.process import Process, launch
 
 from .connection import Connection, TapEnd
 from .run import Tap, connect

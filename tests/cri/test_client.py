@@ -10,8 +10,9 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from nri_scope._gen.cri.runtime import v1
-from nri_scope.cri import ContainerSpec, ContainerState, CriClient, PodSpec, Resources, connect
+from nri_scope.cri import RuntimeVersion
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError, RpcError
+from tests.cri.driver import ContainerSpec, ContainerState, CriDriver, PodSpec, Resources
 from tests.cri.fake_runtime import FakeRuntime, listening
 
 POD = PodSpec("web", "shop", annotations={"note": "grüße"})
@@ -35,21 +36,17 @@ def socket(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def cri(runtime: FakeRuntime, socket: Path) -> AsyncIterator[CriClient]:
-    async with listening(runtime, socket), await connect(socket) as client:
+async def cri(runtime: FakeRuntime, socket: Path) -> AsyncIterator[CriDriver]:
+    async with listening(runtime, socket), await CriDriver.connect(socket) as client:
         yield client
 
 
-async def test_connect_learns_who_answers(cri: CriClient) -> None:
-    assert (cri.runtime.name, cri.runtime.version, cri.runtime.api_version) == (
-        "containerd",
-        "v1.7.24",
-        "v1",
-    )
+async def test_connect_learns_who_answers(cri: CriDriver) -> None:
+    assert cri.runtime == RuntimeVersion("containerd", "v1.7.24")
 
 
 async def test_pods_are_asked_for_with_host_networking(
-    cri: CriClient, runtime: FakeRuntime
+    cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     assert await cri.run_pod(POD) == "pod-1"
     (request,) = runtime.requests
@@ -64,7 +61,7 @@ async def test_pods_are_asked_for_with_host_networking(
 
 
 async def test_containers_carry_their_pod_env_and_limits(
-    cri: CriClient, runtime: FakeRuntime
+    cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     assert await cri.create_container("pod-1", POD, APP) == "container-1"
     (request,) = runtime.requests
@@ -78,7 +75,7 @@ async def test_containers_carry_their_pod_env_and_limits(
     assert config.image.user_specified_image == config.image.image
 
 
-async def test_listed_containers_are_plain_values(cri: CriClient) -> None:
+async def test_listed_containers_are_plain_values(cri: CriDriver) -> None:
     known, strange = await cri.list_containers()
     assert (known.id, known.pod_id, known.name, known.image) == (
         "container-1",
@@ -91,7 +88,7 @@ async def test_listed_containers_are_plain_values(cri: CriClient) -> None:
 
 
 async def test_verbose_status_brings_the_runtime_spec_parsed(
-    cri: CriClient, runtime: FakeRuntime
+    cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     spec = {"ociVersion": "1.1.0", "process": {"args": ["sh"], "env": ["A=grüße"]}}
     runtime.status_answer = v1.ContainerStatusResponse(
@@ -105,7 +102,7 @@ async def test_verbose_status_brings_the_runtime_spec_parsed(
 
 
 async def test_status_without_a_spec_says_that_there_is_none(
-    cri: CriClient, runtime: FakeRuntime
+    cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     runtime.status_answer = v1.ContainerStatusResponse(status=v1.ContainerStatus(id="container-1"))
     details = await cri.container_status("container-1", verbose=False)
@@ -115,7 +112,7 @@ async def test_status_without_a_spec_says_that_there_is_none(
 
 @pytest.mark.parametrize("text", ["{", "[1]", "nonsense", "[" * 100_000])
 async def test_status_info_that_is_no_json_object_is_the_peers_fault(
-    cri: CriClient, runtime: FakeRuntime, text: str
+    cri: CriDriver, runtime: FakeRuntime, text: str
 ) -> None:
     runtime.status_answer = v1.ContainerStatusResponse(
         status=v1.ContainerStatus(id="container-1"), info={"info": text}
@@ -124,13 +121,13 @@ async def test_status_info_that_is_no_json_object_is_the_peers_fault(
         await cri.container_status("container-1")
 
 
-async def test_an_empty_status_answer_is_the_peers_fault(cri: CriClient) -> None:
+async def test_an_empty_status_answer_is_the_peers_fault(cri: CriDriver) -> None:
     with pytest.raises(RemoteProtocolError, match="without a status"):
         await cri.container_status("container-1")
 
 
 async def test_an_error_status_keeps_the_runtimes_code_and_words(
-    cri: CriClient, runtime: FakeRuntime
+    cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     runtime.failure = GRPCError(Status.NOT_FOUND, "no such container")
     with pytest.raises(RpcError) as caught:
@@ -138,13 +135,13 @@ async def test_an_error_status_keeps_the_runtimes_code_and_words(
     assert (caught.value.code, caught.value.message) == (5, "no such container")
 
 
-async def test_a_late_answer_is_a_deadline_exceeded(cri: CriClient, runtime: FakeRuntime) -> None:
+async def test_a_late_answer_is_a_deadline_exceeded(cri: CriDriver, runtime: FakeRuntime) -> None:
     runtime.hang = True
     with pytest.raises(DeadlineExceeded, match="RunPodSandbox"):
         await cri.run_pod(POD, timeout=0.05)
 
 
-async def test_the_grace_period_adds_to_the_deadline(cri: CriClient, runtime: FakeRuntime) -> None:
+async def test_the_grace_period_adds_to_the_deadline(cri: CriDriver, runtime: FakeRuntime) -> None:
     runtime.hang = True
     with pytest.raises(DeadlineExceeded) as caught:
         await cri.stop_container("container-1", grace=1, timeout=-0.95)
@@ -153,7 +150,7 @@ async def test_the_grace_period_adds_to_the_deadline(cri: CriClient, runtime: Fa
 
 
 async def test_a_late_answer_does_not_spoil_the_next_call(
-    cri: CriClient, runtime: FakeRuntime
+    cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     runtime.hang = True
     with pytest.raises(DeadlineExceeded):
@@ -172,7 +169,7 @@ TOLD = '{"pid": 0,  "runtimeSpec": {}}'
 )
 @pytest.mark.parametrize("info", [TOLD, "{}", " {}", ""])
 async def test_info_of_a_container_that_failed_to_start_has_the_error(
-    cri: CriClient, runtime: FakeRuntime, reason: str, code: int, message: str, info: str
+    cri: CriDriver, runtime: FakeRuntime, reason: str, code: int, message: str, info: str
 ) -> None:
     status = v1.ContainerStatus(
         state=v1.ContainerState.CONTAINER_EXITED, reason=reason, exit_code=code, message=message
@@ -204,7 +201,7 @@ async def test_info_of_a_container_that_failed_to_start_has_the_error(
     ],
 )
 async def test_info_is_else_exactly_as_told(
-    cri: CriClient, runtime: FakeRuntime, status: v1.ContainerStatus, info: str
+    cri: CriDriver, runtime: FakeRuntime, status: v1.ContainerStatus, info: str
 ) -> None:
     runtime.status_answer = v1.ContainerStatusResponse(status=status, info={"info": info})
     assert await cri.container_info("container-1") == info

@@ -9,8 +9,8 @@ import pytest
 from grpclib.server import Server
 
 from nri_scope._gen.cri.runtime import v1
-from nri_scope.cri import PodSpec, connect
 from nri_scope.errors import ConnectError, ConnectionClosed
+from tests.cri.driver import CriDriver, PodSpec
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.cri.peers import Relay, saying
 
@@ -24,32 +24,32 @@ def path(tmp_path: Path) -> Path:
 
 async def test_no_socket_names_the_path_and_the_way_out(path: Path) -> None:
     with pytest.raises(ConnectError, match=r"no such socket.*start the runtime") as caught:
-        await connect(path)
+        await CriDriver.connect(path)
     assert caught.value.path == str(path)
 
 
 async def test_an_ordinary_file_is_no_socket(path: Path) -> None:
     path.write_text("nothing")
     with pytest.raises(ConnectError, match="no process listens there, or it is not a socket"):
-        await connect(path)
+        await CriDriver.connect(path)
 
 
 async def test_a_socket_that_nobody_listens_on_any_more(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(str(path))
     with pytest.raises(ConnectError, match="no process listens there"):
-        await connect(path)
+        await CriDriver.connect(path)
 
 
 async def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match="too long"):
-        await connect(tmp_path / ("x" * 120))
+        await CriDriver.connect(tmp_path / ("x" * 120))
 
 
 async def test_a_folder_in_the_way_of_the_path(path: Path) -> None:
     path.write_text("a file where a folder should be")
     with pytest.raises(ConnectError, match="Not a directory"):
-        await connect(path / "c.sock")
+        await CriDriver.connect(path / "c.sock")
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ async def test_a_folder_in_the_way_of_the_path(path: Path) -> None:
 async def test_something_else_listens(path: Path, words: bytes) -> None:
     async with saying(words, path):
         with pytest.raises(ConnectError, match="does not speak gRPC"):
-            await connect(path)
+            await CriDriver.connect(path)
 
 
 async def test_something_accepts_and_stays_silent(path: Path) -> None:
     async with saying(None, path):
         with pytest.raises(ConnectError, match=r"no CRI runtime answered within 0.05 s"):
-            await connect(path, timeout=0.05)
+            await CriDriver.connect(path, timeout=0.05)
 
 
 async def test_a_runtime_whose_cri_is_switched_off(path: Path) -> None:
@@ -74,7 +74,7 @@ async def test_a_runtime_whose_cri_is_switched_off(path: Path) -> None:
     await server.start(path=str(path))
     try:
         with pytest.raises(ConnectError, match=r"not CRI v1.*disabled_plugins"):
-            await connect(path)
+            await CriDriver.connect(path)
     finally:
         server.close()
         await server.wait_closed()
@@ -86,7 +86,7 @@ async def test_a_connection_cut_in_the_middle_of_a_call(path: Path, tmp_path: Pa
     async with (
         listening(runtime, path),
         relay.listening(tmp_path / "r.sock"),
-        await connect(tmp_path / "r.sock") as cri,
+        await CriDriver.connect(tmp_path / "r.sock") as cri,
     ):
         call = asyncio.ensure_future(cri.run_pod(POD))
         await runtime.called.wait()
@@ -101,7 +101,7 @@ async def test_a_runtime_that_comes_back_is_reached_by_the_next_call(
     runtime, relay, front = FakeRuntime(), Relay(path), tmp_path / "r.sock"
     async with listening(runtime, path):
         async with relay.listening(front):
-            cri = await connect(front)
+            cri = await CriDriver.connect(front)
         front.unlink(missing_ok=True)  # from Python 3.13 on the server has done that
         async with cri:
             with pytest.raises((ConnectError, ConnectionClosed)):

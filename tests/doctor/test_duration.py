@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.doctor.duration import parse_go_duration
+from nri_scope.doctor.config_checks import parse_go_duration
 
 
 @pytest.mark.parametrize(

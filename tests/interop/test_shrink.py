@@ -10,7 +10,6 @@ import pytest
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.origin import origin_of
 from nri_scope.replay.player import Manner
 from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job, replay
@@ -31,7 +30,7 @@ def test_another_panic_at_the_same_event_is_not_taken_for_it(
     golden = None
     if with_golden:
         replayed = run(replay(_job(path, variant)))
-        golden = Golden.of(replayed.replies(), origin_of(replayed), replayed.name_of)
+        golden = Golden.of(replayed.replies(), replayed.origin, replayed.name_of)
     shrunk = _shrunk(path, variant, "app", golden)
     with Recording.open(path) as opened:
         left = [f"{e.event} {e.container}".strip() for e in opened.events(among=shrunk.numbers)]

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from nri_scope.oci import ABSENT, Json, Spec, SpecLine, changes, same, value_at, walk
+from nri_scope.oci import ABSENT, Json, Spec, changes, same, value_at
 from nri_scope.oci.lists import KEYED
+from tests.oci.spec_lines import SpecLine, walk
 
 from .specs import SPECS, put
 

@@ -17,7 +17,6 @@ from nri_scope.recording.marks import sidecar
 from nri_scope.recording.regular_files import read_regular, write_private
 from nri_scope.replay.golden.file_layout import Origin
 from nri_scope.replay.golden.golden import Golden
-from nri_scope.runtime.launch import read_config
 from nri_scope.share.redaction import rule_file
 from nri_scope.share.redaction.user_key import KEY_BYTES, local_key
 from nri_scope.tui import config
@@ -52,11 +51,6 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, kind: str
     with pytest.raises((NriScopeError, sidecar.Unusable)) as caught:
         _READERS[name](path)
     assert "\n" not in str(caught.value)
-
-
-def test_neither_is_a_configuration_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "10-x.conf")
-    assert read_config(tmp_path, "10", "x") == ""
 
 
 @pytest.mark.parametrize("kind", _KINDS)

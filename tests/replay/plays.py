@@ -18,7 +18,8 @@ from nri_scope.replay.player import Manner
 from nri_scope.replay.plugins import Casting, InProcess
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
-from nri_scope.replay.script import Choice, own_request
+from nri_scope.replay.script import Choice
+from nri_scope.runtime.state_change import own_request
 from nri_scope.transport.loop import run
 from nri_scope.wire import RequestReceived
 from tests.runtime_role.small_plugin import SmallPlugin

@@ -16,7 +16,6 @@ from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.origin import origin_of
 from nri_scope.replay.progress import Audience
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
@@ -358,7 +357,7 @@ class Updates:
 def golden(path: Path, plugin: object) -> Golden:
     """Return a golden of the answers of a plugin."""
     result = played(path, {"10-mine": plugin})
-    return Golden.of(result.replies(), origin_of(result), result.name_of)
+    return Golden.of(result.replies(), result.origin, result.name_of)
 
 
 def test_one_reply_that_does_not_match_the_golden_is_left(tmp_path: Path) -> None:
@@ -379,7 +378,7 @@ def test_one_reply_that_does_not_match_the_golden_is_left(tmp_path: Path) -> Non
     own = golden_of(shrunk.against, shrunk.failure.check, result)
     assert len(own.compare(result.replies(), result.name_of)) == 1
     right = played(small, {"10-mine": Answers()})
-    own.check_origin(origin_of(right))
+    own.check_origin(right.origin)
     assert own.compare(right.replies(), right.name_of) == []
 
 

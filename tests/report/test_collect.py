@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report import limits
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
-from nri_scope.report.model import Facts, Mark, Trouble
+from nri_scope.report.model import Facts, Mark
 from tests.replay.recordings import RECORDING, of_capture
 
 from . import made
@@ -116,7 +116,7 @@ def test_an_event_is_told_as_all_connections_saw_it(chain: Path) -> None:
 
 def test_slow_and_failing_events_are_listed(tmp_path: Path) -> None:
     (failed, *_) = facts_of(made.failed(tmp_path)).troubles
-    assert failed.kind is Trouble.FAILED
+    assert failed.kind is Mark.FAILED
     assert failed.subject == "shop/web/first"
     assert "not today" in failed.words
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.cri import Resources
 from nri_scope.plugin import ABSENT_POLL
+from tests.cri.driver import Resources
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import Happened, Step, in_order

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from nri_scope.cri import Resources
 from nri_scope.nri.methods import METHODS
 from nri_scope.oci import Change, Spec, changes
+from tests.cri.driver import Resources
 from tests.interop.build import Unavailable, Variant, build
 from tests.interop.reference import ReferencePlugin, read_requests
 from tests.runtime.testbed import adjuster

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from nri_scope.cri import ContainerState, Resources
 from nri_scope.errors import RpcError
+from tests.cri.driver import ContainerState, Resources
 from tests.runtime.testbed import leftovers
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.cri import Resources
+from tests.cri.driver import Resources
 from tests.runtime.test_record import NOT_CONNECTED, assert_healthy, assert_told, gaps
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.driver import Driver

@@ -11,7 +11,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.runtime import PROFILES, Course, LifecycleStep, Profile
+from nri_scope.runtime import PROFILES, Course, Profile
+from nri_scope.runtime.lifecycle import LifecycleStep
 
 from .captures import exchanges
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import ConnectionClosed, UsageError
-from nri_scope.runtime import Runtime, read_config
+from nri_scope.runtime import Runtime
 
 from .profiles import NEW, OLD, patient
 from .scripts import ROOT, children, descriptors, executable, is_running
@@ -262,18 +262,3 @@ async def test_command_that_cannot_be_run_is_a_usage_error(tmp_path: Path) -> No
             assert words in str(caught.value)
         assert not runtime.former
     assert not children()
-
-
-# -- configuration ------------------------------------------------------------------------------
-
-
-def test_configuration_is_looked_for_under_both_names(tmp_path: Path) -> None:
-    assert read_config(tmp_path, "10", "foo") == ""
-    (tmp_path / "foo.conf").write_text("of all foos")
-    assert read_config(tmp_path, "10", "foo") == "of all foos"
-    (tmp_path / "10-foo.conf").write_text("of this one")
-    assert read_config(tmp_path, "10", "foo") == "of this one"
-    assert read_config(tmp_path / "none", "10", "foo") == ""
-    (tmp_path / "20-foo.conf").mkdir()
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_config(tmp_path, "20", "foo")

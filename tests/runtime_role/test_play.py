@@ -14,7 +14,6 @@ from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, Sync
 from nri_scope.errors import RpcError, UsageError
 from nri_scope.nri.events import Event
 from nri_scope.runtime import (
-    FASTEST,
     PROFILES,
     Answer,
     Pace,
@@ -24,6 +23,7 @@ from nri_scope.runtime import (
     play,
     split_setup,
 )
+from nri_scope.runtime.stored_requests import FASTEST
 from nri_scope.wire import RequestReceived
 
 from .captures import NAMES, exchanges

@@ -10,7 +10,7 @@ read at 1.37); the container gets all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -92,28 +92,6 @@ def judge_all(
     return judged
 
 
-def of_runtime(
-    spec_with_plugins: Spec, real: Spec, steps: Iterable[ChangeStep] = ()
-) -> tuple[Change, ...]:
-    """Return what the runtime did by itself: from the spec with all plugins' changes to the real
-    one.
-
-    Given the container's `steps`, without what these say something of: what was not applied is
-    theirs to tell. What the real spec cannot show, see `judge`, is left out.
-    """
-    all_steps = list(steps)
-    theirs = {step.change.path for step in all_steps if step.change.kind != "moved"}
-    moved = {step.change.path for step in all_steps if step.change.kind == "moved"}
-    around = {path for each in theirs for path in _above(each)}
-    return tuple(
-        change
-        for change in changes(spec_with_plugins, real)
-        if not _is_ours(change.path) and not _says_nothing(change, real)
-        if change.path not in theirs and theirs.isdisjoint(_above(change.path))
-        if change.path not in (moved if change.kind == "moved" else around)
-    )
-
-
 def _of_change(change: Change, real: Spec) -> _Finding:
     path, before, after, kind, _ = change
     if _is_ours(path):
@@ -150,15 +128,6 @@ def _is_ours(path: str) -> bool:
 
 def _is_no_swap(path: str, wanted: Json, real: Spec) -> bool:
     return path == f"{_MEMORY}/swap" and same(value_at(real, f"{_MEMORY}/limit"), wanted)
-
-
-def _says_nothing(change: Change, real: Spec) -> bool:
-    """Return whether a real spec that lacks the value has our placeholder, or cannot have it."""
-    if change.kind != "removed":
-        return False
-    if change.path == f"{_BLOCK_IO}/{UNRESOLVED_CLASS}":
-        return True
-    return _is_no_swap(change.path, change.before, real)
 
 
 def _is_class(change: Change) -> bool:

@@ -173,17 +173,11 @@ class _Creation:
             change = self._undoing(path, spec)
             if change is not None:
                 back.append(change)
-                self.found.steps.append(
-                    ChangeStep(
-                        self.id,
-                        change,
-                        RUNTIME,
-                        (evidence,),
-                        event,
-                        self._time(event),
-                        note=reason,
-                    )
+                at_ns = self._time(event)
+                undone = ChangeStep(
+                    self.id, change, RUNTIME, (evidence,), event, at_ns, note=reason
                 )
+                self.found.steps.append(undone)
         return oci.apply(spec, back) if back else spec
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
@@ -256,19 +250,10 @@ class _Creation:
             return spec
         self.expected = turn.request.container
         shown = oci.spec_of(turn.request.container)
-        for path in self.hidden.take(turn.adjustment, shown):
-            self.found.asked.append(
-                Asked(
-                    self.id,
-                    owner,
-                    path,
-                    None,
-                    BY_CHANCE,
-                    evidence,
-                    event.id,
-                    RequestFate.UNKNOWN,
-                )
-            )
+        self.found.asked += [
+            Asked(self.id, owner, path, None, BY_CHANCE, evidence, event.id, RequestFate.UNKNOWN)
+            for path in self.hidden.take(turn.adjustment, shown)
+        ]
         self.before_reply[station.plugin] = spec
         after = self._with_hidden(shown)
         changes = changes_of_chain(spec, after)
@@ -344,19 +329,7 @@ class _Creation:
         by_it = plugin(culprit)
         refused = [one for one in self.found.steps if one.owner == by_it]
         self.found.steps = [one for one in self.found.steps if one.owner != by_it]
-        for one in refused:
-            change = one.change
-            self.found.asked.append(
-                Asked(
-                    self.id,
-                    one.owner,
-                    change.path,
-                    change.after,
-                    failure,
-                    one.evidence[0],
-                    one.event,
-                )
-            )
+        self.found.asked += [one.asked(failure) for one in refused]
         return self.before_reply.get(culprit, spec)
 
     def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
@@ -501,16 +474,8 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
 
 def not_passed_on(removal: ChangeStep, event: Event) -> Asked:
     """Return the remark on a removal without effect, as `event` shows."""
-    path = removal.change.path
-    return Asked(
-        removal.container,
-        removal.owner,
-        path,
-        f"-{oci.split(path)[-1]}",
-        NOT_PASSED_ON,
-        removal.evidence[0],
-        event.id,
-    )
+    asked = removal.asked(NOT_PASSED_ON)
+    return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
 
 
 def _never_applied(path: str) -> str:

@@ -135,11 +135,6 @@ def _failure(status: object) -> str:
     return f"the container failed to start and never ran ({', '.join(told)}){words}"
 
 
-def real_spec(reply: bytes) -> Spec | None:
-    """Return the OCI spec in the CRI's verbose answer; None where there is none."""
-    return container_status(reply).spec
-
-
 def _finite(text: str) -> float:
     """Parse a number that JSON has. Raises ValueError for NaN, Infinity and numbers as large."""
     number = float(text)

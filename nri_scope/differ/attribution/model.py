@@ -91,6 +91,12 @@ class ChangeStep:
     note: str = ""
     """A further explanation, such as why the runtime ignores the change; "" for none."""
 
+    def asked(self, reason: str, fate: RequestFate | None = None) -> Asked:
+        """Return the change as a request that was not simply carried out, and why."""
+        change, fate = self.change, fate or RequestFate.NOT_APPLIED
+        known = self.evidence[0], self.event
+        return Asked(self.container, self.owner, change.path, change.after, reason, *known, fate)
+
 
 class RequestFate(StrEnum):
     """The fate of a request that is not simply carried out."""

@@ -271,16 +271,4 @@ def _not_done(
     limits = [one.change.after for one in steps if one.change.path == _LIMIT]
     # That the swap limit follows the memory limit is the runtime's doing, and no request.
     steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
-    return [
-        Asked(
-            one.container,
-            one.owner,
-            one.change.path,
-            one.change.after,
-            reason,
-            one.evidence[0],
-            one.event,
-            fate,
-        )
-        for one in steps
-    ]
+    return [one.asked(reason, fate) for one in steps]

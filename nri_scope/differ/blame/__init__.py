@@ -5,27 +5,17 @@ In: a container's history from `attribution`. Out: lines with a gutter, Markdown
 programs. This package never decides who made a change, and never reads a recording.
 """
 
-from .document import document
-from .folding import View, view
-from .markdown import markdown
-from .owned_lines import OwnedLine, lines
-from .path_history import Past, asked_for, past, resolve
-from .path_history_text import past_body
-from .text import body, head, legend
-
-__all__ = [
-    "OwnedLine",
-    "Past",
-    "View",
-    "asked_for",
-    "body",
-    "document",
-    "head",
-    "legend",
-    "lines",
-    "markdown",
-    "past",
-    "past_body",
-    "resolve",
-    "view",
-]
+from .document import document as document
+from .folding import View as View
+from .folding import view as view
+from .markdown import markdown as markdown
+from .owned_lines import OwnedLine as OwnedLine
+from .owned_lines import lines as lines
+from .path_history import Past as Past
+from .path_history import asked_for as asked_for
+from .path_history import past as past
+from .path_history import resolve as resolve
+from .path_history_text import past_body as past_body
+from .text import body as body
+from .text import head as head
+from .text import legend as legend

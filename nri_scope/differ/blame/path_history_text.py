@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nri_scope.oci import Json
-from nri_scope.recording.display import clock, day
+from nri_scope.recording.display import Days, clock
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import broken
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
@@ -40,27 +40,13 @@ def past_body(
     lines: list[str] = []
     days = Days()
     if steps:
-        lines += days.turn(steps[0])
+        lines += days.turn(steps[0].at_ns)
     for past in pasts:
         if past is not pasts[0]:
             lines.append("")
         lines.append(styled(Style.STRONG, safe(past.path)))
         lines += _past(history, past, _Columns(number, gutter, width), days)
     return lines, gutter.legend()
-
-
-class Days:
-    """Makes a line for each new day."""
-
-    def __init__(self) -> None:
-        self._day = ""
-
-    def turn(self, step: ChangeStep) -> Iterator[str]:
-        """Yield a line if the step's day is not that of the step before."""
-        today = day(step.at_ns)
-        if today != self._day:
-            self._day = today
-            yield f"── {today[:10]}, times at UTC{today[11:]}"
 
 
 class _Columns:
@@ -103,7 +89,7 @@ def _past(history: History, past: Past, write: _Columns, days: Days) -> Iterator
         remark = "" if past.steps else _NOTHING[1:-1]
         yield from write.write(None, history, past.began, remark)
     for step in past.steps:
-        yield from days.turn(step)
+        yield from days.turn(step.at_ns)
         yield from write.write(
             step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
         )

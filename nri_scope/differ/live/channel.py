@@ -6,6 +6,9 @@ from __future__ import annotations
 import json
 from typing import NamedTuple, TypeAlias
 
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+
 
 class CriBegan(NamedTuple):
     """The CRI answers."""
@@ -51,11 +54,19 @@ class Unread(NamedTuple):
     """The output is not read any more."""
 
 
-class Opened(NamedTuple):
-    """From the recorder: there is a file, and this is how far it had come, as in `Place`."""
+class ReadPosition(NamedTuple):
+    """From the recorder: there is a file, and it had come so far."""
 
     event: int
+    """The newest one; 0: none."""
     session: int
+    """The id of the last session; 0 for none."""
+
+    @classmethod
+    def end_of(cls, recording: Recording) -> ReadPosition:
+        """Return the current end of a file that is continued: earlier events are not shown."""
+        sessions = (session.id for session in recording.sessions())
+        return cls(lookup.event_range(recording)[1], max(sessions, default=0))
 
 
 class FinishAsking(NamedTuple):
@@ -70,10 +81,10 @@ class Closed(NamedTuple):
 
 
 ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | Asked | Unread
-FromRecorder: TypeAlias = Opened | FinishAsking | Closed
+FromRecorder: TypeAlias = ReadPosition | FinishAsking | Closed
 Message: TypeAlias = ToRecorder | FromRecorder
 
-_TYPES = (CriBegan, CriEnded, Answer, ChainSeen, Asked, Unread, Opened, FinishAsking, Closed)
+_TYPES = (CriBegan, CriEnded, Answer, ChainSeen, Asked, Unread, ReadPosition, FinishAsking, Closed)
 
 
 def encode(message: Message) -> tuple[int, bytes]:

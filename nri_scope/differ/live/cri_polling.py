@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nri_scope.errors import ConnectError, ConnectionClosed, NriScopeError, RpcError
 
-from .channel import Answer
+from .channel import Answer, CriBegan, CriEnded
 
 if TYPE_CHECKING:
     from nri_scope.cri.status import RuntimeVersion
@@ -40,22 +40,6 @@ class Client(Protocol):
     async def container_info(self, container_id: str, *, timeout: float = ...) -> str: ...
 
 
-class Hearer(Protocol):
-    """Gets the CRI's answers."""
-
-    def began(self, runtime: RuntimeVersion) -> None:
-        """Note that the CRI answers, for the first time or again."""
-        ...
-
-    def answered(self, answer: Answer) -> None:
-        """Take its answer about one container."""
-        ...
-
-    def went_away(self, reason: str) -> None:
-        """Note that it does not answer any more; called once each time."""
-        ...
-
-
 @dataclass(slots=True)
 class _Question:
     again: bool = False
@@ -70,22 +54,20 @@ class Asker:
     def __init__(
         self,
         client: Client,
-        hearer: Hearer,
+        tell: Callable[[CriBegan | Answer | CriEnded], None],
         *,
         settle: float = SETTLE,
         pauses: tuple[float, ...] = PAUSES,
         away_pause: float = AWAY_PAUSE,
-        wall_ns: Callable[[], int] = time_ns,
     ) -> None:
         self.answered = 0
         self.unanswered = 0
         """Containers given up: not known to the runtime, refused, or too many at a time."""
         self._client = client
-        self._hearer = hearer
+        self._tell = tell
         self._settle = settle
         self._pauses = pauses
         self._away_pause = away_pause
-        self._wall_ns = wall_ns
         self._questions: dict[str, _Question] = {}
         self._due: asyncio.Queue[str] = asyncio.Queue()
         self._away = False
@@ -132,18 +114,18 @@ class Asker:
                 await self._ask(container, question)
 
     async def _ask(self, container: str, question: _Question) -> None:
-        wall_ns, mono_ns = self._wall_ns(), monotonic_ns()
+        wall_ns, mono_ns = time_ns(), monotonic_ns()
         try:
             if self._away:
                 runtime = await self._client.version(timeout=CALL_SECONDS)
                 if self._away:
                     self._away = False
-                    self._hearer.began(runtime)
+                    self._tell(CriBegan(runtime.name, runtime.version, time_ns()))
             text = await self._client.container_info(container, timeout=CALL_SECONDS)
         except (ConnectError, ConnectionClosed) as error:
             if not self._away:
                 self._away = True
-                self._hearer.went_away(str(error))
+                self._tell(CriEnded(str(error), time_ns()))
             self._later(container, self._away_pause)
         except NriScopeError as error:
             unknown = isinstance(error, RpcError) and error.code == _NOT_FOUND
@@ -157,7 +139,7 @@ class Asker:
             if not text:
                 self._done(container, answered=False)
                 return
-            self._hearer.answered(Answer(container, wall_ns, mono_ns, took_ns, text))
+            self._tell(Answer(container, wall_ns, mono_ns, took_ns, text))
             if question.again:
                 self.answered += 1
                 self._later(container, self._settle)

@@ -10,10 +10,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from time import time_ns
 
-from nri_scope.cri import RuntimeVersion
-from nri_scope.cri import connect as connect_cri
+from nri_scope.cri import CriClient
 
-from .channel import Answer, Asked, CriBegan, CriEnded, ToRecorder
+from .channel import Asked, CriBegan, ToRecorder
 from .cri_polling import Asker
 
 FINISH_SECONDS = 3.0
@@ -62,11 +61,11 @@ class CriThread:
             started.set_exception(error)
 
     async def _main(self, started: Future[None]) -> None:
-        async with await connect_cri(self._path) as client:
+        async with await CriClient.connect(self._path) as client:
             self._loop = asyncio.get_running_loop()
             self._finished = asyncio.Event()
-            asker = self._asker = Asker(client, self)
-            self.began(client.runtime)
+            asker = self._asker = Asker(client, self._tell)
+            self._tell(CriBegan(client.runtime.name, client.runtime.version, time_ns()))
             started.set_result(None)
             asking = asyncio.create_task(asker.run())
             await self._finished.wait()
@@ -74,17 +73,3 @@ class CriThread:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             self._tell(Asked(asker.answered, asker.unanswered))
-
-    # -- Hearer -----------------------------------------------------------------------------
-
-    def began(self, runtime: RuntimeVersion) -> None:
-        """See `Hearer`."""
-        self._tell(CriBegan(runtime.name, runtime.version, time_ns()))
-
-    def answered(self, answer: Answer) -> None:
-        """See `Hearer`."""
-        self._tell(answer)
-
-    def went_away(self, reason: str) -> None:
-        """See `Hearer`."""
-        self._tell(CriEnded(reason, time_ns()))

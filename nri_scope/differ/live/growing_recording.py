@@ -16,7 +16,7 @@ from nri_scope.recording.reader import Recording
 
 from ..attribution.differ import Differ
 from ..attribution.model import RoundDiff
-from .read_position import ReadPosition
+from .channel import ReadPosition
 
 QUIET_NS = 10 * 10**9
 """After so long without an event there are words on a round that is not over: five plugins that

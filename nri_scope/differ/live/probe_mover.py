@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves probes when the plugins that are there are others."""
+"""Place probes so that each plugin of a chain is alone between two of them, and move them along."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
 from typing import Protocol
 
-from .probe_indices import places
-
+FIRST_PLACES = ("00", "50", "99")
+"""As long as the chain is not known."""
+MOST = 16
+"""Probes at one time. Each of them takes the runtime some 0.1 ms of every event."""
 PAUSE = 5.0
 """Seconds between two moves: each new connection has the runtime send all its containers, and a
 plugin that crashes again and again must not make that happen each time."""
@@ -52,3 +55,23 @@ class Placer:
             self._say(f"plugins at {there}: probes go to {', '.join(wanted)}")
             self._probes.place(wanted)
         asyncio.get_running_loop().call_later(self._pause, self._move)
+
+
+def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the indices for probes, ascending, given those of the plugins of a chain.
+
+    Always 00 and 99, and one between any two neighbouring plugins where an index is free; where
+    none is, no probe can look between them. Of several free ones it is one of ``now``, where there
+    are probes already, else the middle. With more than `MOST` places, some in between are left
+    out, evenly.
+    """
+    plugins = sorted({int(index) for index in chain})
+    kept = {int(index) for index in now}
+    between: list[int] = []
+    for one, other in pairwise(plugins):
+        free = range(one + 1, other)
+        if free:
+            between.append(next((i for i in free if i in kept), (one + other) // 2))
+    if len(between) > MOST - 2:
+        between = [between[n * len(between) // (MOST - 2)] for n in range(MOST - 2)]
+    return tuple(f"{index:02d}" for index in sorted({0, *between, 99}))

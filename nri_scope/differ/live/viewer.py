@@ -13,10 +13,9 @@ from nri_scope.recording.reader import Recording
 
 from ..attribution.differ import Differ
 from .chain import ChainWatch
-from .channel import Asked, ChainSeen, Closed, FinishAsking, Message, Opened, ToRecorder
+from .channel import Asked, ChainSeen, Closed, FinishAsking, Message, ReadPosition, ToRecorder
 from .cri_queue import Starting, is_gone, worth_asking
 from .growing_recording import Follower, Seen
-from .read_position import ReadPosition
 
 if TYPE_CHECKING:
     from .cri_thread import CriThread
@@ -39,7 +38,7 @@ class Audience(Protocol):
 
 
 class Watcher:
-    """Follows one recording from `Opened` to `Closed`."""
+    """Follows one recording from `ReadPosition` to `Closed`."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class Watcher:
         self._chain = ChainWatch(own_name)
         self._cri: CriThread | None = None
         self._starting = Starting()
-        self._opened: Opened | None = None
+        self._opened: ReadPosition | None = None
         self._finish_asking = False
         self._asking_finished = False
         self._closed: Closed | None = None
@@ -68,7 +67,7 @@ class Watcher:
     def hear(self, message: Message) -> None:
         """Take a message of the recorder, in any thread."""
         match message:
-            case Opened():
+            case ReadPosition():
                 self._opened = message
             case FinishAsking():
                 self._finish_asking = True
@@ -93,7 +92,7 @@ class Watcher:
                 return False
             time.sleep(POLL_SECONDS)
         with Recording.open(path) as recording:
-            self._follow(Follower(recording, ReadPosition(*self._opened)), recorder_ended)
+            self._follow(Follower(recording, self._opened), recorder_ended)
         return True
 
     def _follow(self, follower: Follower, recorder_ended: Callable[[], bool]) -> None:

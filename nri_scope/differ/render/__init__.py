@@ -7,13 +7,12 @@ This package never looks for evidence, and does not know where its lines go.
 
 from __future__ import annotations
 
-from ..attribution.model import NameOf
+from ..attribution.model import NameOf as NameOf
 from .document import JsonRenderer
 from .markdown import MarkdownRenderer
-from .renderer import Format, Renderer
+from .renderer import Format as Format
+from .renderer import Renderer as Renderer
 from .text import TextRenderer
-
-__all__ = ["Format", "NameOf", "Renderer", "renderer"]
 
 
 def renderer(

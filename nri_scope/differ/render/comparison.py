@@ -11,7 +11,7 @@ from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 
 from ..comparison import Comparison, Difference, Named, Pair, Side
-from ..records import change_record, owner_record
+from ..records import by_record, change_record
 from . import wording
 from .change_lines import change_lines
 from .legend import Legend
@@ -182,9 +182,7 @@ def _side_record(side: Side) -> dict[str, Plain]:
     step = side.step
     return {
         "present": side.present,
-        "owner": str(side.owner),
-        "index": side.owner.index,
-        "owner_detail": owner_record(side.owner),
+        **by_record(side.owner),
         "evidence": [str(one) for one in side.evidence],
         "event": None if step is None else step.event,
         "at": None if step is None else rfc3339(step.at_ns),

@@ -9,7 +9,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 
 from ..attribution.model import ChangeStep, NameOf, RoundDiff, Span
-from ..records import asked_record, owner_record, step_record
+from ..records import asked_record, by_record, step_record
 from . import wording
 
 _Key = tuple[str, int, str, str]
@@ -109,9 +109,7 @@ def _of_round(step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> dict[str, P
 
 def _span(one: Span) -> dict[str, Plain]:
     return {
-        "owner": str(one.owner),
-        "index": one.owner.index,
-        "owner_detail": owner_record(one.owner),
+        **by_record(one.owner),
         "after": one.after,
         "before": one.before,
         "took_us": one.ns // 1000,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.recording.display import clock, day
+from nri_scope.recording.display import Days, clock, many
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style
 
@@ -31,7 +31,7 @@ class TextRenderer:
         self._quiet = quiet_unchanged
         self._legend = Legend()
         self._explained: set[str] = set()
-        self._day = ""
+        self._days = Days()
         self._apart = False
         """Whether a blank line comes before the next round with changes."""
         self._tally = _Tally()
@@ -49,7 +49,7 @@ class TextRenderer:
         self._tally.count(diff)
         if wording.calm(diff):
             if not self._quiet:
-                if not self._day:
+                if not self._days.begun:
                     yield ""
                 yield from self._new_day(diff)
                 yield from self._calm(diff, name_of)
@@ -75,12 +75,8 @@ class TextRenderer:
     # -- a round ------------------------------------------------------------------------------
 
     def _new_day(self, diff: RoundDiff) -> Iterator[str]:
-        today = day(diff.at_ns)
-        if today != self._day:
-            self._day = today
-            yield from self._layout.sentence(
-                f"── {today[:10]}, times at UTC{today[11:]}", 0, Style.STRONG
-            )
+        for line in self._days.turn(diff.at_ns):
+            yield from self._layout.sentence(line, 0, Style.STRONG)
 
     def _opening(self, diff: RoundDiff, name_of: NameOf) -> list[LayoutPart]:
         number = f"{diff.event:>6} {clock(diff.at_ns)}"
@@ -170,14 +166,10 @@ class _Tally:
     def words(self) -> str:
         if not self._events:
             return "no events to show in which plugins can change something"
-        events = _count(self._events, "event")
+        events = many(self._events, "event")
         if not self._steps:
             return f"no change seen in {events}"
         return (
-            f"{_count(self._steps, 'change')} of {_count(len(self._containers), 'container')}, "
+            f"{many(self._steps, 'change')} of {many(len(self._containers), 'container')}, "
             f"in {self._changing} of {events}"
         )
-
-
-def _count(number: int, of: str) -> str:
-    return f"{number:,} {of if number == 1 else f'{of}s'}"

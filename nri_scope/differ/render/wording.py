@@ -202,7 +202,7 @@ def over(span: Span) -> bool:
 def slow_span(one: Span) -> str:
     """Return the plugins of a span, the time they took together, and the deadline."""
     plugins = one.owner.plugins
-    who = _all(plugins) if plugins else f"plugins at {one.owner.index}"
+    who = all_of(plugins) if plugins else f"plugins at {one.owner.index}"
     if not plugins and not one.owner.index:
         who = "the runtime"
     if one.after and one.before:
@@ -235,11 +235,12 @@ def times(spans: Sequence[Span]) -> str:
 
 def _whereabouts(who: Owner) -> str:
     if who.plugins:
-        return f"in {_all(who.plugins)}"
+        return f"in {all_of(who.plugins)}"
     return f"in {who.index}" if who.index else _NO_PLUGIN
 
 
-def _all(plugins: Sequence[str]) -> str:
+def all_of(plugins: Sequence[str]) -> str:
+    """Return names as in ``10-a, 20-b and 30-c``."""
     *others, last = plugins
     return f"{', '.join(others)} and {last}" if others else last
 

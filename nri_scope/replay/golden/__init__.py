@@ -8,24 +8,14 @@ recording.
 
 from __future__ import annotations
 
-from .entries import SESSION, Key, entries_of, fingerprint
-from .file_layout import Origin
-from .golden import Golden
-from .mismatch import Mismatch, MismatchKind
-from .render import as_data, lines
-from .reply_values import NameOf, plain_reply
-
-__all__ = [
-    "SESSION",
-    "Golden",
-    "Key",
-    "Mismatch",
-    "MismatchKind",
-    "NameOf",
-    "Origin",
-    "as_data",
-    "entries_of",
-    "fingerprint",
-    "lines",
-    "plain_reply",
-]
+from .entries import SESSION as SESSION
+from .entries import Key as Key
+from .entries import entries_of as entries_of
+from .entries import fingerprint as fingerprint
+from .file_layout import Origin as Origin
+from .golden import Golden as Golden
+from .mismatch import Mismatch as Mismatch
+from .mismatch import MismatchKind as MismatchKind
+from .render import as_data as as_data
+from .render import lines as lines
+from .reply_values import plain_reply as plain_reply

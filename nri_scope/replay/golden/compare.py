@@ -53,9 +53,8 @@ def kept(expected: Expected, got: Plain) -> Expected:
         for key, value in got.items():
             old = expected.get(key)
             if key in UNORDERED:
-                merged[key] = kept(_sorted(old), _sorted_reply(value))
-            else:
-                merged[key] = kept(old, value)
+                old, value = _sorted(old), _sorted_reply(value)
+            merged[key] = kept(old, value)
         for key, old in expected.items():
             if key not in got and _may_be_absent(old):
                 merged[key] = old
@@ -77,9 +76,7 @@ def matchers_in(expected: Expected | None) -> Iterator[Matcher]:
             yield from matchers_in(value)
 
 
-def _kept_list(expected: Expected, got: list[Plain]) -> list[Expected]:
-    if not isinstance(expected, list):
-        return [_copy(item) for item in got]
+def _kept_list(expected: list[Expected], got: list[Plain]) -> list[Expected]:
     old_by_key, new_by_key = _keyed(expected), _keyed(got)
     if old_by_key is not None and new_by_key is not None:
         return [kept(old_by_key.get(key), item) for key, item in new_by_key.items()]

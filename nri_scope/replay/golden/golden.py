@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.plain import Plain
 from nri_scope.recording.regular_files import read_regular, without_links
 from nri_scope.recording.trusted_location import trusted_users
 from nri_scope.text.escape import safe
@@ -54,7 +53,9 @@ class Golden:
     @classmethod
     def of(cls, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
         """Return a golden that expects exactly these replies."""
-        return cls(origin, {key: kept({}, said) for key, said in _said(replies, name_of)})
+        return cls(
+            origin, {key: kept({}, said) for key, said in entries_of(replies, name_of).items()}
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Golden:
@@ -159,7 +160,7 @@ class Golden:
         accept them.
         """
         entries: dict[Key, Expected] = {}
-        for key, said in _said(replies, name_of):
+        for key, said in entries_of(replies, name_of).items():
             old = self.entries.get(key)
             entries[key] = kept({} if old is None else old, said)
         for key, old in self.entries.items():
@@ -183,10 +184,6 @@ class Golden:
         for key, entry in self.entries.items():
             for matcher in matchers_in(entry):
                 yield str(key), f"{matcher.tag} {matcher.argument}".rstrip()
-
-
-def _said(replies: Iterable[Reply], name_of: NameOf) -> Iterable[tuple[Key, dict[str, Plain]]]:
-    return entries_of(replies, name_of).items()
 
 
 def _head_of(text: str) -> str:

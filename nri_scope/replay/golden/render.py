@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import cast
 
 from nri_scope.nri.plain import Plain
 from nri_scope.text.escape import safe
@@ -99,7 +100,7 @@ def _reply(reply: Expected | Plain) -> Iterator[str]:
     if reply == {}:
         yield "    (an empty reply)"
         return
-    shown = list(yaml_lines(_expected(reply), short_lists=True))
+    shown = list(yaml_lines(cast("Expected", reply), short_lists=True))
     for line in shown[:MAX_LINES]:
         yield _cut(f"    {line}")
     if len(shown) > MAX_LINES:
@@ -122,21 +123,13 @@ def _differing(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def _shown(value: Expected | Plain) -> str:
-    return _NOTHING if value is None else inline(_expected(value))
+    return _NOTHING if value is None else inline(cast("Expected", value))
 
 
 def _same(one: str, other: str) -> int:
     """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def _expected(value: Expected | Plain) -> Expected:
-    if isinstance(value, dict):
-        return {key: _expected(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_expected(item) for item in value]
-    return value
 
 
 def _cut(line: str) -> str:

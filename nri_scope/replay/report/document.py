@@ -8,6 +8,7 @@ key ``times``: how long everything took, and what the plugins printed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 from nri_scope.nri.plain import Plain
 from nri_scope.oci import Change
@@ -15,7 +16,7 @@ from nri_scope.recording.records import SCHEMA_VERSION
 
 from ..golden import plain_reply
 from ..replies import Reply
-from ..result import ContainerResult, PlayedEvent, PluginResult, Replayed
+from ..result import ContainerResult, PlayedEvent, Replayed
 
 
 def document(replayed: Replayed) -> dict[str, Plain]:
@@ -29,7 +30,7 @@ def document(replayed: Replayed) -> dict[str, Plain]:
         "runtime": replayed.title,
         "ok": replayed.ok,
         "failures": list(replayed.failures()),
-        "plugins": [_plugin(plugin) for plugin in replayed.plugins],
+        "plugins": [asdict(plugin) for plugin in replayed.plugins],
         "events": [_event(event, name_of) for event in replayed.events],
         "containers": {name: _container(one) for name, one in replayed.containers.items()},
         "times": {
@@ -37,18 +38,6 @@ def document(replayed: Replayed) -> dict[str, Plain]:
             "playing_ms": replayed.playing_ns // 1_000_000,
             "events": [_times(event) for event in replayed.events],
         },
-    }
-
-
-def _plugin(plugin: PluginResult) -> dict[str, Plain]:
-    return {
-        "plugin": plugin.plugin,
-        "command": plugin.command,
-        "gone": plugin.gone,
-        "gone_after": plugin.gone_after,
-        "deserted": plugin.deserted,
-        "exit": plugin.exit,
-        "left_behind": list(plugin.left_behind),
     }
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from nri_scope.recording.records import to_json
 
 from ..golden import SESSION, Golden, Key, Mismatch, MismatchKind, entries_of
-from ..origin import origin_of
 from ..replies import Reply
 from ..result import Replayed
 from .failure import Check, Failing
@@ -36,7 +35,7 @@ class AgainstGolden:
         """Judge by a golden; ``whole`` has all events. Raises UsageError for another recording's
         golden.
         """
-        golden.check_origin(origin_of(whole))
+        golden.check_origin(whole.origin)
         self.golden = golden
         self._times: dict[_Place, list[int]] = defaultdict(list)
         for reply in whole.replies():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from nri_scope.filter import parse
@@ -39,39 +39,24 @@ def events_of(recording: Recording, session: int) -> list[Numbered]:
     ]
 
 
-def pods(events: Iterable[Numbered]) -> list[Unit]:
-    """Group everything about each pod; an event without a pod is a unit by itself."""
-    return _grouped(events, lambda event: event.pod_id or None)
+Group = Callable[[Numbered], object]
+"""The group of an event; None for one by itself, and "" for one that the stage leaves alone."""
+STAGES: Mapping[str, Group] = {
+    "pods": lambda event: event.pod_id or None,
+    "containers": lambda event: event.container_id,
+    "kinds of events": lambda event: event.event,
+    "events": lambda event: None,
+}
+"""In this order: each leaves less to the next one. Most plugins ignore most kinds of events."""
 
 
-def containers(events: Iterable[Numbered]) -> list[Unit]:
-    """Group everything about each container, without events of the pods themselves."""
-    return _grouped((one for one in events if one.container_id), lambda event: event.container_id)
-
-
-def kinds(events: Iterable[Numbered]) -> list[Unit]:
-    """Group all starts, all updates, …: most plugins ignore most kinds."""
-    return _grouped(events, lambda event: event.event)
-
-
-def singly(events: Iterable[Numbered]) -> list[Unit]:
-    """Return each event by itself."""
-    return _grouped(events, lambda event: None)
-
-
-STAGES: Sequence[tuple[str, Callable[[Iterable[Numbered]], list[Unit]]]] = (
-    ("pods", pods),
-    ("containers", containers),
-    ("kinds of events", kinds),
-    ("events", singly),
-)
-"""In this order: each leaves less to the next one."""
-
-
-def _grouped(events: Iterable[Numbered], key: Callable[[Numbered], str | None]) -> list[Unit]:
+def units(events: Iterable[Numbered], group_of: Group) -> list[Unit]:
+    """Return what a stage tries to leave out, one after the other."""
     found: dict[object, list[int]] = {}
     for event in events:
-        # All parts of Synchronize belong together: one of them alone is no state.
-        group = ("state",) if event.is_state else (key(event) or event.id)
-        found.setdefault(group, []).append(event.id)
+        group = group_of(event)
+        if group != "":
+            # All parts of Synchronize belong together: one of them alone is no state.
+            key = ("state",) if event.is_state else (group or event.id)
+            found.setdefault(key, []).append(event.id)
     return [tuple(numbers) for numbers in found.values()]

@@ -15,7 +15,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 
 from .ddmin import fewest
-from .removable_units import STAGES, Numbered, Unit, events_of
+from .removable_units import STAGES, Numbered, Unit, events_of, units
 
 
 class Exhausted(Exception):
@@ -74,9 +74,9 @@ class Search:
             # Mostly it does not matter what came later.
             self._try([(event.id,) for event in self.events if event.id <= last or event.is_state])
         self._try([(event.id,) for event in self.events if not event.is_state])
-        for name, units in STAGES:
+        for name, group_of in STAGES.items():
             on_stage(name)
-            there = units(self._left())
+            there = units(self._left(), group_of)
             others = tuple(self.best.difference(*there))
             fewest(there, partial(self._with, others))
 

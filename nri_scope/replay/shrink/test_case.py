@@ -20,7 +20,6 @@ from ..chain import Command
 from ..golden import Golden, Key, entries_of
 from ..golden.compare import kept
 from ..golden.matchers import Expected
-from ..origin import origin_of
 from ..replies import Reply
 from ..result import Replayed
 from ..run import Job
@@ -126,7 +125,7 @@ def golden_of(against: AgainstGolden, check: Check, replayed: Replayed) -> Golde
     if check.kind == "golden unused":
         entries[failing] = wanted[failing]
     entries = dict(sorted(entries.items(), key=lambda entry: entry[0].place))
-    return replace(against.golden, origin=origin_of(replayed), entries=entries, path="", lines={})
+    return replace(against.golden, origin=replayed.origin, entries=entries, path="", lines={})
 
 
 def _entry(reply: Reply, replayed: Replayed) -> tuple[Key, Expected]:

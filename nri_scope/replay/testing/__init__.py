@@ -5,24 +5,13 @@ In: plugins as objects or commands, a recording, a golden. Out: a `Result` with 
 failure is an AssertionError whose text explains it. This package never knows pytest.
 """
 
-from .container_comparison import explain
-from .error_wording import problem
-from .failure_report import story
-from .goldens import CHECK, NONE, UPDATE, Goldens
-from .plugin_arguments import casting_of
-from .replay_run import perform
-from .result import Result, Timing
-
-__all__ = [
-    "CHECK",
-    "NONE",
-    "UPDATE",
-    "Goldens",
-    "Result",
-    "Timing",
-    "casting_of",
-    "explain",
-    "perform",
-    "problem",
-    "story",
-]
+from .container_comparison import explain as explain
+from .error_wording import problem as problem
+from .failure_report import story as story
+from .goldens import CHECK as CHECK
+from .goldens import NONE as NONE
+from .goldens import UPDATE as UPDATE
+from .goldens import Goldens as Goldens
+from .plugin_arguments import casting_of as casting_of
+from .replay_run import perform as perform
+from .result import Result as Result

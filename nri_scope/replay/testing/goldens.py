@@ -11,7 +11,6 @@ from nri_scope.text.escape import safe
 
 from ..golden import Golden, lines
 from ..golden.golden import HEAD
-from ..origin import origin_of
 from ..result import Replayed
 
 CHECK, UPDATE, NONE = "check", "update", "none"
@@ -44,7 +43,7 @@ class Goldens:
             self._update(replayed, path)
             return ""
         golden = Golden.load(_shown(path))
-        golden.check_origin(origin_of(replayed))
+        golden.check_origin(replayed.origin)
         mismatches = golden.compare(replayed.replies(), replayed.name_of)
         if not mismatches:
             return ""
@@ -58,7 +57,7 @@ class Goldens:
         return "\n".join([*lines(mismatches, _shown(path)), hint])
 
     def _update(self, replayed: Replayed, path: Path) -> None:
-        origin = origin_of(replayed)
+        origin = replayed.origin
         if path.exists():
             old = Golden.load(_shown(path))
             new = old.updated(replayed.replies(), origin, replayed.name_of)

@@ -25,10 +25,9 @@ from .disconnects import Vanished
 from .event_order import Order
 from .ignored_requests import Dropped
 from .name_clashes import Names
-from .recording_facts import Detector, Scene
+from .recording_facts import Detector
+from .recording_facts import Scene as Scene
 from .unknown_containers import Missed
-
-__all__ = ["Diagnosis", "Scene"]
 
 
 class Diagnosis:

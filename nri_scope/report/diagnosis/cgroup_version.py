@@ -18,7 +18,7 @@ from nri_scope.events import Event
 from nri_scope.oci import Spec
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Latest, Scene
+from .recording_facts import Detector, Latest, Scene
 
 _PATH = "/linux/resources/unified"
 _ADVICE = (
@@ -30,15 +30,15 @@ _STARTS = ("StartContainer", "PostStartContainer")
 _ENDS = ("StopContainer", "RemoveContainer")
 
 
-class Unified:
+class Unified(Detector):
     """See `Detector`."""
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._spec_of = spec_of
-        self._waiting: Latest[tuple[int, str, str]] = Latest()
+        self._waiting: Latest[tuple[int, str], tuple[int, str, str]] = Latest()
         """Containers that were not started yet: the event, who asked, and their names."""
-        self._started: Latest[bool] = Latest()
+        self._started: Latest[tuple[int, str], bool] = Latest()
         self._shown: dict[str, Shown] = {}
         self._is_v2 = False
 
@@ -48,8 +48,8 @@ class Unified:
         if event.event in _STARTS:
             # A creation is reported late: later events may be there already.
             self._started[key] = True
-            self._waiting.pop(key)
-        elif event.event in _ENDS and (waiting := self._waiting.pop(key)) is not None:
+            self._waiting.pop(key, None)
+        elif event.event in _ENDS and (waiting := self._waiting.pop(key, None)) is not None:
             number, owner, name = waiting
             if self._scene.wanted(event):
                 self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)
@@ -79,7 +79,7 @@ class Unified:
             return
         for owner, shown in self._shown.items():
             count = len(shown.containers)
-            yield Finding(
+            yield shown.finding(
                 FindingKind.UNIFIED,
                 Level.WARNING,
                 f"{owner} set `unified` on what looks like a node with cgroup v1",
@@ -88,9 +88,6 @@ class Unified:
                 "On cgroup v1 runc refuses a container that has `unified`; the runtime's log "
                 "would say so.",
                 _ADVICE,
-                shown.events,
-                shown.count,
-                tuple(shown.containers),
             )
 
 

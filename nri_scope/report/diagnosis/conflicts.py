@@ -13,12 +13,11 @@ from nri_scope.differ.attribution.owner import Who
 from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Event
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
-from .recording_facts import Scene
+from .recording_facts import Detector, Scene
 
 _CONFLICT = "both tried to set"
 """The runtime's words, in all versions (containerd/nri, pkg/adaptation)."""
@@ -68,15 +67,12 @@ class _Refused:
     shown: Shown = field(default_factory=Shown)
 
 
-class Refused:
+class Refused(Detector):
     """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._found: dict[tuple[str, str], _Refused] = {}
-
-    def see(self, event: Event) -> None:
-        """Ignore single events: rounds have all that is needed."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Note whether it failed, or may have failed."""
@@ -150,13 +146,10 @@ def _finding(one: _Refused) -> Finding:
         if one.suspects:
             detail += f" Plugins had asked for this: {'; '.join(one.suspects)}."
     shown = one.shown
-    return Finding(
+    return shown.finding(
         kind,
         level,
         title,
         detail,
         advice,
-        shown.events,
-        shown.count,
-        tuple(shown.containers),
     )

@@ -14,7 +14,7 @@ from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Scene
+from .recording_facts import Detector, Scene
 
 _ADVICE = (
     "Answer first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
@@ -47,11 +47,11 @@ class _Slow:
             self.worst_ns, self.worst_name, self.deadline_ns = ns, name, deadline_ns
 
 
-class Times:
+class Times(Detector):
     """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._found: dict[str, _Slow] = {}
 
     def see(self, event: Event) -> None:
@@ -93,15 +93,13 @@ class Times:
             if count > 1:
                 over = f", {slow.over:,} of them all of it" if slow.over else ""
                 told = f"{count:,} events took over half of the deadline{over}; the longest: {told}"
-            yield Finding(
+            yield slow.shown.finding(
                 FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_did(slow)}",
                 f"{told}. One answer after the deadline makes the runtime drop the plugin's "
                 "connection, and the container goes on without it.",
                 _OWN_ADVICE if slow.own else _ADVICE,
-                slow.shown.events,
-                count,
             )
 
 

@@ -16,7 +16,7 @@ from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX
-from .recording_facts import Scene
+from .recording_facts import Detector, Scene
 
 _WORDS: dict[int, str] = {
     Code.DEADLINE_EXCEEDED: "did not answer in time",
@@ -47,11 +47,11 @@ class _Gone:
     """Its connection was not observed."""
 
 
-class Vanished:
+class Vanished(Detector):
     """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._gone: dict[str, _Gone] = {}
         """By plugin; the newest time only, as long as it is not back."""
         self._over: list[_Gone] = []
@@ -98,15 +98,12 @@ class Vanished:
             if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
                 # Nothing was done without it.
                 continue
-            yield Finding(
+            yield gone.shown.finding(
                 FindingKind.DISCONNECTED,
                 gone.level,
                 _title(gone, count),
                 f"It {gone.why}. {_outcome(gone, count)}",
                 _ADVICE,
-                gone.shown.events,
-                gone.shown.count,
-                tuple(gone.shown.containers),
             )
 
     def _is_plugin(self, number: int) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Latest, Scene, Sequence
+from .recording_facts import Detector, Latest, Scene, Sequence
 
 _RANKS = {
     "CreateContainer": 1,
@@ -77,14 +76,14 @@ class _Course:
     stopped: bool = False
 
 
-class Order:
+class Order(Detector):
     """See `Detector`. Each connection is looked at by itself: it is what a plugin sees."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._sequence = Sequence(scene)
-        self._containers: Latest[_Course] = Latest()
-        self._pods: Latest[int] = Latest()
+        self._containers: Latest[tuple[int, str], _Course] = Latest()
+        self._pods: Latest[tuple[int, str], int] = Latest()
         self._shown: dict[Rule, Shown] = {}
         self._pairs: dict[str, None] = {}
 
@@ -99,9 +98,6 @@ class Order:
         elif event.event in _RANKS and event.container_id:
             self._container(event, session.mask)
 
-    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Ignore rounds: each connection shows its own order."""
-
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each rule."""
         for rule, shown in self._shown.items():
@@ -110,15 +106,12 @@ class Order:
             if rule is Rule.BACKWARDS:
                 detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS])}."
             times = f" It happened to {count:,} of them." if count > 1 else ""
-            yield Finding(
+            yield shown.finding(
                 FindingKind.ORDER,
                 Level.NOTE,
                 title,
                 f"{detail}{times}",
                 advice,
-                shown.events,
-                shown.count,
-                tuple(shown.containers),
             )
 
     def _pod(self, event: Event) -> None:

@@ -17,11 +17,10 @@ from nri_scope.differ.attribution.model import (
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Event
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
-from .recording_facts import Scene
+from .recording_facts import Detector, Scene
 
 _ADVICE = (
     "The plugin thinks that it has this, and it has not. Ask for it in a way that this runtime "
@@ -42,15 +41,12 @@ class _Dropped:
     shown: Shown = field(default_factory=Shown)
 
 
-class Dropped:
+class Dropped(Detector):
     """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._found: dict[tuple[str, str, str], _Dropped] = {}
-
-    def see(self, event: Event) -> None:
-        """Ignore single events: rounds have all that is needed."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Note requests that were not applied, and changes that the CRI shows as not applied."""
@@ -68,15 +64,12 @@ class Dropped:
         """Yield one finding for each owner, path and reason."""
         for one in self._found.values():
             shown = one.shown
-            yield Finding(
+            yield shown.finding(
                 FindingKind.DROPPED,
                 Level.WARNING,
                 one.title,
                 one.detail,
                 one.advice,
-                shown.events,
-                shown.count,
-                tuple(shown.containers),
             )
 
     def _asked(self, asked: Asked, event: int) -> None:

@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.render import wording
 from nri_scope.events import Event, Role
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Scene
+from .recording_facts import Detector, Scene
 
 _TITLE = re.compile(r"[0-9]{2}-.")
 _SAME_ADVICE = (
@@ -25,11 +26,11 @@ _NAME_ADVICE = (
 _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 
 
-class Names:
+class Names(Detector):
     """See `Detector`. Events that come in turn show which connections coexist; clocks do not."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._ours = scene.passive_plugins()
         self._newest: dict[str, int] = {}
         """The session that was heard last under each ``NN-name``."""
@@ -62,15 +63,13 @@ class Names:
             for plugin in _twice(chain):
                 same.setdefault(plugin, Shown()).add(event)
         for plugin, shown in same.items():
-            yield Finding(
+            yield shown.finding(
                 FindingKind.DUPLICATE,
                 Level.PROBLEM,
                 f"Two plugins are called {plugin}",
                 "Both were there at the same time. Which of them is asked first is not defined, "
                 "and as owners of changes the runtime cannot tell them apart.",
                 _SAME_ADVICE,
-                shown.events,
-                shown.count,
             )
         yield from self._sharing(same)
 
@@ -92,7 +91,7 @@ class Names:
             yield Finding(
                 FindingKind.DUPLICATE,
                 Level.NOTE,
-                f"{_listed(plugins)} share the name {name}",
+                f"{wording.all_of([*plugins])} share the name {name}",
                 "They are in one chain at different indices.",
                 _NAME_ADVICE,
                 tuple(sorted({*plugins.values()})),
@@ -102,7 +101,7 @@ class Names:
             yield Finding(
                 FindingKind.ORDER,
                 Level.NOTE,
-                f"{_listed(plugins)} share the index {index}",
+                f"{wording.all_of([*plugins])} share the index {index}",
                 "Which of them is asked first is not defined, and may be another one after each "
                 "restart: the later one sees what the earlier one did.",
                 _INDEX_ADVICE,
@@ -119,8 +118,3 @@ def _twice(items: Iterable[str]) -> list[str]:
             found[item] = None
         seen.add(item)
     return [*found]
-
-
-def _listed(plugins: Iterable[str]) -> str:
-    *others, last = plugins
-    return f"{', '.join(others)} and {last}" if others else last

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 from nri_scope.differ.attribution.model import NameOf, RoundDiff
 from nri_scope.events import Event, Gap, Role, Session
@@ -14,7 +14,8 @@ from nri_scope.events import Event, Gap, Role, Session
 from ..finding import Finding
 from ..limits import TRACKED_MAX
 
-T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,11 @@ class Scene:
         return frozenset(one.plugin for one in self.sessions.values() if self.is_passive(one.id))
 
 
-class Detector(Protocol):
+class Detector:
     """Looks for one kind of finding. Values are untrusted input: nothing raises."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
 
     def see(self, event: Event) -> None:
         """Take the next event of the recording."""
@@ -50,28 +54,16 @@ class Detector(Protocol):
 
     def findings(self) -> Iterable[Finding]:
         """Return the findings, once everything was seen."""
-        ...
+        return ()
 
 
-class Latest(Generic[T]):
+class Latest(OrderedDict[K, V]):
     """A dictionary that forgets its oldest entries when it has too many."""
 
-    def __init__(self, most: int = TRACKED_MAX) -> None:
-        self._entries: OrderedDict[tuple[int, str], T] = OrderedDict()
-        self._most = most
-
-    def get(self, key: tuple[int, str]) -> T | None:
-        """Return the value; None where it is not known, or not any more."""
-        return self._entries.get(key)
-
-    def __setitem__(self, key: tuple[int, str], value: T) -> None:
-        self._entries[key] = value
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
-
-    def pop(self, key: tuple[int, str]) -> T | None:
-        """Remove the value, and return it."""
-        return self._entries.pop(key, None)
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > TRACKED_MAX:
+            self.popitem(last=False)
 
 
 class Sequence:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Latest, Scene, Sequence
+from .recording_facts import Detector, Latest, Scene, Sequence
 
 _LIVING = frozenset(
     {
@@ -35,13 +34,13 @@ _ADVICE = (
 _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
-class Missed:
+class Missed(Detector):
     """See `Detector`."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._sequence = Sequence(scene)
-        self._known: Latest[bool] = Latest()
+        self._known: Latest[tuple[int, str], bool] = Latest()
         self._existed: dict[int, frozenset[str]] = {}
         self._shown: dict[int, Shown] = {}
 
@@ -53,7 +52,7 @@ class Missed:
         key = event.session, event.container_id
         known = self._known.get(key)
         if event.event == "RemoveContainer":
-            self._known.pop(key)
+            self._known.pop(key, None)
         if known is not None or event.event == "RemoveContainer":
             return
         self._known[key] = True
@@ -61,15 +60,12 @@ class Missed:
             name = self._scene.name_of(event.container_id)
             self._shown.setdefault(event.session, Shown()).add(event.id, container=name)
 
-    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Ignore rounds: each connection shows its own events."""
-
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each connection."""
         for number, shown in self._shown.items():
             session = self._scene.sessions[number]
             count = shown.count
-            yield Finding(
+            yield shown.finding(
                 FindingKind.MISSED,
                 Level.WARNING,
                 f"{session.plugin} was never told of {count:,} container"
@@ -79,9 +75,6 @@ class Missed:
                 "had subscribed to creations. Containers that are created while a plugin is being "
                 "synchronized can be missed so.",
                 _ADVICE,
-                shown.events,
-                count,
-                tuple(shown.containers),
             )
 
     def _is_strange(self, event: Event) -> bool:

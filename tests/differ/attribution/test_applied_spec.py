@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from nri_scope.differ.attribution import applied_spec
-from nri_scope.differ.attribution.applied_spec import judge, judge_all, of_runtime
+from nri_scope.differ.attribution.applied_spec import judge, judge_all
 from nri_scope.differ.attribution.model import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.oci import Change, Json, Spec, apply, changes, sort_mounts
@@ -214,7 +214,6 @@ def test_all_is_applied_in_the_spec_that_was_asked_for(before: Spec, after: Spec
     for judged in judge_all(steps(before, after), after, after).values():
         assert judged.applied in (YES, None)
         assert judged.applied or judged.change.path.startswith(UNTOLD)
-    assert of_runtime(after, after) == ()
 
 
 @given(SPECS, SPECS)
@@ -228,13 +227,6 @@ def test_nothing_is_applied_in_the_spec_from_before(before: Spec, after: Spec) -
 
 def _is_counted(path: str) -> bool:
     return "#" in path
-
-
-@given(SPECS, SPECS)
-def test_the_runtime_did_the_rest(known: Spec, real: Spec) -> None:
-    all_of_it = changes(known, real)
-    assert all(change in all_of_it for change in of_runtime(known, real))
-    assert of_runtime(known, real, steps(known, real)) == ()
 
 
 def recorded(series: str) -> dict[str, Spec]:
@@ -272,11 +264,6 @@ def test_real_containerd_did_some_of_what_a_plugin_asked_for(
     assert {"/process/env/INJECTED", "/process/env/FOO", "/linux/devices/~1dev~1null2"} <= {
         each.change.path for each in judged.values() if each.applied is YES
     }
-    own = {
-        change.path.split("/capabilities/")[0]
-        for change in of_runtime(known["asked"], known["real"], judged.values())
-    }
-    assert own == {"/ociVersion", "/root", "/process", "/process/user", "/process/cwd"}
 
 
 @pytest.mark.parametrize("series", ["1.7", "2.1"])

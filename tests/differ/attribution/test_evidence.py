@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.evidence import container_status, real_spec
+from nri_scope.differ.attribution.evidence import container_status
 
 
 def test_has_the_spec() -> None:
-    assert real_spec(b'{"pid": 3, "runtimeSpec": {"linux": {"x": 1.5}}}') == {"linux": {"x": 1.5}}
+    assert container_status(b'{"pid": 3, "runtimeSpec": {"linux": {"x": 1.5}}}').spec == {
+        "linux": {"x": 1.5}
+    }
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def test_has_the_spec() -> None:
     ],
 )
 def test_has_none_that_could_be_used(reply: bytes) -> None:
-    assert real_spec(reply) is None
+    assert container_status(reply).spec is None
 
 
 FAILED = {"state": "CONTAINER_EXITED", "exitCode": 128, "reason": "StartError", "message": "no: x"}

@@ -12,9 +12,10 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import Applied, ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
 from nri_scope.differ.blame.owned_lines import OwnedLine, document, lines
-from nri_scope.oci import ABSENT, Json, Spec, same, value_at, walk
+from nri_scope.oci import ABSENT, Json, Spec, same, value_at
 from nri_scope.oci.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
+from tests.oci.spec_lines import walk
 
 from .histories import FEW, HISTORIES, history, step, told, turns
 

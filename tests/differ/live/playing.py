@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from nri_scope.differ import RoundDiff, excerpt, recorded
+from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
-from nri_scope.differ.live.read_position import ReadPosition
 from nri_scope.events import Captured, Event, Role, Session, SessionStart
 from nri_scope.recorder.inbox import Begin, End, Entry
 from nri_scope.recorder.ring import Ring

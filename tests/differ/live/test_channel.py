@@ -15,7 +15,7 @@ from nri_scope.differ.live.channel import (
     CriEnded,
     FinishAsking,
     Message,
-    Opened,
+    ReadPosition,
     Unread,
     decode,
     encode,
@@ -30,7 +30,7 @@ _MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Answer, _TEXT, _NS, _NS, _NS, _TEXT),
     st.builds(ChainSeen, st.lists(_TEXT)),
     st.builds(Asked, _NS, _NS),
-    st.builds(Opened, _NS, _NS),
+    st.builds(ReadPosition, _NS, _NS),
     st.builds(Closed, st.booleans()),
     st.sampled_from([Unread(), FinishAsking()]),
 )

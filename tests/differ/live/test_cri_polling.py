@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.cri import RuntimeVersion
 from nri_scope.differ.live import cri_polling
-from nri_scope.differ.live.channel import Answer
+from nri_scope.differ.live.channel import Answer, CriBegan, CriEnded
 from nri_scope.differ.live.cri_polling import AT_ONCE, Asker
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
 
@@ -35,7 +35,7 @@ class Client:
     async def version(self, *, timeout: float = 1) -> RuntimeVersion:
         if self.errors:
             raise self.errors.pop(0)
-        return RuntimeVersion("containerd", "v2", "v1")
+        return RuntimeVersion("containerd", "v2")
 
     async def container_info(self, container_id: str, *, timeout: float = 1) -> str:
         self.asked.append(container_id)
@@ -54,16 +54,16 @@ class Hearer:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def began(self, runtime: RuntimeVersion) -> None:
-        self.told.append(f"began {runtime.name}")
-
-    def answered(self, answer: Answer) -> None:
-        assert answer.wall_ns > 0
-        assert answer.took_ns >= 0
-        self.told.append(answer.container)
-
-    def went_away(self, reason: str) -> None:
-        self.told.append("away")
+    def tell(self, message: CriBegan | Answer | CriEnded) -> None:
+        match message:
+            case CriBegan(name):
+                self.told.append(f"began {name}")
+            case CriEnded():
+                self.told.append("away")
+            case Answer():
+                assert message.wall_ns > 0
+                assert message.took_ns >= 0
+                self.told.append(message.container)
 
 
 class Asking:
@@ -71,7 +71,7 @@ class Asking:
         self.client = Client()
         self.hearer = Hearer()
         self.asker = Asker(
-            self.client, self.hearer, settle=0.0, pauses=(0.0,) * pauses, away_pause=0.0
+            self.client, self.hearer.tell, settle=0.0, pauses=(0.0,) * pauses, away_pause=0.0
         )
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ.live import cri_thread
+from nri_scope.cri import CriClient
 from nri_scope.differ.live.cri_thread import CriThread
 
 
@@ -17,6 +17,6 @@ def test_whatever_goes_wrong_in_the_beginning_is_told(
     async def fail(path: Path) -> None:
         raise ZeroDivisionError(path)
 
-    monkeypatch.setattr(cri_thread, "connect_cri", fail)
+    monkeypatch.setattr(CriClient, "connect", fail)
     with pytest.raises(ZeroDivisionError):
         CriThread(tmp_path, lambda message: None)

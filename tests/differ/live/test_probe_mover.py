@@ -4,8 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from nri_scope.differ.live.probe_indices import FIRST_PLACES
-from nri_scope.differ.live.probe_mover import Placer
+from nri_scope.differ.live.probe_mover import FIRST_PLACES, Placer
 
 
 class Probes:

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from nri_scope.cri import CriClient, connect
 from nri_scope.errors import NriScopeError
+from tests.cri.driver import CriDriver
 
 from . import leftovers
 from .config import Layout, render
@@ -40,7 +40,7 @@ class Containerd:
         self.binaries = binaries
         self.layout = Layout(folder)
         self._process: asyncio.subprocess.Process | None = None
-        self._cri: CriClient | None = None
+        self._cri: CriDriver | None = None
         self._earlier_sockets = leftovers.shim_sockets()
         for path in (self.layout.plugins, self.layout.plugin_configs):
             path.mkdir()
@@ -48,7 +48,7 @@ class Containerd:
         self.layout.config.write_text(render(binaries.series, self.layout))
 
     @property
-    def cri(self) -> CriClient:
+    def cri(self) -> CriDriver:
         """The CRI client; it is the same one across restarts."""
         if self._cri is None:
             raise TestbedError("containerd has not been started yet")
@@ -69,7 +69,7 @@ class Containerd:
         process = await self._boot()
         self._process = process
         if self._cri is None:
-            self._cri = await connect(self.layout.cri_socket)
+            self._cri = await CriDriver.connect(self.layout.cri_socket)
             await self._import_images()
         if not await self.cri.ready():
             raise self._failure("containerd serves, but says that it is not ready")

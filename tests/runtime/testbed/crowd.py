@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from nri_scope.cri import Resources
 from nri_scope.oci import Json
+from tests.cri.driver import Resources
 
 from .containerd import Containerd
 from .driver import Container, Driver

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
-from nri_scope.cri import ContainerSpec, PodSpec, Resources
 from nri_scope.errors import RpcError
+from tests.cri.driver import ContainerSpec, PodSpec, Resources
 
 from .containerd import Containerd
 from .happened import Happened, Parallel, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from nri_scope.cri import Resources
+from tests.cri.driver import Resources
 
 from .driver import Driver
 from .happened import Happened

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from .path_lookup import labelled, step
-from .paths import pointer
-from .spec import Json, Spec
+from nri_scope.oci import Json, Spec, pointer
+from nri_scope.oci.path_lookup import labelled, step
 
 Form: TypeAlias = Literal["scalar", "object", "array"]
 
