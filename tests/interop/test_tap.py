@@ -165,6 +165,8 @@ async def test_many_lifecycles_are_the_same_with_and_without(
     check(with_tap, without, folder / "r.db")
 
 
+# The other version has the lifecycles above.
+@pytest.mark.parametrize("variant", [Variant.NRI_0_8], indirect=True)
 async def test_messages_of_any_length_and_a_state_in_parts_are_the_same(
     variant: Variant, folder: Path
 ) -> None:
