@@ -57,9 +57,11 @@ test-core: $(BIN)/python ## the protocol, the plugin, the recorder, and each com
 coverage: $(STAMP) ## line and branch coverage of the unit tests; processes that they start count too
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS)
 
+# Each test waits for its containerd more than it computes. Each of these has its own.
+RUNTIME_WORKERS ?= 3
 .PHONY: test-runtime
 test-runtime: $(STAMP) ## against a real containerd (as root)
-	$(BIN)/pytest -m runtime tests/runtime $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 300
 FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))

@@ -47,6 +47,7 @@ class Scale:
     replay_rounds: int
     replay_lifecycles: int
     mergers: int
+    blamed_containers: int
     blames: int
     blame_rounds: int
     tui_events: int
@@ -60,9 +61,49 @@ class Scale:
 
 
 FULL = Scale(
-    7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20, 2, 11, 4, 1000, 40
+    rounds=7,
+    lifecycles=500,
+    seconds=60,
+    lifecycles_all_different=1000,
+    events=10_000,
+    starts=15,
+    replay_rounds=7,
+    replay_lifecycles=1000,
+    mergers=2000,
+    blamed_containers=1000,
+    blames=1000,
+    blame_rounds=5,
+    tui_events=1_000_000,
+    tui_starts=7,
+    live_seconds=20,
+    secrets=2,
+    secret_places=11,
+    redacted_megabytes=4,
+    redacted_containers=1000,
+    creations=40,
 )
-SHORT = Scale(3, 100, 5, 100, 1_000, 3, 3, 100, 100, 50, 1, 50_000, 3, 3, 1, 2, 0.3, 200, 4)
+SHORT = Scale(
+    rounds=3,
+    lifecycles=40,
+    seconds=3,
+    lifecycles_all_different=50,
+    events=1_000,
+    starts=2,
+    replay_rounds=2,
+    replay_lifecycles=100,
+    mergers=100,
+    blamed_containers=100,
+    blames=20,
+    blame_rounds=1,
+    tui_events=20_000,
+    tui_starts=2,
+    live_seconds=3,
+    secrets=1,
+    secret_places=1,
+    redacted_megabytes=0.1,
+    redacted_containers=100,
+    creations=3,
+)
 
 
 @dataclass(frozen=True)
@@ -157,8 +198,13 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
     if "merging" in parts:
         findings.append(merging.measure(scale.mergers))
     if "blame" in parts:
-        say(f"blame: {blame.CONTAINERS:,} containers")
-        findings += blame.measure(folder, runs=scale.blames, rounds=scale.blame_rounds)
+        say(f"blame: {scale.blamed_containers:,} containers")
+        findings += blame.measure(
+            folder,
+            containers=scale.blamed_containers,
+            runs=scale.blames,
+            rounds=scale.blame_rounds,
+        )
     if "tap" in parts:
         say(f"tap: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
         findings += await tap.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
@@ -185,7 +231,7 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
 def main() -> int:
     """Return the exit status: 1 where something wanted was missed and ``--strict`` was given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="less of everything: a minute or two")
+    parser.add_argument("--short", action="store_true", help="less of everything: about a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a value is not reached")
     parser.add_argument("--folder", type=Path, help="for the files written (a disk, not a tmpfs)")

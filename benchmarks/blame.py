@@ -14,16 +14,14 @@ from nri_scope.differ import History
 from nri_scope.differ.recorded import blame, histories
 from nri_scope.recording.reader import Recording
 
-CONTAINERS = 1000
 
-
-def measure(folder: Path, *, runs: int, rounds: int) -> list[Finding]:
+def measure(folder: Path, *, containers: int, runs: int, rounds: int) -> list[Finding]:
     """Milliseconds for one container, chosen ``runs`` times by chance; seconds for all.
 
     Both are medians, the second one of ``rounds``.
     """
     path = folder / "node.nriscope.db"
-    events = node.write(path, CONTAINERS)
+    events = node.write(path, containers)
     with Recording.open(path) as recording:
         wholes: list[float] = []
         everything: dict[str, History] = {}
@@ -33,8 +31,8 @@ def measure(folder: Path, *, runs: int, rounds: int) -> list[Finding]:
             wholes.append(time.perf_counter() - begin)
         # Those that were there before tell nothing, in no time.
         created = [one for one in recording.containers() if everything[one.id].created_event]
-        if len(created) < CONTAINERS:
-            raise RuntimeError(f"{len(created)} creations instead of {CONTAINERS}")
+        if len(created) < containers:
+            raise RuntimeError(f"{len(created)} creations instead of {containers}")
         times = []
         for container in random.Random(1).choices(created, k=runs):
             begin = time.perf_counter()
@@ -42,7 +40,7 @@ def measure(folder: Path, *, runs: int, rounds: int) -> list[Finding]:
             times.append((time.perf_counter() - begin) * 1000)
             if found.steps != everything[container.id].steps:
                 raise RuntimeError(f"{found.name} alone has other steps than among all")
-    where = f"of a recording with {CONTAINERS:,} containers"
+    where = f"of a recording with {containers:,} containers"
     return [
         Finding(
             name=f"blame of one container {where}",

@@ -45,7 +45,7 @@ CLONE_NEWUTS = 0x04000000
 
 async def make(binaries: Binaries, file: Path) -> None:
     """Record the workload, with one pod that was there before."""
-    async with running(binaries) as containerd:
+    async with running(binaries, registration="5s") as containerd:
         driver = Driver(containerd)
         earlier = await driver.run_pod("kube-system", "node-agent")
         await driver.run(earlier, "agent")

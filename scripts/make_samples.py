@@ -110,7 +110,7 @@ def samples() -> list[Sample]:
 
 def _played(series: str, scene: str) -> Callable[[Path], None]:
     async def play(file: Path) -> None:
-        async with running(containerd_binaries(series)) as containerd:
+        async with running(containerd_binaries(series), registration="5s") as containerd:
             await SCENES[scene](containerd, file)
 
     return lambda file: asyncio.run(play(file))

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# No deadlines: how long an example takes is a matter of the machine, not of the code. "fixed" has
-# the same examples in every run, so that a change is judged by those of the one before it; "few"
-# has fewer of them, for one more Python. Without a word they are new each time.
-_EXAMPLES = os.environ.get("NRI_SCOPE_EXAMPLES", "")
+from tests.amount import EXAMPLES
+
+# No deadlines: how long an example takes is a matter of the machine, not of the code.
 settings.register_profile(
     "nri-scope",
     deadline=None,
-    derandomize=_EXAMPLES in ("fixed", "few"),
-    max_examples=20 if _EXAMPLES == "few" else 100,
+    derandomize=EXAMPLES in ("fixed", "few"),
+    max_examples={"fixed": 40, "few": 10}.get(EXAMPLES, 100),
 )
 settings.load_profile("nri-scope")
 

@@ -78,7 +78,12 @@ def serve(
     """
     if threading.current_thread() is threading.main_thread():
         ignore_stop_signals()
-    channel = ThreadChannel(socket.socket(fileno=descriptor))
+    # Closed when all is told: in a thread, nothing else tells the other end so.
+    with socket.socket(fileno=descriptor) as theirs:
+        return _serve(ThreadChannel(theirs), on_event, finish)
+
+
+def _serve(channel: ThreadChannel, on_event: OnEvent | None, finish: Callable[[], None]) -> int:
     told = channel.receive()
     if told is None:
         return 0

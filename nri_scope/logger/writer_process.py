@@ -290,11 +290,12 @@ class WriterProcess:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 began = monotonic()
                 another = await self._replace()
+                if self._hurry.is_set():
+                    # `close` waits for this, and ends what was started.
+                    return
                 if another is not None:
                     running = another
                     break
-                if self._hurry.is_set():
-                    return
 
     async def _replace(self) -> RunningWriter | None:
         try:

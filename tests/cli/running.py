@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds for anything that a busy machine may delay."""
 
 

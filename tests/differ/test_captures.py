@@ -18,6 +18,7 @@ from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
+from tests.amount import amount
 from tests.runtime_role.captures import NAMES
 
 INJECTOR, POLICY = "30-env-injector", "60-cpu-policy"
@@ -160,7 +161,8 @@ class TestSideEffects:
 
 class TestSelection:
     def test_of_an_event_is_its_round(self, recording: Recording) -> None:
-        for one in recorded.rounds(recording):
+        # In CI of some.
+        for one in list(recorded.rounds(recording))[:: amount(1, 8)]:
             for number in one.events:
                 event = recording.event(number)
                 assert event is not None

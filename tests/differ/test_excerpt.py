@@ -16,6 +16,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers
 from nri_scope.recording.display import subject
 from nri_scope.recording.reader import Recording
+from tests.amount import amount
 from tests.differ.live.probing import Probing, a_container, create
 from tests.replay.recordings import START_NS, of_capture
 
@@ -32,7 +33,8 @@ def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
             number: one for one in recorded.rounds(recording) for number in one.events
         }
         assert any(one.steps for one in whole.values())
-        for event in recording.events():
+        # In CI of some.
+        for event in list(recording.events())[:: amount(1, 8)]:
             found = excerpt.of_event(recording, event, lambda: None)
             assert found.round_of(event.id) == whole.get(event.id)
             if event.container:
@@ -57,7 +59,8 @@ def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
 def test_recordings_with_the_cri_say_the_same_in_parts(name: str) -> None:
     with Recording.open(RECORDINGS / f"{name}.nriscope.zip") as recording:
         whole = {number: one for one in recorded.rounds(recording) for number in one.events}
-        for event in recording.events():
+        # In CI of some.
+        for event in list(recording.events())[:: amount(1, 8)]:
             found = excerpt.of_event(recording, event, lambda: None)
             assert found.round_of(event.id) == whole.get(event.id)
 

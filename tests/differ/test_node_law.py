@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.amount import amount
+
 from .node import Node
 from .statements import check
 
-PLAYS = int(os.environ.get("NRI_SCOPE_PLAYS", "48"))
+PLAYS = int(os.environ.get("NRI_SCOPE_PLAYS", amount(48, 12)))
 """More are for when something changed: each takes about half a second."""
 GROUPS = 4
 

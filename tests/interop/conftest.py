@@ -43,7 +43,8 @@ def variant(request: pytest.FixtureRequest) -> Variant:
     return chosen
 
 
-@pytest.fixture(params=list(RUNTIMES), ids=lambda release: release.name)
+# Of the session, so that those of one come together, in one process that reads its recording.
+@pytest.fixture(scope="session", params=list(RUNTIMES), ids=lambda release: release.name)
 def release(request: pytest.FixtureRequest) -> Merger:
     """Each NRI version that shows changes in another way; skips without Go."""
     chosen: Merger = request.param
@@ -54,7 +55,7 @@ def release(request: pytest.FixtureRequest) -> Merger:
     return chosen
 
 
-@pytest.fixture(params=list(VIEWS))
+@pytest.fixture(scope="session", params=list(VIEWS))
 def view(request: pytest.FixtureRequest, release: Merger) -> str:
     """Each choice of connections that this version allows."""
     name: str = request.param

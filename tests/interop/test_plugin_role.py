@@ -14,9 +14,11 @@ from nri_scope.events import Captured, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.plugin import Identity, PluginSession, SessionEnd, unix_socket
 from nri_scope.wire import Code, RequestReceived
+from tests.amount import amount
 from tests.interop.build import Variant
 from tests.interop.reference import SIZES, ReferenceRuntime, Request, read_requests
 
+LIFECYCLES = amount(1000, 100)
 IDENTITY = Identity(index="10", name="nri-scope")
 
 
@@ -77,18 +79,18 @@ def delivered(requests: list[Request]) -> list[tuple[str, bytes]]:
     return [(item.method, item.request) for item in requests if not item.error]
 
 
-async def test_a_thousand_lifecycles_arrive_as_they_were_sent(
+async def test_many_lifecycles_arrive_as_they_were_sent(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
     memory = Memory()
     async with await ReferenceRuntime.listen(socket, variant, sent=folder / "sent") as runtime:
         async with connected(socket, Logger(memory, IDENTITY)) as session:
             await runtime.admit()
-            played = await runtime.play(1000, env=10, mounts=4, pod_updates=True)
+            played = await runtime.play(LIFECYCLES, env=10, mounts=4, pod_updates=True)
             await runtime.stop()
             end = await session
 
-    assert played.events == played.requests == (13_000 if variant.dedicated else 11_000)
+    assert played.events == played.requests == LIFECYCLES * (13 if variant.dedicated else 11)
     assert (played.failures, played.errors) == (0, ())
     assert memory.requests() == delivered(read_requests(folder / "sent"))
     assert memory.notes == []

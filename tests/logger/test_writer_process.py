@@ -237,6 +237,34 @@ async def test_where_nothing_writes_any_more_it_is_told_that_the_file_does_not_s
     assert any("nothing is written" in text for text in told)
 
 
+async def test_an_end_waits_for_the_next_one_to_start_and_no_longer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_process, "READY_S", 2 * PATIENCE)
+    one = writer(path)
+    await one.open()
+    session = one.begin_session(a_start())
+    await kill(one)
+    one.capture(session, item(1))
+    async with asyncio.timeout(PATIENCE):
+        counters = await one.close()
+    assert (counters.recorded, counters.lost) == (1, 0)
+    assert contents(path)[0] == [1]
+
+
+async def test_an_end_waits_until_a_thread_has_written_all_and_no_longer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_process, "GRACE_S", 2 * PATIENCE)
+    monkeypatch.setattr(sys, "executable", str(path.parent / "none"))
+    one = writer(path)
+    await one.open()
+    one.capture(one.begin_session(a_start()), item(1))
+    async with asyncio.timeout(PATIENCE):
+        counters = await one.close()
+    assert (counters.recorded, counters.lost) == (1, 0)
+
+
 CRASHES = """
 import os
 def main(descriptor):

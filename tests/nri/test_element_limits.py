@@ -24,6 +24,7 @@ from nri_scope.nri.element_limits import (
 )
 from nri_scope.nri.plain import LEFT_OUT, plain_bytes
 from nri_scope.nri.request_subject import OVERSIZED, decode_reply, decode_request
+from tests.amount import amount
 from tests.bombs.recordings import of_many, repeated_fields
 from tests.recording.traffic import a_container, a_pod, random_message
 
@@ -57,7 +58,7 @@ def elements_of(message: Message) -> int:
     return count
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=amount(200, 60))
 @given(st.sampled_from(KINDS), st.integers(0, 1 << 32), st.integers(1, 60))
 def test_a_message_has_at_most_so_many_and_is_as_it_was_where_it_has(
     kind: type[Message], seed: int, most: int
@@ -74,7 +75,7 @@ def test_a_message_has_at_most_so_many_and_is_as_it_was_where_it_has(
         assert elements_of(message) <= most + 2 < elements_of(whole) * 3 + 3
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=amount(200, 60))
 @given(st.sampled_from(KINDS), st.binary(max_size=40), st.integers(0, 255), st.integers(1, 60))
 def test_any_bytes_are_bounded(kind: type[Message], data: bytes, times: int, most: int) -> None:
     kept = bounded(kind, data * times, most)

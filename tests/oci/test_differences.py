@@ -222,7 +222,7 @@ def test_equality_is_that_of_the_written_json(left: Json, right: Json) -> None:
 def test_depth_is_no_obstacle(path: str) -> None:
     def deep(core: Json) -> Spec:
         value: Json = core
-        for level in range(100_000):
+        for level in range(20_000):
             value = [value] if level % 2 else {"x": value}
         spec: Spec = {}
         put(spec, path, value)

@@ -13,6 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri.merging import Creation
 from nri_scope.oci import Spec, adjust, remarks, spec_of
+from tests.amount import amount
 from tests.interop.merge_cases import Case, generated
 from tests.interop.toolchain import Unavailable
 
@@ -22,8 +23,7 @@ from .random_messages import Maker
 
 pytestmark = pytest.mark.interop
 
-COUNT = 3000
-"""A few seconds."""
+COUNT = amount(3000, 500)
 
 
 @pytest.fixture(scope="module")

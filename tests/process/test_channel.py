@@ -17,7 +17,7 @@ from nri_scope.process import channel as channel_module
 from nri_scope.process.channel import LoopChannel, ThreadChannel
 from nri_scope.process.messages import HEAD, PAYLOAD_MAX, MessageReader, message
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 class Heard:

@@ -19,7 +19,7 @@ from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.child import START, Child, keep_exit_statuses, spawn
 from tests.runtime_role.scripts import is_running
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 MODULE = """
 import os, signal, sys, time
 from pathlib import Path

@@ -21,7 +21,7 @@ from nri_scope.process.signals import (
 )
 from tests.loops import pytest_asyncio_loop_factories
 
-PATIENCE = 10
+PATIENCE = 60
 LOOPS = pytest_asyncio_loop_factories()
 
 each = pytest.mark.parametrize("number", END_SIGNALS)

@@ -21,6 +21,7 @@ from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.capture import AtSource
+from tests.amount import amount
 from tests.recording.test_faults import file_size_limit
 from tests.recording.traffic import a_start, an_item, lifecycles
 
@@ -128,7 +129,7 @@ def test_gaps_of_two_failures_in_a_row_are_both_kept(
     assert events + lost == len(EVENTS) and lost > 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 20), deadline=None)
 @given(
     steps=st.lists(
         st.sampled_from(["events", "fail", "full", "wait", "end", "begin"]), max_size=12

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from nri_scope.errors import RecordingError
 from nri_scope.recording.private_copy import private_copy
 from nri_scope.recording.reader import Recording
+from tests.amount import amount
 from tests.recording.companions import Scene, impatient, one_scene
 from tests.recording.marks.recordings import SAMPLE, a_copy, events_of
 from tests.recording.other_user import (
@@ -254,7 +255,7 @@ class TestInOurOwnFolder:
             assert recording.is_copy == (mode in (0o777, 0o775))
 
 
-@settings(max_examples=150)
+@settings(max_examples=amount(150, 30))
 @given(data=st.binary(min_size=16, max_size=16))
 def test_anything_beside_a_recording_does_no_harm(data: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, impatient():

@@ -25,6 +25,7 @@ from nri_scope.recording.lookup import effects_on
 from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
 from nri_scope.recording.tap_tables import printed, tapped
+from tests.amount import amount
 from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
 
 
@@ -127,7 +128,7 @@ _damage = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 20), deadline=None)
 @given(damage=_damage)
 def test_a_damaged_file_is_read_or_refused(
     original: Path, damage: list[tuple[str, float, int]]

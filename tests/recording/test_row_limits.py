@@ -19,6 +19,7 @@ from nri_scope.recorder.event_subjects import Subjects
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import long_names, reader, row_limits
 from nri_scope.recording.reader import Recording
+from tests.amount import amount
 from tests.recording.traffic import MEMORY, NOW, a_start, an_item
 
 MOST = 20
@@ -114,7 +115,7 @@ def test_gaps_beyond_the_bound_are_one(tmp_path: Path, monkeypatch: pytest.Monke
 _TEXTS = st.text("ab", max_size=3).map(lambda text: text * 300)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 20), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 60), _TEXTS), max_size=60),
     st.lists(st.text("xyz", min_size=1, max_size=4), max_size=30),

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.runtime.testbed import mount_namespace
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.packages import (
@@ -25,6 +26,7 @@ def binaries(request: pytest.FixtureRequest) -> Binaries:
         check_machine()
     except TestbedError as error:
         pytest.exit(str(error), returncode=1)
+    mount_namespace.enter()
     series = str(request.param)
     try:
         return containerd_binaries(series)

@@ -15,7 +15,7 @@ from nri_scope.recording.records import rfc3339
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import in_order
-from tests.runtime.testbed.packages import Binaries
+from tests.runtime.testbed.packages import Binaries, locked
 from tests.runtime.testbed.record import PATIENCE, command, happened, log, rows
 
 pytestmark = pytest.mark.runtime
@@ -94,18 +94,18 @@ def logged_elsewhere() -> Iterator[Callable[[], str]]:
     which is left as it was.
     """
     log = log_beside(Settings().output)
-    folder_was_there, before = log.parent.exists(), log.read_bytes() if log.exists() else None
-    yield lambda: log.read_bytes()[len(before or b"") :].decode() if log.exists() else ""
-    if before is not None:
-        log.write_bytes(before)
-    else:
-        log.unlink(missing_ok=True)
-    if not folder_was_there and log.parent.exists():
-        log.parent.rmdir()
+    with locked("launched"):
+        folder_was_there, before = log.parent.exists(), log.read_bytes() if log.exists() else None
+        yield lambda: log.read_bytes()[len(before or b"") :].decode() if log.exists() else ""
+        if before is not None:
+            log.write_bytes(before)
+        else:
+            log.unlink(missing_ok=True)
+        if not folder_was_there and log.parent.exists():
+            log.parent.rmdir()
 
 
 CONFIGURATIONS = {
-    "no place to write to": ("output: {folder}/file/x.nriscope.db\n", None),
     "events it lacks": ("output: {folder}/x.nriscope.db\nevents: UpdatePodSandbox\n", "none of"),
     "too small": ("output: {folder}/x.nriscope.db\nmax_size: 1\n", "too few"),
 }
@@ -113,21 +113,28 @@ CONFIGURATIONS = {
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 async def test_containerd_is_well_whatever_the_configuration(
-    name: str, binaries: Binaries, tmp_path: Path, logged_elsewhere: Callable[[], str]
+    name: str, binaries: Binaries, tmp_path: Path
 ) -> None:
     """A plugin that refuses to start keeps containerd 1.7 from starting."""
-    (tmp_path / "file").write_text("not a folder")
     text, words = CONFIGURATIONS[name]
+    await live_with(binaries, text.format(folder=tmp_path))
+    assert (tmp_path / "x.nriscope.db").exists()
+    assert words in (tmp_path / "x.nriscope.db.log").read_text()
+
+
+async def test_containerd_is_well_where_nothing_can_be_recorded(
+    binaries: Binaries, tmp_path: Path, logged_elsewhere: Callable[[], str]
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    output = tmp_path / "file" / "x.nriscope.db"
+    await live_with(binaries, f"output: {output}\n")
+    assert f"{output}: cannot record" in logged_elsewhere()
+
+
+async def live_with(binaries: Binaries, configuration: str) -> None:
+    """Have a pod live while the logger is launched with this configuration."""
     async with running(binaries, start=False) as containerd:
         (containerd.layout.plugins / "10-nri-scope").symlink_to(command())
-        (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(
-            text.format(folder=tmp_path)
-        )
+        (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(configuration)
         await containerd.start()
         await Driver(containerd).live("shop", "web")
-    recording, log = tmp_path / "x.nriscope.db", tmp_path / "x.nriscope.db.log"
-    assert recording.exists() == (words is not None)
-    if words is not None:
-        assert words in log.read_text()
-    else:
-        assert f"{tmp_path}/file/x.nriscope.db: cannot record" in logged_elsewhere()

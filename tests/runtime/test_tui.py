@@ -19,14 +19,14 @@ from tests.tui.terminal import needs_tmux, terminal
 
 pytestmark = [pytest.mark.runtime, needs_tmux]
 
-FILE = "live.nriscope.db"
-
 
 async def test_live_shows_and_records_what_happens_while_containerd_restarts(
     containerd: Containerd, driver: Driver, tmp_path: Path
 ) -> None:
     version = containerd.cri.runtime.version
-    command = f"tui --live --socket {shlex.quote(str(containerd.nri_socket))} -o {FILE}"
+    # Another test may run at the same time, with the other containerd.
+    file = f"live-{containerd.binaries.series}.nriscope.db"
+    command = f"tui --live --socket {shlex.quote(str(containerd.nri_socket))} -o {file}"
     async with terminal(tmp_path, command, (100, 26)) as window:
         await connected(containerd, 1)
         await window.shows(f"containerd {version}"[:20], " live", "following", "Synchronize")
@@ -61,21 +61,21 @@ async def test_live_shows_and_records_what_happens_while_containerd_restarts(
         await driver.remove_pod(web)
         await driver.live("shop", "new")
         await window.shows("shop/new", "RemovePodSandbox", "following")
-        assert processes_with(FILE), "nothing says that its processes would be found"
+        assert processes_with(file), "nothing says that its processes would be found"
 
         await window.press("q")
         text = await window.shows("ended with 0")
         assert re.search(r"recorded \d+ events in 2 sessions", text), text
 
-    lines = await log(tmp_path / FILE)
+    lines = await log(tmp_path / file)
     assert_told(lines, driver.steps)
     assert {line["status"] for line in lines if "event" in line} == {"ok"}
     assert len(gaps(lines, NOT_CONNECTED)) == 1
-    ends = rows(tmp_path / FILE, "SELECT ended_ns IS NOT NULL FROM session")
+    ends = rows(tmp_path / file, "SELECT ended_ns IS NOT NULL FROM session")
     assert ends == [(1,), (1,)]
-    assert rows(tmp_path / FILE, "PRAGMA integrity_check") == [("ok",)]
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-    assert not processes_with(FILE)
+    assert rows(tmp_path / file, "PRAGMA integrity_check") == [("ok",)]
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+    assert not processes_with(file)
     await assert_healthy(containerd)
 
 

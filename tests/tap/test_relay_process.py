@@ -26,7 +26,7 @@ from nri_scope.tap.relay_process import Relaying, Relays
 from tests.runtime_role.scripts import is_running
 from tests.tap.processes import relayer_of
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 class Listening:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from textual.screen import Screen
 
 from nri_scope.events import Container, Mark, MarkKey
 from nri_scope.recorder.writer import Recorder
@@ -372,6 +373,27 @@ async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None
         await screen.press("z", "p")
         await screen.shows("Pod/container")
         await screen.hides("reply:")
+
+
+async def test_details_are_shown_though_nothing_tells_them_their_place(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual tells no widget of its size whose region was asked for just before it is laid out."""
+    lay_out = Screen._refresh_layout
+
+    def asked_before(screen: Screen[None], *arguments: object, **named: object) -> None:
+        screen._compositor._full_map_invalidated = True
+        assert screen._compositor.full_map
+        lay_out(screen, *arguments, **named)  # type: ignore[arg-type]
+
+    async with showing(path, size=(100, 28)) as screen:
+        await screen.go_to(5)
+        detail = screen.app.views.detail
+        await screen.until(lambda: detail._row == screen.app.views.events.selected_row)
+        await screen.until(lambda: detail._stop.is_set)
+        monkeypatch.setattr(Screen, "_refresh_layout", asked_before)
+        await screen.press("p")
+        await screen.shows("[Summary]", "container   app")
 
 
 async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:

@@ -171,9 +171,9 @@ class _Differences(Lines, inherit_bindings=False):
 
     comparison: Comparison | None = None
 
-    def on_resize(self) -> None:
+    def resized(self) -> None:
         """Lay out values beside each other or below each other."""
-        super().on_resize()
+        super().resized()
         self.call_after_refresh(self.lay_out)
 
     def lay_out(self) -> None:

@@ -45,13 +45,14 @@ _LOADING: tuple[StyledLine, ...] = (line("…", Style.DIM),)
 class _Body(Lines):
     """The lines of a tab."""
 
-    resized: Callable[[], None] = lambda: None
+    when_resized: Callable[[], None] = lambda: None
     action_full: Callable[[], None] = lambda: None
     """Show all lines, or only those that say something."""
 
-    def on_resize(self) -> None:
+    def resized(self) -> None:
         """Lay lines out for another width."""
-        self.resized()
+        super().resized()
+        self.when_resized()
 
 
 class DetailPane(Widget):
@@ -90,7 +91,7 @@ class DetailPane(Widget):
         self._keymap = keymap
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
-        self._body.resized, self._body.action_full = self._fit, self._toggle_full
+        self._body.when_resized, self._body.action_full = self._fit, self._toggle_full
         self._row: Row | None = None
         self._comment = ""
         self._full = False

@@ -17,7 +17,7 @@ from rich.style import Style as RichStyle
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -127,6 +127,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._rows = 0
         self._widest = 0
         self._laid_out: LRUCache[int, Strip] = LRUCache(_KEPT)
+        self._drawn_size = Size(0, 0)
 
     @property
     def source(self) -> Source:
@@ -288,7 +289,12 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._laid_out.clear()
 
     def on_resize(self) -> None:
+        """Take up another size."""
+        self.resized()
+
+    def resized(self) -> None:
         """Wrap lines elsewhere."""
+        self._drawn_size = self.size
         self._fit()
 
     # -- which row is which line ------------------------------------------------------------
@@ -343,6 +349,15 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return self._starts[index], self._starts[index + 1] - 1
 
     # -- drawing ----------------------------------------------------------------------------
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw rows of the screen."""
+        if self.size != self._drawn_size:
+            # No `Resize` comes where something asked for a region between a change of styles and
+            # the next layout.
+            self._drawn_size = self.size
+            self.call_later(self.resized)
+        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         """Draw one row of the screen."""

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from nri_scope.differ import RoundDiff
 from nri_scope.differ.render.wording import fresh
+from tests.amount import amount
 from tests.recording.traffic import MEMORY
 
 from .delayed import DEADLINE_NS, MS, OFFSET_NS, Delayed, Truth
 from .playing import Playing
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=amount(100, 25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> None:
     node = Delayed(data.draw)

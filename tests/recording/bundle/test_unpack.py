@@ -22,6 +22,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.bundle import zip_reader
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING, to_bytes
 from nri_scope.recording.bundle.unpack import unpack
+from tests.amount import amount
 from tests.recording.traffic import MEMORY
 from tests.share.bundle.bundles import SAMPLE, TEXT, a_bundle, a_manifest, a_zip, with_manifest
 
@@ -374,7 +375,7 @@ def _damaged(content: bytearray, damage: list[tuple[str, float, int]]) -> bytear
     return content
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(300, 60))
 @given(damage=_damage)
 def test_a_damaged_bundle_gives_what_was_packed_or_is_refused(
     damage: list[tuple[str, float, int]],

@@ -63,13 +63,16 @@ class Layout:
         return f"/{self.folder.name}"
 
 
-def render(series: str, layout: Layout) -> str:
-    """containerd's TOML for ``series``: version 2 for 1.x, version 3 from 2.0 on."""
+def render(series: str, layout: Layout, registration: str) -> str:
+    """containerd's TOML for ``series``: version 2 for 1.x, version 3 from 2.0 on.
+
+    ``registration``: how long it waits for a plugin to register, as in ``5s``.
+    """
     version, cri = (2, _cri_1(layout)) if series.startswith("1.") else (3, _cri_2(layout))
-    return f"version = {version}\n{_common(layout)}{cri}"
+    return f"version = {version}\n{_common(layout, registration)}{cri}"
 
 
-def _common(at: Layout) -> str:
+def _common(at: Layout, registration: str) -> str:
     return f"""\
 root = {_toml(at.root)}
 state = {_toml(at.state)}
@@ -86,6 +89,7 @@ state = {_toml(at.state)}
   socket_path = {_toml(at.nri_socket)}
   plugin_path = {_toml(at.plugins)}
   plugin_config_path = {_toml(at.plugin_configs)}
+  plugin_registration_timeout = {_toml(registration)}
 """
 
 

@@ -22,7 +22,7 @@ from .config import Layout, render
 from .images import BUSYBOX, PAUSE, write_images
 from .packages import Binaries, TestbedError
 
-BOOT_TIMEOUT = 30.0
+BOOT_TIMEOUT = 60.0
 """Seconds for containerd to say that it serves; it takes well under one."""
 
 STOP_TIMEOUT = 20.0
@@ -36,7 +36,7 @@ class Containerd:
     between :meth:`stop` and :meth:`start`: containerd reads them when it starts.
     """
 
-    def __init__(self, binaries: Binaries, folder: Path) -> None:
+    def __init__(self, binaries: Binaries, folder: Path, registration: str) -> None:
         self.binaries = binaries
         self.layout = Layout(folder)
         self._process: asyncio.subprocess.Process | None = None
@@ -45,7 +45,7 @@ class Containerd:
         for path in (self.layout.plugins, self.layout.plugin_configs):
             path.mkdir()
         self.layout.log.touch()
-        self.layout.config.write_text(render(binaries.series, self.layout))
+        self.layout.config.write_text(render(binaries.series, self.layout, registration))
 
     @property
     def cri(self) -> CriDriver:
@@ -181,13 +181,19 @@ class Containerd:
 
 
 @asynccontextmanager
-async def running(binaries: Binaries, *, start: bool = True) -> AsyncIterator[Containerd]:
+async def running(
+    binaries: Binaries, *, start: bool = True, registration: str = "30s"
+) -> AsyncIterator[Containerd]:
     """A containerd for the length of a block; nothing of it is left afterwards.
 
     ``start=False``: it is made but not started, so that plugins can be put in place before.
+    ``registration``: how long it waits for a plugin that it launches. Its own 5 s are too short for
+    one in Python on a machine that has much else to do.
     """
     # Not $TMPDIR: a unix socket's path ends at 107 bytes.
-    containerd = Containerd(binaries, Path(tempfile.mkdtemp(prefix="nst-", dir="/tmp")))
+    containerd = Containerd(
+        binaries, Path(tempfile.mkdtemp(prefix="nst-", dir="/tmp")), registration
+    )
     try:
         if start:
             await containerd.start()

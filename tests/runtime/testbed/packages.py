@@ -73,8 +73,7 @@ def containerd_binaries(series: str) -> Binaries:
     :raises SeriesUnavailable: the mirror cannot be reached or has no such package.
     """
     folder = _cache_folder() / f"containerd-{series}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.parent / "lock"):
+    with locked("packages"):
         if not (folder / "usr/bin/containerd").exists():
             _fetch(series, folder)
     return Binaries(series, folder / "usr/bin")
@@ -86,9 +85,11 @@ def _cache_folder() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Two test runs at once must not unpack into the same folder."""
-    with path.open("w") as file:
+def locked(name: str) -> Iterator[None]:
+    """For what only one process that runs tests may do at a time."""
+    folder = _cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -20,7 +20,7 @@ from .packages import TestbedError
 Line = Mapping[str, object]
 """One object of ``--format jsonl``."""
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds to wait for something that takes well under one."""
 
 PLUGIN = "00-nri-scope"

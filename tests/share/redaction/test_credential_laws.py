@@ -28,6 +28,7 @@ from nri_scope.share.bundle.leak_search import Needles
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.key_names import Certainty, certainty_at, may_name_credential
 from nri_scope.share.redaction.word_lists import words
+from tests.amount import amount
 
 KEY = bytes(range(32))
 _WINDOW = 6
@@ -292,7 +293,7 @@ def left_of(value: str, *texts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(25, 8), deadline=None)
 @given(data=st.data())
 def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.DataObject) -> None:
     write, values = SYNTAXES[syntax]
@@ -304,7 +305,7 @@ def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.Dat
     assert left_of(value, *spellings(Redactor(Rules.DEFAULT, KEY).text(text))) == []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=amount(80, 25), deadline=None)
 @given(key=st.sampled_from(sorted(KEYS)), value=VALUES)
 @example(key="password", value="$tr0ngPa55 it's")
 def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
@@ -364,7 +365,7 @@ _HARMLESS = words(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 25), deadline=None)
 @given(
     values=st.lists(st.sampled_from(sorted(_HARMLESS)), min_size=3, max_size=3),
     keys=st.lists(

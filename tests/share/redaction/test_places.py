@@ -110,14 +110,12 @@ def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
         ("https://example.com/a?X-Amz-Signature=", "&X-Amz-Expires=60"),
     ],
 )
-@pytest.mark.parametrize("secret", ["x1$y2z3w4", "x1:y2z3w4", "x1é世y2z3w4", "$x1{y2z3w4"])
-def test_connections_lose_their_passwords_and_nothing_else(
-    before: str, after: str, secret: str
-) -> None:
-    shown = text(before + secret + after)
+def test_connections_lose_their_passwords_and_nothing_else(before: str, after: str) -> None:
+    for secret in ("x1$y2z3w4", "x1:y2z3w4", "x1é世y2z3w4", "$x1{y2z3w4"):
+        shown = text(before + secret + after)
 
-    assert "y2z3" not in shown and "x1" not in shown
-    assert shown.endswith(after)
+        assert "y2z3" not in shown and "x1" not in shown, secret
+        assert shown.endswith(after), secret
 
 
 @pytest.mark.parametrize(

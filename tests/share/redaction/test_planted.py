@@ -25,6 +25,7 @@ from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.builtin import NAMES
 from nri_scope.share.redaction.capture import AtSource
 from nri_scope.share.redaction.tokens import PLAIN
+from tests.amount import amount
 from tests.recording.traffic import an_item, record
 from tests.share.redaction.test_redaction_laws import BARE, TELLING, Plant
 
@@ -111,7 +112,7 @@ def _in_every_event(redactor: Redactor, items: list[Captured]) -> set[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 20), deadline=None)
 @given(
     secret=st.sampled_from(SECRETS),
     guesses=st.lists(st.sampled_from(SECRETS), min_size=1, max_size=5),
@@ -166,7 +167,7 @@ def _planted_as_names(request: api.CreateContainerRequest, value: str) -> None:
     request.container.image.name = f"docker.io/library/{value}:1"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100, 20), deadline=None)
 @given(
     secret=st.sampled_from(SECRETS),
     guesses=st.lists(st.sampled_from(SECRETS), min_size=1, max_size=5),

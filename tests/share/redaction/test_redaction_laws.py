@@ -20,6 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.builtin import NAMES, ON
+from tests.amount import amount
 from tests.recording.traffic import one_stream, random_message
 
 KEY = bytes(range(32))
@@ -216,7 +217,7 @@ def unpacked(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("plant", TELLING)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(25, 10), deadline=None)
 @given(secret=SECRETS)
 def test_a_secret_whose_place_tells_of_it_does_not_survive(plant: Plant, secret: str) -> None:
     request = a_request()
@@ -226,7 +227,7 @@ def test_a_secret_whose_place_tells_of_it_does_not_survive(plant: Plant, secret:
 
 
 @pytest.mark.parametrize("place", BARE)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=amount(20, 10), deadline=None)
 @given(secret=SECRETS, in_one_pass=st.booleans())
 def test_a_secret_seen_in_one_place_survives_in_no_other(
     place: Plant, secret: str, in_one_pass: bool
@@ -256,7 +257,7 @@ def test_redacting_twice_changes_nothing(secrets: list[tuple[Plant, str]]) -> No
     assert again.tally.total == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150, 50), deadline=None)
 @given(
     text=st.lists(
         st.sampled_from(_CRUMBS),
@@ -277,7 +278,7 @@ _PIECES = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100, 40), deadline=None)
 @given(text=st.lists(st.sampled_from(_PIECES), min_size=2, max_size=14).map("".join))
 @example(text="\\npassword=}|")
 @example(text='"password=\\"')
@@ -295,7 +296,7 @@ def test_pieces_of_scripts_and_configurations_are_redacted_once(text: str) -> No
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 30), deadline=None)
 @given(secrets=st.lists(SECRETS, min_size=2, max_size=5, unique=True))
 def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str]) -> None:
     request = a_request()
@@ -310,7 +311,7 @@ def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 30), deadline=None)
 @given(
     content=st.binary(max_size=60), method=st.sampled_from([*METHODS, "Unheard", "ContainerStatus"])
 )

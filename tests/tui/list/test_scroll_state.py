@@ -15,6 +15,7 @@ from nri_scope.filter import parse
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.markers import GapMarker, Key, RowMarker
 from nri_scope.tui.store.view import NumberList, View
+from tests.amount import amount
 
 HEIGHT = 5
 
@@ -181,7 +182,7 @@ class Laws(RuleBasedStateMachine):
 
 
 TestLaws = Laws.TestCase
-TestLaws.settings = settings(max_examples=200, stateful_step_count=30)
+TestLaws.settings = settings(max_examples=amount(200, 50), stateful_step_count=30)
 
 
 def test_it_begins_at_the_end_and_follows() -> None:
