@@ -104,7 +104,9 @@ def inert(value: YamlValue) -> YamlValue:
     if isinstance(value, str):
         return _Written(_inert(value))
     if isinstance(value, dict):
-        members = {_Written(_inert(name)): inert(member) for name, member in value.items()}
+        members: dict[str, YamlValue] = {
+            _Written(_inert(name)): inert(member) for name, member in value.items()
+        }
         return type(value)(members)
     if isinstance(value, list):
         return type(value)(map(inert, value))
