@@ -44,7 +44,7 @@ made readable for its owner alone (0600), and so are the files beside it.
 
 ## Versions
 
-- A version can gain tables, columns and indexes and keep its number. Readers take no notice of \
+- A version can gain tables and indexes and keep its number; a new column raises it. Readers ignore \
 what they do not know. Triggers, virtual tables and further views are in no recording; a file that \
 has one is refused.
 - What an older reader could not understand makes a new version. A file of a newer version is \
@@ -243,7 +243,8 @@ continued. Whatever is no regular file (a pipe, a device, a link) is refused wit
 it.
 
 New files that can hold values (recordings, bundles, reports, goldens, JUnit results, tests that \
-`shrink` writes) have mode 0600; a golden or JUnit file that is there keeps its mode.
+`shrink` writes) have mode 0600; a golden or JUnit file of this user that exists keeps its mode. \
+No file of another user is written to, and no link of another user is followed.
 
 ## SQL functions
 

@@ -83,8 +83,9 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     needed to replay them: what existed when they began, and how their pods and containers were
     made.
 
-    With --redact everything that was written is searched for each replaced value, and if one is
-    found no file is kept. Without it the bundle has all that the runtime sent, secrets included.
+    With --redact everything that was written is searched for each replaced value, except for short
+    and ordinary ones, and if one is found no file is kept. Without it the bundle has all that the
+    runtime sent, secrets included.
 
     Exit status: 0 done, 1 --verify found a difference, 2 it could not be done.
     """

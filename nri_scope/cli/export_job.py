@@ -201,5 +201,5 @@ def _described(bundle: Bundle) -> str:
     text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
     if manifest.redaction is None:
         return text
-    left = ", none of them is left in it" if manifest.redaction.total else ""
+    left = "; a search for all but short ones found none" if manifest.redaction.total else ""
     return f"{text}; {replaced(manifest.redaction.by_rule())}{left}"

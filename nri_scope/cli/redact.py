@@ -54,8 +54,8 @@ def command(
 
     The same value of one container has the same token wherever it is, and other tokens in other
     containers; they are made with a key that is discarded afterwards. Everything that was written
-    is searched for each replaced value, and if one is found no file is kept. `export --redact` does
-    the same for a bundle.
+    is searched for each replaced value, except for short and ordinary ones, and if one is found no
+    file is kept. `export --redact` does the same for a bundle.
 
     --preview shows how many values each rule replaces, and where they are.
     """
