@@ -44,9 +44,9 @@ made readable for its owner alone (0600), and so are the files beside it.
 
 ## Versions
 
-- A version can gain tables and indexes and keep its number; a new column raises it. Readers ignore \
-what they do not know. Triggers, virtual tables and further views are in no recording; a file that \
-has one is refused.
+- A version can gain tables and indexes and keep its number; a new column raises it. Readers \
+ignore what they do not know. Triggers, virtual tables and further views are in no recording; a \
+file that has one is refused.
 - What an older reader could not understand makes a new version. A file of a newer version is \
 refused with the advice to upgrade. A file of an older one is read from a temporary copy that is \
 converted step by step, and is not changed itself; only a file of the newest version can be added \
