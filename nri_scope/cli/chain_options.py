@@ -66,7 +66,8 @@ _MANNER = (
         default="recorded",
         show_default=True,
         metavar="NAME",
-        help="Behave like this runtime: containerd-1.7, -2.1, -2.2, -2.3, cri-o or isulad.",
+        help="Behave like this runtime, such as containerd-2.1 or cri-o; an unknown name prints "
+        "all names.",
     ),
     click.option(
         "--no-effects",

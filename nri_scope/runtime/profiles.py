@@ -66,5 +66,6 @@ def profile_named(name: str, recorded: Profile | None = None) -> Profile:
         return profile
     names = ([RECORDED] if recorded is not None else []) + list(PROFILES)
     nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"profiles are {', '.join(names)}"
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    hint += f"profiles are {', '.join(names)}"
     raise UsageError(f"there is no profile {name!r}", hint)

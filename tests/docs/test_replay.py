@@ -15,7 +15,6 @@ import pytest
 from nri_scope.cli.main import cli
 from nri_scope.replay.faults import FORMS
 from nri_scope.replay.replies import Verdict
-from nri_scope.runtime import PROFILES
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.replay.recordings import as_tapped
@@ -115,10 +114,7 @@ def test_table_of_faults_is_complete() -> None:
     assert re.findall(r"^\| `([a-z][^`]+)` \|", table, re.MULTILINE) == list(FORMS.values())
 
 
-def test_profiles_and_verdicts_are_all_there() -> None:
-    profiles = re.search(r"`--profile` puts another one in its\nplace: (.*?)\.\n", TEXT, re.DOTALL)
+def test_verdicts_are_all_there() -> None:
     verdicts = re.search(r"^Verdicts: (.*?)\. Exit", TEXT, re.MULTILINE | re.DOTALL)
-    assert profiles is not None
     assert verdicts is not None
-    assert set(re.findall(r"`([^`]+)`", profiles[1])) == set(PROFILES)
     assert set(re.findall(r"`([^`]+)`", verdicts[1])) == set(Verdict)
