@@ -72,7 +72,7 @@ def test_keys_are_listed_as_they_are_configured(
     assert run(["tui", "--keys"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert "Everywhere:" in lines
-    assert ["F5", "follow", "follow", "what", "comes"] in [line.split() for line in lines]
+    assert ["F5", "follow", "follow", "new", "events"] in [line.split() for line in lines]
     path.write_text('[keys]\nfollow = "q"\n')
     assert run(["tui", str(RECORDING)]) == 2
     assert capfd.readouterr().err == (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -375,9 +375,8 @@ async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None
         await screen.hides("reply:")
 
 
-async def test_details_are_shown_though_nothing_tells_them_their_place(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def sends_no_resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Textual tells no widget of its size whose region was asked for just before it is laid out."""
     lay_out = Screen._refresh_layout
 
@@ -386,12 +385,31 @@ async def test_details_are_shown_though_nothing_tells_them_their_place(
         assert screen._compositor.full_map
         lay_out(screen, *arguments, **named)  # type: ignore[arg-type]
 
+    return lambda: monkeypatch.setattr(Screen, "_refresh_layout", asked_before)
+
+
+async def test_the_list_is_as_high_as_it_can_be_though_nothing_tells_it(
+    path: Path, sends_no_resize: Callable[[], None]
+) -> None:
+    async with showing(path, size=(100, 28)) as screen:
+        events = screen.app.views.events
+        before = events.size.height
+        await screen.press("p")
+        await screen.until(lambda: events.listing.height == events.size.height != before)
+        sends_no_resize()
+        await screen.press("p")
+        await screen.until(lambda: events.listing.height == events.size.height == before)
+
+
+async def test_details_are_shown_though_nothing_tells_them_their_place(
+    path: Path, sends_no_resize: Callable[[], None]
+) -> None:
     async with showing(path, size=(100, 28)) as screen:
         await screen.go_to(5)
         detail = screen.app.views.detail
         await screen.until(lambda: detail._row == screen.app.views.events.selected_row)
         await screen.until(lambda: detail._stop.is_set)
-        monkeypatch.setattr(Screen, "_refresh_layout", asked_before)
+        sends_no_resize()
         await screen.press("p")
         await screen.shows("[Summary]", "container   app")
 
