@@ -58,6 +58,7 @@ class Scale:
     redacted_megabytes: float
     redacted_containers: int
     creations: int
+    creation_rounds: int
 
 
 FULL = Scale(
@@ -81,6 +82,7 @@ FULL = Scale(
     redacted_megabytes=4,
     redacted_containers=1000,
     creations=40,
+    creation_rounds=7,
 )
 SHORT = Scale(
     rounds=3,
@@ -103,6 +105,7 @@ SHORT = Scale(
     redacted_megabytes=0.1,
     redacted_containers=100,
     creations=3,
+    creation_rounds=1,
 )
 
 
@@ -174,7 +177,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         findings += latency.findings(latencies)
     if "containerd" in parts:
         say(f"containerd {containerd.SERIES}: {scale.creations} creations in each turn")
-        findings += await containerd.measure(folder, rounds=scale.rounds, creations=scale.creations)
+        findings += await containerd.measure(
+            folder, rounds=scale.creation_rounds, creations=scale.creations
+        )
     if "sustained" in parts:
         say(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
         findings += await sustained.measure(folder, seconds=scale.seconds)

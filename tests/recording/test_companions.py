@@ -36,7 +36,7 @@ from tests.recording.traffic import MEMORY
 
 __all__ = ["public"]
 
-_ATTEMPTS = 300
+_ATTEMPTS = amount(300, 60)
 _SWAPPED = """
 # Two versions of the journal, exchanged without a moment in which there is none.
 name, harmless, deadly = arguments

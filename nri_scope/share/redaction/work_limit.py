@@ -17,7 +17,7 @@ MESSAGE, TEXT, VALUE = 100, 40, 450
 """Units for a message, for a text that is searched, and for a value that is remembered; the latter
 two take one more per character.
 """
-AGAIN = 50
+AGAIN = 100
 """Units for a message that was learned before."""
 
 
