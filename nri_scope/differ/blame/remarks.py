@@ -13,7 +13,7 @@ from .spec_lines import Node
 from .steps_by_path import Newest
 
 _VALUE_MAX = 1_000
-"""Characters of a value within a remark; `--history` and JSON have all of it."""
+"""Maximum number of characters of a value within a remark; `--history` and JSON have all of it."""
 
 
 class Remarks:
