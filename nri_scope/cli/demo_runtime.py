@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of ``nri-scope demo``: an emulated runtime that plays events, and a real
-``record``.
-"""
+"""The processes of ``nri-scope demo``: a playing emulated runtime, and a real ``record``."""
 
 from __future__ import annotations
 
@@ -117,9 +115,7 @@ def _socket_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def watchable(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
-    """Return a pace at which events can be followed without taking too long, and the total
-    seconds.
-    """
+    """Return a pace at which events can be followed in reasonable time, and the seconds."""
 
     def seconds(pace: Pace) -> float:
         return sum(pace.pause(one.at_ns, other.at_ns) for one, other in pairwise(events))

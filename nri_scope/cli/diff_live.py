@@ -69,8 +69,7 @@ def live(probing: ProbeOptions, options: Options) -> int:
         if private is not None:
             shutil.rmtree(private, ignore_errors=True)
         notices.close()
-    # The printing thread may wait for a reader that does not read, and Python would wait for the
-    # thread.
+    # The printing thread may wait for a reader that does not read, and Python would wait for it.
     os._exit(status)
 
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print the changes of ``diff --live``, in another process than the one that answers the
-runtime.
-"""
+"""Print the changes of ``diff --live``, outside the process that answers the runtime."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Verified(NamedTuple):
     differences: list[str]
     gone: list[str]
     """Plugins that disconnected before the end of both replays, with the reason; later events were
-    not compared."""
+    left out of the comparison."""
 
 
 def verified(

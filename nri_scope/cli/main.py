@@ -120,8 +120,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
-        # A runtime launched this process as a plugin: there are no arguments, and output is
-        # discarded.
+        # A runtime launched this process as a plugin, without arguments and without output.
         from .launched import record_launched
 
         return record_launched()

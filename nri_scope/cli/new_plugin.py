@@ -27,8 +27,7 @@ SUFFIX = ".tmpl"
 """Prevents tools from taking the files for nri-scope's own code."""
 
 NAME_MAX = 50
-"""Maximum number of characters of a name; a longer one would make lines of the written files too
-long."""
+"""Maximum length of a name; a longer one would make lines of the written files too long."""
 
 _NAME = re.compile(r"[a-z]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 

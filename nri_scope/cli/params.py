@@ -164,9 +164,7 @@ class FilePath(click.ParamType[Path]):
 
 
 class NewRecording(FilePath):
-    """The path of a recording to write: not a bundle's name, as the recording would be opened as
-    one.
-    """
+    """The path of a recording to write: not a bundle's name, by which it would be opened as one."""
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None

@@ -67,9 +67,7 @@ def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
 
 @contextmanager
 def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Shown]]:
-    """Open several recordings; the same value of containers of one name has the same token in
-    all.
-    """
+    """Open several recordings; equal values of containers of one name have equal tokens in all."""
     with ExitStack() as stack:
         originals = [stack.enter_context(Recording.open(file)) for file in files]
         if rules is None:

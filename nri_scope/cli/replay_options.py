@@ -65,9 +65,7 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
 
 
 def understood(options: Options) -> tuple[Job, Wishes]:
-    """Return the job, and the wishes for its result. Raise `UsageError` for contradictory
-    options.
-    """
+    """Return the job, and the wishes for its result. Raise `UsageError` for contradictions."""
     _check(options)
     json = options["output_format"] == "json"
     job = chain_job(options, options["listen"], options["expect"])

@@ -20,7 +20,7 @@ _AT_ONCE = 4096
 
 def stepped() -> Wait:
     """Return a `Wait` for Enter before each event; the end of the input ends the replay."""
-    # Python has none where it was started with a closed descriptor.
+    # Python has none if it was started with a closed descriptor.
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError("--step waits for Enter, and there is no standard input")
     return _Steps(sys.stdin.fileno()).wait

@@ -9,8 +9,7 @@ from itertools import chain, islice
 from nri_scope.text.escape import columns, safe
 
 _LOOK_AHEAD = 200
-"""Number of rows that decide the widths of columns: the first line must not wait for the last
-row."""
+"""Number of rows that set the widths of columns: the first line must not wait for the last row."""
 _WIDEST = 60
 """Width in characters above which columns are not padded, and are cut in a terminal."""
 

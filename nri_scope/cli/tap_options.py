@@ -45,8 +45,8 @@ _ALONE = {
 
 
 def check(options: Options, told: dict[str, str]) -> None:
-    """Refuse options that contradict each other; ``told``: the given options, as spelled in help
-    texts.
+    """Refuse options that contradict each other; ``told``: the given ones, as help texts spell
+    them.
     """
     spelled = told | {"command_line": "COMMAND"}
     values: dict[str, object] = dict(options)

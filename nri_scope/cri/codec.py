@@ -20,8 +20,7 @@ class MessageCodec(ProtoCodec):
         """Decode a message. Raises RemoteProtocolError if ``data`` is malformed."""
         try:
             return super().decode(data, message_type)
-        # Malformed bytes make betterproto2 raise almost any exception, even AttributeError and
-        # KeyError.
+        # Malformed bytes make betterproto2 raise almost any exception, such as AttributeError.
         except Exception as error:
             name = message_type.__name__
             raise RemoteProtocolError(f"{name} cannot be decoded: {error!r}") from error

@@ -24,8 +24,7 @@ class Side:
     present: bool
     """Whether there is a value."""
     owner: Owner
-    """Owner of the value or of its removal; if no plugin changed it, the owner of the first state.
-    """
+    """Owner of the value or of its removal; of the first state if no plugin changed it."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
     """The newest step that changed the path, a parent or a part of it."""

@@ -20,8 +20,7 @@ from . import Differ, History, RoundDiff
 from .recorded import differ_of_some, events_of_some, rounds_of
 
 _NEAR = 200
-"""Number of events before and after an event of a pod that may show other connections' part of its
-round."""
+"""Number of events before and after an event of a pod that may be part of the same round."""
 _BESIDE = 50
 """Maximum number of other containers whose side effects are examined."""
 

@@ -15,8 +15,7 @@ from nri_scope.oci import Json, Spec, value_at
 from .attribution.history import History
 
 MIN_ID = 6
-"""Minimum length in characters. Runtimes' ids have 64 and uids 36; a shorter one could be any word.
-"""
+"""Minimum length in characters: runtimes' ids have 64, uids 36; shorter ones could be any word."""
 
 _SANDBOX_ID = "io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"
 _POD_UID = "io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"

@@ -53,7 +53,7 @@ class TimeIn(Timing):
 
     @property
     def deadline_ms(self) -> int | None:
-        """To the nearest millisecond, as runtimes send slightly less than configured."""
+        """The deadline to the nearest millisecond: runtimes send slightly less than configured."""
         return deadline_ms(self.deadline_ns)
 
     def record(self) -> dict[str, Plain]:

@@ -122,8 +122,7 @@ def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
 
     def had_joined(session: Session, event: Event) -> bool:
         if session.id not in since or since[session.id] > event.id:
-            # Most sessions are asked about all events; a search for others would read the whole
-            # recording.
+            # Most sessions are asked about all events; to search for others would read everything.
             if not lookup.has_event_before(
                 recording, session.id, event.id, introduction, others=True, within=_NEAR
             ):
@@ -198,8 +197,7 @@ def events_of_some(
         if numbers is None:
             # In an old recording any reply may have updated the container.
             return None
-        # The runtime's next question, about any subject, shows that the chain of a creation or
-        # update had ended.
+        # The next question, about any subject, shows that a creation's or update's chain had ended.
         later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
         own = {*numbers, *later}
         told = lookup.existed(recording, container)

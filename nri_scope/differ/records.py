@@ -14,8 +14,7 @@ OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved"
 """Kinds of changes by their names in RFC 6902."""
 
 MAX_DEPTH = 24
-"""Maximum nesting of objects and arrays that is shown. No field of a spec has more than a few
-levels."""
+"""Maximum nesting of shown objects and arrays. No field of a spec has more than a few levels."""
 
 
 def change_record(change: Change) -> dict[str, Plain]:

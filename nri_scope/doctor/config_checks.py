@@ -16,7 +16,7 @@ from .processes import RuntimeProcess
 from .registration import Registration
 from .settings import NriConfig, Setting
 
-# First versions with NRI as it is today, and with NRI on unless the configuration says otherwise.
+# First versions with NRI in its current form, and with NRI on by default.
 _SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0"}
 _ON_SINCE = {"containerd": "2.0.0-beta.0", "cri-o": "1.30.0"}
 
@@ -234,8 +234,7 @@ def _seconds(runtime: str, value: object) -> float | None:
         return float(value)
     if isinstance(value, str):
         return parse_go_duration(value)
-    # containerd 2.x refuses a bare number, and the others take it as nanoseconds: never the
-    # intended meaning.
+    # containerd 2.x refuses a bare number, and the others take it as nanoseconds: never intended.
     return None
 
 

@@ -117,9 +117,7 @@ def _right_place(table: Table, major: int) -> tuple[str, str]:
 
 
 def _imports(host: Host, file: TomlFile) -> list[str]:
-    """Return the imports of ``file``: relative to its folder, and ``*`` stands for matching
-    names.
-    """
+    """Return the imports of ``file``: relative to its folder, with ``*`` for matching names."""
     wanted = (file.table or {}).get("imports", [])
     found: list[str] = []
     for item in wanted if isinstance(wanted, list) else []:

@@ -36,7 +36,7 @@ class PluginFile:
     """st_mode of the link's final target; None for a broken link."""
     size: int
     changed_at: float
-    """Time of the last change of this entry (also renaming, linking, chmod), in seconds since the
+    """Time of the last change of this entry (even rename, link, chmod), in seconds since the
     epoch."""
     problem: str = ""
     """Why it could not be examined."""

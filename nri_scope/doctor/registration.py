@@ -26,8 +26,7 @@ from .check import Check, fail, ok, unknown, warn
 
 IDENTITY = Identity(index="00", name="nri-scope-doctor")
 TIMEOUT = 10.0
-"""Timeout of the whole registration in seconds. A runtime waits 5 s for each silent plugin before
-ours."""
+"""Seconds for the whole registration. A runtime waits 5 s for each silent plugin before ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class NriConfig:
     plugin_path: Setting | None = None
     plugin_config_path: Setting | None = None
     registration_timeout: Setting | None = None
-    """As written: a Go duration, or iSulad's number of seconds."""
+    """The value as written: a Go duration, or iSulad's number of seconds."""
     request_timeout: Setting | None = None
     enable_key: str = ""
     """The syntax for "on", for a fix."""

@@ -48,8 +48,7 @@ class Listener:
     busy: bool = False
     """Whether a process listens but does not accept."""
     pid: int = 0
-    """Id of the process that called listen(2); 0 if it is in a process namespace that we cannot
-    see."""
+    """Id of the process that called listen(2); 0 if its process namespace is hidden from us."""
     uid: int = -1
     name: str = ""
     """Short name of the process, "" if unknown."""

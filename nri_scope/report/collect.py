@@ -180,7 +180,7 @@ class _Collector:
                 )
             )
 
-    # -- what others ask ----------------------------------------------------------------------
+    # -- callbacks for other classes ----------------------------------------------------------
 
     def _wanted(self, event: Event) -> bool:
         if self._ids is None:

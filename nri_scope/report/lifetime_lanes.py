@@ -98,9 +98,7 @@ class Lanes:
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
     ) -> Timeline:
-        """Return the drawing's content: if there are too many lanes, the busiest ones, the earliest
-        first.
-        """
+        """Return the drawing's content: of too many lanes the busiest ones, the earliest first."""
         chosen = sorted(self._lives.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
         drawn = {one.id for one in chosen}

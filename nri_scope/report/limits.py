@@ -26,8 +26,7 @@ VALUE_MAX = 600
 WORDS_MAX = 400
 """Maximum number of characters of an error or a reason."""
 NAME_MAX = 160
-"""Maximum number of characters of the name of a pod or container; valid names have up to 63 in each
-part."""
+"""Maximum length of the name of a pod or container; valid ones have up to 63 in each part."""
 EVENTS_NAMED = 12
 """Maximum number of events that a finding names for people."""
 EVENTS_KEPT = 200

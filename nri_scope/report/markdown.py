@@ -70,8 +70,7 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
         told = ", ".join(f"{count:,} × {what}" for what, count in missing.items())
         lines += ["", f"**Left out, as there is no room for it:** {told}. The HTML report has it."]
     text = "\n".join(squeezed([*lines, *foot])) + "\n"
-    # No block is larger than its stated size, so this never happens; and cutting the text here does
-    # no harm.
+    # Never needed, as no block is larger than its stated size; and a cut here does no harm.
     return text if len(text) <= most else text[:most]
 
 

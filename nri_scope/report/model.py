@@ -49,8 +49,7 @@ class Link:
     """Whether it is an interval of the chain, not a plugin."""
     events: int
     timing: Timing | None
-    """The times; None if there is no evidence of them, as in a chain with one passive
-    connection."""
+    """The times; None if unknown, as in a chain with one passive connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,7 @@ class Row:
     evidence: str
     """The evidence for the owner."""
     trouble: str
-    """The outcome if it differs from the request, or the contradicting statement of another
-    source."""
+    """The outcome if it differs from the request, or another source's contradiction."""
     note: str
 
 
@@ -167,8 +165,7 @@ class Facts:
     pods: int
     containers: int
     by_event: tuple[tuple[str, int, int], ...]
-    """Event name, number of events, and number of those with a bad answer; the most frequent
-    first."""
+    """Event name, number of events, number of bad answers; the most frequent first."""
     chain: tuple[Link, ...]
     changed: tuple[Changed, ...]
     legend: tuple[str, ...]

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as SVG paths. The output contains no text from a recording, only digits and path
-letters.
-"""
+"""Numbers as SVG paths: only digits and path letters, no text from a recording."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def spans(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def log_place(ns: int, deadline_ns: int) -> float:
-    """Return the place of a time between 10 µs and its deadline, on a logarithmic scale up to
-    `BAR`.
-    """
+    """Return the place of a time on a logarithmic scale from 10 µs to its deadline, up to `BAR`."""
     if ns <= _LEAST_NS or deadline_ns <= _LEAST_NS:
         return 0.0
     place = BAR * math.log(ns / _LEAST_NS) / math.log(deadline_ns / _LEAST_NS)

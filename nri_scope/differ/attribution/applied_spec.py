@@ -76,7 +76,7 @@ def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep
 def judge_all(
     steps: Sequence[ChangeStep], real: Spec, known: Spec | None = None
 ) -> dict[int, ChangeStep]:
-    """Judge the steps of one container, and return those judged by their positions in `steps`.
+    """Return the steps of one container that can be judged, with verdicts, by position in `steps`.
 
     Leaves out steps whose value, or a part or parent of it, was changed by a later step.
     """

@@ -35,8 +35,7 @@ class Containers:
         self._names: dict[str, str] = {}
         self._pods: dict[str, str] = {}
         self._shown: dict[str, tuple[bytes, int]] = {}
-        """Fingerprint of each container in its newest event, and the number of steps known by then.
-        """
+        """Fingerprint of each container in its newest event, with the number of its steps then."""
         self._tails: dict[str, Owner] = {}
         """Plugins that may have changed a container unobserved, until an event shows it."""
         self.is_unheard: Callable[[str], bool] = lambda _: False
@@ -147,9 +146,7 @@ class Containers:
         self._tails[history.id] = history.tail
 
     def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
-        """Note an update of the container; the next event shows the result of the runtime or of
-        `tail`.
-        """
+        """Note an update; the next event shows the result of the runtime or of `tail`."""
         history.add(steps, spec)
         self._doing[history.id] = True
         self._tails[history.id] = tail

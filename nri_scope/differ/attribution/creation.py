@@ -63,8 +63,8 @@ class Created:
     """The spec at the end of the chain."""
     found: Findings
     tail: Owner
-    """Plugins that may have changed the container unobserved, after the last observed connection;
-    RUNTIME if none."""
+    """Plugins that may have changed the container after the last observed connection; RUNTIME if
+    none."""
 
 
 def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
@@ -183,8 +183,8 @@ class _Creation:
         return oci.apply(spec, back) if back else spec
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
-        """Return the change that restores the value at `path` from before the chain; None if there
-        is none.
+        """Return the change that restores the value at `path` from before the chain; None for
+        none.
         """
         now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
         if now is oci.ABSENT:
@@ -335,7 +335,7 @@ class _Creation:
         return self.before_reply.get(culprit, spec)
 
     def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
-        """Return changes after the last station, by the validators' request; None if unknown."""
+        """Return the spec at the end of the chain, by the validators' request; None if unknown."""
         request = owned.request
         turn = merging.Creation(
             api.CreateContainerRequest(pod=request.pod, container=request.container),

@@ -299,9 +299,7 @@ class Differ:
         )
 
     def _is_unheard(self, container: str, event: Event) -> bool:
-        """Return whether all existing containers were listed or seen being created, without this
-        one.
-        """
+        """Return whether all existing containers were listed or seen created, but not this one."""
         if self._unheard is not None:
             return self._unheard(container, event)
         if self._only is not None or self._rounds.gaps:
@@ -388,7 +386,7 @@ class Differ:
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
-        """Compare an event's view of its container with what is known."""
+        """Compare an event's view of its container with the known state."""
         station = one.stations[0]
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
@@ -428,7 +426,7 @@ class Differ:
                 if self._only is not None and container.id not in self._only:
                     continue
                 if container.id in self.histories:
-                    # The container was known before: it may have changed while no connection
+                    # Known from earlier: the container may have changed while no connection
                     # observed it.
                     self._compare(container, station, found)
                 else:
@@ -439,7 +437,7 @@ class Differ:
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
-        """Return the steps that the CRI's view of a container shows, if any."""
+        """Return the findings from the CRI's answer about a container, if any."""
         station = one.stations[0]
         status = told.container_status(station.reply)
         steps: list[ChangeStep] | None = None

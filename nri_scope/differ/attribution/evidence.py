@@ -22,8 +22,7 @@ from .rounds import Round, Station
 from .validator_owners import Owned
 
 EVICTIONS_MAX = 5_000
-"""Maximum number of evictions in one message that are examined: far more than a node has
-containers."""
+"""Maximum number of evictions examined in one message: more than any node has containers."""
 
 
 class _WithUpdates(Protocol):

@@ -31,8 +31,7 @@ class Wanted:
     event: Event
     update: api.ContainerUpdate
     merged: bool = False
-    """Whether it was in a reply to an event, which NRI merges: merging drops pids and device rules.
-    """
+    """Whether it was in a reply to an event; NRI merges these, dropping pids and device rules."""
     owned: Owned | None = None
     """The runtime's own list of the plugin that requested each part."""
 

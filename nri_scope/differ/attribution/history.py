@@ -30,8 +30,7 @@ class History:
     asked: list[Asked] = field(default_factory=list)
     """Requests of plugins that were not simply carried out."""
     created_event: int = 0
-    """The first event of the creation; 0 if the container already existed, or its creation was not
-    seen."""
+    """The first event of the creation; 0 if that was before all events, or not seen."""
     created_until: int = 0
     """The last event of the creation."""
     created: bool = True
@@ -39,7 +38,7 @@ class History:
     failure: str = ""
     """Why the creation failed; "" if it is not known to have failed."""
     tail: Owner = RUNTIME
-    """Plugins that may have changed the container after the last connection that saw its creation;
+    """Plugins that may have changed the container after the last connection that saw the creation;
     RUNTIME if none."""
     real: Spec | None = None
     """The whole spec that was actually used, if the CRI reported it."""

@@ -103,7 +103,7 @@ class RequestFate(StrEnum):
 
     NOT_APPLIED = "not applied"
     RESOLVED = "resolved by the runtime"
-    """The runtime replaced it with what the node's configuration defines for it."""
+    """The runtime replaced the value with one that the node's configuration defines for it."""
     UNKNOWN = "unknown"
     """Nothing shows whether it was applied."""
 
@@ -115,7 +115,7 @@ class Asked(NamedTuple):
     """The id of the container that it was asked for."""
     owner: Owner
     path: str
-    """``/evict`` for an eviction; "" for an update as a whole."""
+    """The path in the spec; ``/evict`` for an eviction, "" for an update as a whole."""
     value: Json
     """``-KEY`` for the removal of a member; for an eviction, the reason that the plugin gave."""
     reason: str
@@ -134,7 +134,7 @@ class Span(NamedTuple):
     """Time between two moments of one round."""
 
     owner: Owner
-    """Who used the time: one observed plugin, or those between two connections."""
+    """The plugins that used the time: an observed one, or those between two connections."""
     after: str
     """The connection (``NN-name``) that had answered; "" if `owner` was itself observed."""
     before: str

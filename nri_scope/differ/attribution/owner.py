@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of changes, as exact as the evidence and no more."""
+"""Owners of changes, no more exact than the evidence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Owner:
 
     @property
     def index(self) -> str:
-        """``30``, ``01–29``, ``20, 25`` or ""."""
+        """Its index or indices: ``30``, ``01–29``, ``20, 25`` or ""."""
         if self.plugins:
             return ", ".join(dict.fromkeys(plugin[:2] for plugin in self.plugins))
         return between(self.first, self.last) if self.first else ""

@@ -36,7 +36,7 @@ SEEMS = "the chain seems to have ended"
 ENDED = "the chain ended"
 """The same, if later events show that the event had no effect."""
 ROUND_MAX = 256 << 20
-"""Maximum size in bytes of one round's messages: sixteen probes at a runtime's largest message use
+"""Maximum size of one round's messages, in bytes: sixteen probes at a runtime's largest message use
 a quarter of it."""
 MISSED_MAX = 100
 """Maximum number of connections that are reported as having missed one event."""
@@ -288,9 +288,7 @@ class Rounds:
         return by if by is not None and self._may_go_on(one, by) else None
 
     def _went_on(self, one: Round, by: Event) -> bool:
-        """Return whether the next event shows that the chain went on after its last observed
-        station.
-        """
+        """Return whether the next event shows that the chain continued after its last station."""
         first = one.first
         if by.pod_id != first.pod_id or by.container_id != first.container_id:
             return False
@@ -313,8 +311,7 @@ class Rounds:
         event, before = new.event, first.event
         return (
             _is_same(event, before)
-            # This session has answered already: the runtime asks again, as CRI-O does when it
-            # retries.
+            # This session has already answered: the runtime asks again, as CRI-O does on a retry.
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked in parallel.
             and (last.index <= new.index or event.event == VALIDATE)
@@ -324,8 +321,7 @@ class Rounds:
             and new.session.runtime_name == first.session.runtime_name
             and self._is_no_new_attempt(new)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
-            # Of two consecutive updates, the first at one connection and the second at another do
-            # not make a round.
+            # One connection's first update and another's second do not make a round.
             and (event.event != UPDATE or self._is_same_update(before, new))
         )
 

@@ -33,8 +33,7 @@ from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import GONE, Round, Station
 
 UPDATES_MAX = 5_000
-"""Maximum number of updates of other containers examined in one round: far more than a node has
-containers."""
+"""Maximum number of updates of other containers examined in one round: more than any node has."""
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 _FAILED = "the runtime says that it failed"
 

@@ -33,7 +33,7 @@ class Owned:
     def owners_of(self, container: str, path: str) -> tuple[str, ...]:
         """Return the last owner of the value at `path`, or of its parents; () for none.
 
-        Several for hooks, as these are added to.
+        Several for hooks, to which plugins add.
         """
         paths = self._paths(container)
         wanted = path
@@ -72,6 +72,5 @@ def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    # Hooks list all their owners, separated by commas; a plugin that removed a value has a dash in
-    # front.
+    # Hooks list all their owners, with commas; the owner of a removal has a dash in front.
     return tuple(dict.fromkeys(name.removeprefix("-") for name in text.split(",") if name))

@@ -32,7 +32,7 @@ def short(owner: Owner) -> str:
 
 
 class Gutter:
-    """A gutter as wide as its content. ``width``: of the whole line; None for no limit."""
+    """A gutter as wide as its content. ``width``: the whole line's; None for no limit."""
 
     def __init__(
         self, found: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None

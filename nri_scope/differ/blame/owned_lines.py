@@ -178,8 +178,7 @@ class _Lines:
             return RUNTIME
         if not history.created_event:
             return UNKNOWN
-        # After a connection at index 99 only the runtime follows, unless another plugin is at 99,
-        # too.
+        # After index 99 only the runtime follows, unless another plugin is at 99, too.
         return RUNTIME if history.tail.first == HIGHEST else history.tail
 
     def _mark(self, node: Node, step: ChangeStep | None) -> str:

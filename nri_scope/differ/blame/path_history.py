@@ -31,7 +31,7 @@ class Past:
     began_there: bool
     """Whether the container had a value at this path from the beginning."""
     began: Json
-    """That value."""
+    """The value that it had."""
     steps: tuple[ChangeStep, ...]
     """The steps at exactly this path, in order."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the CRI about the outcome of containers: a few at a time, and only as long as needed."""
+"""Asks the CRI about the outcome of containers: a few at a time, repeatedly, with time limits."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ class Asker:
     ) -> None:
         self.answered = 0
         self.unanswered = 0
-        """Number of containers given up: not known to the runtime, refused, or too many at a time.
-        """
+        """Number of containers given up: unknown to the runtime, refused, or too many at a time."""
         self._client = client
         self._tell = tell
         self._settle = settle

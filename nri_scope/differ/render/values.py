@@ -81,7 +81,7 @@ def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
 
 
 def _mount(value: Spec, _key: str) -> str:
-    """Return a mount as mount(8) lists it; "" where that is ambiguous."""
+    """Return a mount as mount(8) lists it; "" if that is ambiguous."""
     if not {"destination", "type", "source"} <= value.keys() <= {*_MOUNT}:
         return ""
     source, destination, kind = value["source"], value["destination"], value["type"]
@@ -101,7 +101,7 @@ _MOUNT = ("destination", "type", "source", "options")
 
 
 def _device(value: Spec, key: str) -> str:
-    """Return a device as ls(1) and mknod(1) show it, its mode in octal; "" where ambiguous."""
+    """Return a device as ls(1) and mknod(1) show it, its mode in octal; "" if ambiguous."""
     mode, kind = value.get("fileMode"), value.get("type")
     major, minor = value.get("major"), value.get("minor")
     if not (isinstance(kind, str) and _PLAIN.match(kind)):

@@ -79,7 +79,7 @@ def details(step: ChangeStep) -> list[tuple[Weight, str]]:
 
 
 def fate(step: ChangeStep) -> str:
-    """Return how the outcome differs from the request; "" where it is not known to differ."""
+    """Return how the outcome differs from the request; "" if it is not known to differ."""
     match step.applied:
         case Applied.NO:
             return f"NOT APPLIED: {_not_applied(step.change)}"
@@ -258,7 +258,7 @@ def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def fresh(diff: RoundDiff, steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Return those of `steps` that this round shows for the first time."""
+    """Return the steps that this round shows for the first time."""
     return [step for step in steps if step.event in diff.events]
 
 

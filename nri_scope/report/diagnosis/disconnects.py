@@ -53,7 +53,7 @@ class Vanished(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._gone: dict[str, _Gone] = {}
-        """By plugin; only the newest disconnection, until the plugin is back."""
+        """The newest disconnection of each plugin, until the plugin is back."""
         self._over: list[_Gone] = []
         self._newest: dict[int, int] = {}
         """The newest event of each plugin's session."""
