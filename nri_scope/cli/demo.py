@@ -32,7 +32,7 @@ RECORDING = "containerd-1.7.nriscope.db"
 """The sample recording that is played."""
 
 EVENTS_MAX = 1_000
-"""Events that are played at most, as a demo should be short."""
+"""Maximum number of events that are played, as a demo should be short."""
 
 QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times DESC"
 """An example for `sql`."""
@@ -134,7 +134,7 @@ def _browse(performance: Performance) -> None:
 
 
 class _News:
-    """The performance's messages for the screen."""
+    """Messages for the screen while the demo plays."""
 
     def __init__(self, performance: Performance, key: str) -> None:
         self._performance = performance
@@ -168,13 +168,13 @@ def _new_recording(output: Path | None) -> Iterator[Path]:
     if output is not None:
         yield output
         return
-    # Not in the current folder: a demo should leave nothing to clean up there.
+    # Not in the current folder: a demo should not leave files to clean up there.
     folder = Path(tempfile.mkdtemp(prefix="nri-scope-demo-"))
     try:
         yield folder / "demo.nriscope.db"
     finally:
         with contextlib.suppress(OSError):
-            # This succeeds only where no recording was made.
+            # This succeeds only if no recording was made.
             folder.rmdir()
 
 
@@ -194,7 +194,7 @@ def introduction(performance: Performance, ending: str) -> Iterator[str]:
 
 
 def conclusion(performance: Performance) -> Iterator[str]:
-    """Yield the place of the recording, and commands to try on it."""
+    """Yield the recording's path, and commands to try on it."""
     made = performance.file
     if not made.exists():
         yield "Nothing was recorded."
@@ -246,7 +246,7 @@ def _containers(file: Path) -> list[str]:
 
 
 def program_name() -> str:
-    """Return the command by which this program was called from the shell."""
+    """Return the command with which the shell called this program."""
     called = Path(sys.argv[0])
     if called.name != "nri-scope":
         return f"{shlex.quote(sys.executable)} -m nri_scope"
@@ -258,6 +258,6 @@ def program_name() -> str:
 
 def _say(lines: Iterator[str]) -> None:
 
-    # Each line at once, in the right order with the output of `record`.
+    # Each line immediately, to keep the order with the output of `record`.
     for line in lines:
         click.echo(safe(line))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of ``nri-scope demo``: an emulated runtime that plays, and a real ``record``."""
+"""The processes of ``nri-scope demo``: a playing emulated runtime, and a real ``record``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from nri_scope.events import Session
 
 SHORTEST, LONGEST, WHOLE = 0.4, 1.0, 15.0
-"""Seconds at speed 1: the least and the most between two events, and the most for all of them."""
+"""At speed 1: minimum and maximum seconds between two events, and the maximum for all of them."""
 
 RECORD_ENDS = 15.0
-"""Seconds that ``record`` may take to write the rest once the runtime is gone."""
+"""Seconds that ``record`` may take to write the rest after the runtime has ended."""
 
 
 class Performance:
-    """One session, played once."""
+    """Plays one session once."""
 
     def __init__(self, session: Session, stored: list[Stored], file: Path, speed: float) -> None:
         """``file``: the recording to be made. ``stored``: all requests, the set-up first."""
@@ -36,17 +36,17 @@ class Performance:
         self._events = list(events)
         self._pace, self.seconds = watchable(self._events, speed)
         self.stopped = False
-        """Whether it was ended early."""
+        """Whether it was stopped early."""
         self.over = False
         """Whether playing and recording have ended."""
         self.said: list[str] = []
-        """Messages of ``record``, where it does not print to the terminal."""
+        """Messages of ``record``, if it does not print to the terminal."""
         self._playing: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
 
     @property
     def count(self) -> int:
-        """The number of events that `record` will show: with Configure and Synchronize."""
+        """The number of events that `record` will show, including Configure and Synchronize."""
         return 1 + len(self._setup.synchronize("")) + len(self._events)
 
     async def perform(self) -> int:
@@ -58,9 +58,9 @@ class Performance:
             return await self._perform(prints=True)
 
     async def perform_for(self, watch: Callable[[], Awaitable[None]]) -> int:
-        """Play into a silent `record` while ``watch`` runs, whose end stops both.
+        """Play into a silent `record` while ``watch`` runs; its end stops both.
 
-        ``watch`` begins when the recording has begun, and not at all where that fails.
+        ``watch`` begins when the recording has begun, and not at all if that fails.
         """
         async with asyncio.TaskGroup() as group:
             performance = group.create_task(self._perform(prints=False))
@@ -89,7 +89,7 @@ class Performance:
                     ended = group.create_task(self._end_of(record))
                     ended.add_done_callback(lambda _: playing.cancel())
                     await asyncio.wait({playing})
-            # A `record --once` ends when the runtime is gone.
+            # A `record --once` ends with the runtime.
             await asyncio.wait({ended}, timeout=RECORD_ENDS)
             if not ended.done():
                 record.kill()
@@ -108,14 +108,14 @@ class Performance:
 
 
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a 0700 folder in which a socket's path is short enough."""
+    """Make a 0700 folder with a path that is short enough for a socket."""
     usual = tempfile.gettempdir()
     fits = len(f"{usual}/nri-scope-12345678/nri.sock".encode()) <= UNIX_PATH_MAX
     return tempfile.TemporaryDirectory(prefix="nri-scope-", dir=usual if fits else "/tmp")
 
 
 def watchable(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
-    """Return a pace at which events can be followed but do not take too long, and the seconds."""
+    """Return a pace at which events can be followed in reasonable time, and the seconds."""
 
     def seconds(pace: Pace) -> float:
         return sum(pace.pause(one.at_ns, other.at_ns) for one, other in pairwise(events))
@@ -135,6 +135,6 @@ async def _start_record(socket: Path, file: Path, *, prints: bool) -> asyncio.su
         stdin=asyncio.subprocess.DEVNULL,
         stdout=None if prints else asyncio.subprocess.DEVNULL,
         stderr=None if prints else asyncio.subprocess.PIPE,
-        # The terminal's signals are for the process that shows the recording.
+        # The terminal's signals are meant for the process that shows the recording.
         start_new_session=not prints,
     )

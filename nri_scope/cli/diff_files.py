@@ -30,9 +30,9 @@ from .output import Output
 from .redacted_view import shown, shown_together
 
 _LISTED = 12
-"""Connections that the title names."""
+"""Maximum number of connections that the title names."""
 _RUNTIMES = 3
-"""Runtimes that the title names."""
+"""Maximum number of runtimes that the title names."""
 _SUFFIXES = (".nriscope.db", ".nriscope.zip")
 _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
@@ -61,7 +61,7 @@ class Options(TypedDict):
 
 
 def is_recording(text: str) -> bool:
-    """Return whether `text` on the command line names a file."""
+    """Return whether `text` on the command line is a file name."""
     try:
         return text.endswith(_SUFFIXES) or Path(text).is_file()
     except (OSError, ValueError):
@@ -108,7 +108,7 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
         found = compare_recordings(a.recording, b.recording)
     if not (found.same or found.differs):
         raise UsageError("neither recording has containers", "`log` shows what they have")
-    # The paths as given, which distinguish files of one name in two folders.
+    # The paths as given, which distinguish files of the same name in two folders.
     names = (str(one), str(other)) if redact is None else (a.name, b.name)
     with Output() as output:
         for line in comparison(*names, found, output_format, width=output.width):
@@ -129,7 +129,7 @@ def two_specs(before: str, after: str, output_format: Format) -> bool:
 def _read(name: str) -> bytes:
     try:
         with Path(name).open("rb") as stream:
-            # One byte more than the limit, to notice that a file is too large.
+            # One byte more than the limit, to detect that a file is too large.
             return stream.read(MAX_SPEC_SIZE + 1)
     except (OSError, ValueError) as error:
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -137,7 +137,7 @@ def _read(name: str) -> bytes:
 
 
 def _names(recording: Recording, differ: Differ) -> NameOf:
-    """Return a function for names, from the whole recording or from the differ."""
+    """Return a function that returns names, from the whole recording or from the differ."""
     names = {container.id: lookup.container_name(container) for container in recording.containers()}
     names |= {pod.id: lookup.pod_name(pod) for pod in recording.pods()}
     return lambda thing: names.get(thing) or differ.name_of(thing)

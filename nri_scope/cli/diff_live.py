@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from .diff_files import Options
 
 NICER = 10
-"""Niceness added to this process, so that the one that answers the runtime goes first. They share
-no lock for which that one could wait, so this one may be late."""
+"""Niceness added to this process, so that the one that answers the runtime is scheduled first. They
+share no lock for which that one could wait, so this one may be late."""
 
 
 class _Stopped(BaseException):
@@ -46,16 +46,16 @@ class _Impatient(BaseException):
 
 
 def live(probing: ProbeOptions, options: Options) -> int:
-    """Watch until a signal, the duration or the end of the output's reader; return the status.
+    """Watch until a signal, the end of the duration or a lost reader; return the status.
 
-    0: nothing changed, 1: something did, 2: it could not be shown. Raises NriScopeError.
+    0: nothing changed, 1: a change was shown, 2: it could not be shown. Raises NriScopeError.
     """
     check_indices(probing.probes or FIRST_PLACES)
     if probing.output is not None:
         check_continued(probing.output, redacts=probing.redact is not None)
     output = Output()
     private = None if probing.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
-    # In the background: a terminal that was stopped must not stop this command.
+    # In the background: a stopped terminal must not stop this command.
     notices: Background[str] = Background(say, waiting_max=200)
     viewing = _Viewing(replace(probing, private=private), notices.put)
     try:
@@ -69,27 +69,27 @@ def live(probing: ProbeOptions, options: Options) -> int:
         if private is not None:
             shutil.rmtree(private, ignore_errors=True)
         notices.close()
-    # The thread that prints may wait for a reader that does not read, and Python would wait for it.
+    # The printing thread may wait for a reader that does not read, and Python would wait for it.
     os._exit(status)
 
 
 def _hurry() -> None:
-    # Only bounded work is left then.
+    # Only work of limited duration is left then.
     ignore_stop_signals()
     raise _Impatient
 
 
 class _Viewing:
-    """One run: the side of the process that shows the recording."""
+    """One run, from the side of the process that shows the recording."""
 
     def __init__(self, probing: ProbeOptions, say: Callable[[str], None]) -> None:
         self._probing = probing
         self._say = say
         self._recorder: RecorderProcess | None = None
-        """The recorder, once it was ordered to record."""
+        """The recorder, after it was asked to record."""
 
     def stop(self, number: int, _words: str) -> None:
-        """Pass a stop signal on."""
+        """Forward a stop signal to the recorder."""
         if self._recorder is None:
             raise _Stopped
         self._recorder.signal(number)
@@ -104,7 +104,7 @@ class _Viewing:
             on_message=lambda kind, payload: watcher.hear(decode(kind, payload)),
         )
         with suppress(OSError):
-            # A batch process does not preempt one that has just been woken.
+            # A batch process does not preempt one that has just woken up.
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         shown = renderer(
             options["output_format"],

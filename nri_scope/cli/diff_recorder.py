@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 PRIVATE_MAX = 256 << 20
-"""Bytes of a temporary recording, without -o; its oldest parts are removed."""
+"""Maximum size in bytes of a temporary recording, without -o; its oldest parts are removed."""
 ASKING_SECONDS = 10.0
-"""How long to wait at the end for outstanding answers over CRI."""
+"""Seconds to wait at the end for outstanding answers over CRI."""
 UNREAD = "the output has no reader any more"
 
 
@@ -60,21 +60,21 @@ class ProbeOptions:
     """Options of a run: what to record, from which runtime and to which file."""
 
     output: Path | None
-    """None: a private file, removed at the end."""
+    """The recording's path; None: a private file, removed at the end."""
     socket: Path
     name: str
     probes: tuple[str, ...] | None
-    """None: around the plugins of the chain."""
+    """Indices of the probes; None: around the plugins of the chain."""
     validate: bool
     cri: Path | None
     duration: float | None
-    """Seconds."""
+    """Duration in seconds."""
     once: bool
     wait: bool
     redact: Rules | None
-    """Rules for redaction before events are recorded, and so before they are shown."""
+    """Rules for redaction before events are recorded, and therefore before they are shown."""
     private: Path | None = None
-    """The folder of a private file, to be removed here when the viewer is gone."""
+    """The folder of a private file, to be removed by this process when the viewer has ended."""
 
     @property
     def path(self) -> Path:
@@ -117,7 +117,7 @@ class _Run(ProbeListener):
         self._sessions = 0
         self._told: set[str] = set()
         self.left_alone = False
-        """Whether the viewer has gone."""
+        """Whether the viewer has ended."""
         self.needless = False
         """Whether the file is new and empty."""
 
@@ -131,7 +131,7 @@ class _Run(ProbeListener):
         def leave() -> None:
             self.left_alone = True
             with suppress(RuntimeError):
-                # The loop may be closed by now.
+                # The loop may already be closed.
                 loop.call_soon_threadsafe(self._hear, *encode(Unread()))
 
         self._viewer.listen(hear, leave)
@@ -143,7 +143,7 @@ class _Run(ProbeListener):
         writer = WriterProcess(
             RecordingOptions(
                 options.path,
-                # The viewer reads the file, and removes it when it is not needed any more.
+                # The viewer reads the file, and removes it when it is no longer needed.
                 existed=True,
                 max_size=PRIVATE_MAX if options.private else None,
                 redact=options.redact,
@@ -230,7 +230,7 @@ class _Run(ProbeListener):
     # -- the probes -------------------------------------------------------------------------
 
     def began(self, report: SessionReport) -> None:
-        """Report a probe that is connected."""
+        """Report that a probe has connected."""
         self._sessions += 1
         start = report.start
         events = events_in(start.mask)
@@ -246,20 +246,20 @@ class _Run(ProbeListener):
             self._stay(f"NRI {report.nri_version} does not show which plugins are there")
 
     def ended(self, index: str, end: SessionEnd) -> None:
-        """Report a probe that lost its connection."""
+        """Report that a probe lost its connection."""
         if not self._stopped:
             more = "" if self._options.once else "; it connects again"
             self._say(f"probe {index}: session ended: {end.reason}{more}")
 
     def waits(self, index: str, error: NriScopeError) -> None:
-        """Report a probe that cannot connect for now."""
+        """Report that a probe cannot connect at present."""
         text = f"waiting for a runtime: {error}"
         if text not in self._told:
             self._told.add(text)
             self._say(text)
 
     def failed(self, index: str, error: NriScopeError) -> None:
-        """Report a probe that was placed later and refused."""
+        """Report that a probe was added later and refused."""
         self._say(f"no probe at {index}: {error}")
 
     def _stay(self, why: str) -> None:

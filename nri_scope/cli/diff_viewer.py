@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print the changes of ``diff --live``, in the process beside the one that answers the runtime."""
+"""Print the changes of ``diff --live``, outside the process that answers the runtime."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
 
 AHEAD_MAX = 1_000
-"""Rounds that may wait for a terminal or a pipe; the recording holds all others."""
+"""Maximum number of rounds that wait for a terminal or a pipe; the recording has all others."""
 
 
 class Showing:
-    """Renders rounds, and prints them in a thread: a paused terminal pauses nothing else."""
+    """Renders rounds, and prints them in a thread: a paused terminal blocks nothing else."""
 
     def __init__(
         self, output: Output, renderer: Renderer, title: str, where: Filter | None
@@ -33,7 +33,7 @@ class Showing:
         self._title = title
         self._where = where
         self._chosen: set[int] = set()
-        """Events of rounds to come that the filter matches."""
+        """Events of future rounds that the filter matches."""
         self._lines: queue.Queue[list[str] | None] = queue.Queue(AHEAD_MAX)
         self._anything = False
         self._headed = False
@@ -59,7 +59,7 @@ class Showing:
     def finish(self) -> None:
         """Print the end, and wait until all is printed. Raise the error of printing, if any.
 
-        Where there were no events, nothing is printed.
+        If there were no events, nothing is printed.
         """
         if self._anything:
             self._put(self._renderer.end())
@@ -106,7 +106,7 @@ class Showing:
             self.nobody_reads = True
 
     def _next(self) -> list[str] | None:
-        """Return the lines to print next; None at the end, also when the reader is gone."""
+        """Return the lines to print next; None at the end, also if the output is no longer read."""
         while True:
             try:
                 return self._lines.get(timeout=0.1)

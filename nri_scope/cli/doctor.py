@@ -15,7 +15,7 @@ from .output import Output
 from .params import ANY_PATH, format_option
 
 _WIDEST = 100
-"""Columns of a terminal that are used at most."""
+"""Maximum number of columns of a terminal that are used."""
 
 
 @click.command()
@@ -55,7 +55,7 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
         if output_format == "json":
             output.line(as_json(checks))
         else:
-            # File names and what a runtime reports are untrusted.
+            # File names and data reported by a runtime are untrusted.
             shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
             width = output.width
             if width is not None and output.is_terminal:

@@ -15,8 +15,8 @@ from .log_lines import LogPrinter
 from .output import Output
 
 WAITING_MAX = 10_000
-"""Events that may wait for a slow terminal or pipe; later ones are skipped, and the output says how
-many. The recording still has them."""
+"""Maximum number of events that wait for a slow terminal or pipe; later ones are skipped, and the
+output shows how many. The recording still has them."""
 
 
 class Printer:
@@ -37,7 +37,7 @@ class Printer:
         self._background.put(event)
 
     def close(self) -> None:
-        """Print the events that still wait, for a limited time."""
+        """Print the events that are still waiting, for a limited time."""
         self._background.close()
 
     def _print_skipped(self, count: int) -> None:
@@ -46,6 +46,6 @@ class Printer:
 
 
 def main(descriptor: int, print_format: str) -> int:
-    """Write the entries that come through a channel, and print them; return the exit status."""
+    """Write the entries received through a channel, and print them; return the exit status."""
     printer = Printer(print_format)
     return serve(descriptor, printer.show, printer.close)

@@ -107,7 +107,7 @@ def _check(options: Options) -> Path:
     if file is None:
         raise UsageError("no FILE to export was named", "see `nri-scope export --help`")
     check_interval(options["since"], options["until"])
-    # Possibly an unset variable of a script: exporting everything is not what was meant.
+    # Possibly an unset variable of a script: exporting everything was not intended.
     if options["pod"] == "":
         raise UsageError("--pod is empty", "write NS/POD, or leave it out")
     if options["where"] is not None and not str(options["where"]).strip():

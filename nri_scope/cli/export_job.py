@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run ``export`` once its options are read."""
+"""Run ``export`` after its options are read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .export_verify import Verified
 
-# Worded so that it is true for recordings made with --redact and for redacted bundles, too.
+# Worded to be true also for recordings made with --redact and for redacted bundles.
 _SECRETS = "nothing was replaced: secrets in the recording are in it too; --redact leaves them out"
 _AS_RECORDED = "values as in the recording; --redact leaves secrets out"
 
@@ -60,13 +60,13 @@ class Options(TypedDict):
 
 
 def write_bundle(file: Path, options: Options) -> bool:
-    """Make the bundle and report it; return False where --verify found a difference."""
+    """Make the bundle and report it; return False if --verify found a difference."""
     output = options["output"]
     assert output is not None
     found: list[Verified] = []
 
     def verify(bundle: Path) -> None:
-        # Imported late: replaying imports much that packing does not need.
+        # Imported late: replaying imports many modules that packing does not need.
         from .export_verify import verified
 
         found.append(verified(file, _selection(options), bundle, options["command_line"]))
@@ -131,7 +131,7 @@ def _print_format(
         if redactor is None:
             form.write(recording, chosen_numbers(recording, selection), stdout)
             return
-        # Nothing is printed before all of it was searched for replaced values.
+        # Nothing is printed before the whole output was searched for replaced values.
         with temporary_folder() as folder:
             draft = folder / "draft"
             target = Path("standard output")
@@ -162,7 +162,7 @@ def _write_format(
 
 
 class _Raw(io.RawIOBase):
-    """Standard output as a raw stream for the writers of formats."""
+    """Standard output as a raw stream for writers of formats."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

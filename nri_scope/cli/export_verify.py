@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nri_scope.replay.result import PlayedEvent, Replayed
 
 _MOST = 20
-"""Differences that are listed; most others are consequences of the first one."""
+"""Maximum number of differences that are listed; most others are consequences of the first one."""
 
 
 class Verified(NamedTuple):
@@ -31,24 +31,24 @@ class Verified(NamedTuple):
 
     differences: list[str]
     gone: list[str]
-    """Plugins that disconnected before the end of both replays, with the reason: nothing after that
-    was compared."""
+    """Plugins that disconnected before the end of both replays, with the reason; later events were
+    left out of the comparison."""
 
 
 def verified(
     original: Path, selection: Selection, bundle: Path, command_line: tuple[str, ...]
 ) -> Verified:
-    """Compare a replay of the selected events with one of the bundle that was made of them.
+    """Compare a replay of the selected events with one of the bundle made from them.
 
-    Compared are verdicts, failed, skipped and dropped events, and the number of changes that each
-    plugin requests; not the changes themselves, as their values may have been replaced. Raises the
-    errors of `replay`.
+    This compares verdicts, failed, skipped and dropped events, and the number of changes that each
+    plugin requests, but not the changes themselves, as their values may have been replaced. Raises
+    the errors of `replay`.
     """
     casting = Casting(plugins=(chain.command(command_line),))
     if selection.is_all:
         before = play(Job(original, casting), Audience())
     else:
-        # Only the selected part, as a replay of the whole recording may differ from it.
+        # Only the selected part, as a replay of the whole recording may have another result.
         with temporary_folder() as folder:
             part = folder / "r.nriscope.db"
             with writing_to(folder), Recording.open(original) as source:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WHAT = "the tap in"
 """A description of the file with which replies are compared."""
 NOTES_MAX = 5
-"""Notes of one session that are shown."""
+"""Maximum number of notes of one session that are shown."""
 WIDTH_MAX = 400
 
 
@@ -28,11 +28,11 @@ class GoldenFrom:
     """Compares one replay with a recording: use `prepared` before, `compare` after the replay."""
 
     def __init__(self, path: Path, job: Job) -> None:
-        """Open the recording. Raise `RecordingError`, and `UsageError` where no plugin fits."""
+        """Open the recording. Raise `RecordingError`, and `UsageError` if no plugin matches."""
         self.path = path
         self._production = Production.of(path, job.recording)
         self._models: Mapping[str, Model] = {}
-        # The names of plugins that connect by themselves are not known yet.
+        # The names of plugins that connect later are not known yet.
         known = [] if job.casting.listen is not None else [one.id for one in job.casting.plugins]
         session = self._production.session_for(known, job.choice)
         self._choice = replace(job.choice, session=session)
@@ -40,13 +40,13 @@ class GoldenFrom:
             self._models = self._production.models(known, self._choice)
 
     def prepared(self, job: Job) -> Job:
-        """Return the same replay, of the tapped session unless another one was named."""
+        """Return the replay with the tapped session, unless another one was named."""
         return replace(job, choice=self._choice)
 
     def compare(self, replayed: Replayed) -> list[Mismatch]:
-        """Return where replies differ from those in production.
+        """Return the differences between the replies and those in production.
 
-        Raises `RecordingError`, and `UsageError` where no recorded plugin fits.
+        Raises `RecordingError`, and `UsageError` if no recorded plugin matches.
         """
         if not self._models:
             plugins = [one.plugin for one in replayed.plugins]
@@ -54,7 +54,7 @@ class GoldenFrom:
         return self._production.compare(replayed, self._models, self._choice)
 
     def warnings(self) -> Iterator[str]:
-        """Yield the recording's notes on the sessions with these replies."""
+        """Yield the recording's notes on the sessions with the compared replies."""
         for model in self._models.values():
             for session in model.sessions:
                 for note in self._production.notes.get(session, ())[:NOTES_MAX]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".nriscope.zip"
 _MOST = 20
-"""Runtimes, plugins and lines of a note that are shown; an untrusted bundle may have thousands."""
+"""Maximum number of shown runtimes, plugins and lines of a note; an untrusted bundle may have
+thousands."""
 
 
 @click.command()

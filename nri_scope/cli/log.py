@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope log``: one line an event, newest last."""
+"""``nri-scope log``: one line per event, newest last."""
 
 from __future__ import annotations
 

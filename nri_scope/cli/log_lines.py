@@ -20,18 +20,18 @@ from nri_scope.text.styled_text import Style, paint
 from .output import Output
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
-"""All events but ValidateContainerAdjustment fit; that one pushes its line to the right."""
+"""All events except ValidateContainerAdjustment fit; that one shifts its line to the right."""
 _MAX_PRINTED = 4_000
-"""Columns of a line that a plugin printed, where the terminal sets no width."""
+"""Maximum number of columns of a line that a plugin printed, if the terminal sets no width."""
 _MAX_DETAIL = 300
-"""Columns of an error's text where the terminal sets no width."""
+"""Maximum number of columns of an error's text, if the terminal sets no width."""
 
 
 class Lines:
     """Makes lines, with an extra line for each new day.
 
-    ``width``: cut lines to so many columns; None: no limit. ``with_session``: show the session in
-    each line.
+    ``width``: maximum number of columns; None: no limit. ``with_session``: show the session in each
+    line.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Lines:
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
             if left < 0:
-                # Not even the number, the time and the duration fit; colour would not help.
+                # Even number, time and duration do not fit; colour would not help.
                 return safe(f"{first}{at} {took}", self._width)
             if len(rest) > left or not rest.isascii():
                 rest = safe(rest, max(left, 0))
@@ -114,7 +114,7 @@ class Lines:
 
 
 class LogPrinter:
-    """Prints items of a log: lines for people, or a JSON object a line."""
+    """Prints items of a log: lines for people, or one JSON object per line."""
 
     def __init__(self, output: Output, *, jsonl: bool, with_session: bool = False) -> None:
         self._output = output
@@ -123,7 +123,7 @@ class LogPrinter:
             self._lines = Lines(colour=output.colour, width=output.width, with_session=with_session)
 
     def print(self, item: Item) -> None:
-        """Print one item. JSON has no notes and no sessions."""
+        """Print one item. JSON omits notes and sessions."""
         if self._lines is not None:
             for line in self._lines.of(item):
                 self._output.line(line)
@@ -150,7 +150,7 @@ def _detail(event: Event) -> str:
         if event.status_message in ("", LATE):
             parts.append(f"answered too late{limit}")
         else:
-            # Whether an answer came after all is not known: the message is that of the waiting end.
+            # It is unknown whether an answer came later: the message is that of the waiting side.
             parts.append(f"no answer in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""

@@ -25,10 +25,10 @@ COMMANDS = (
     *("tap", "replay", "shrink", "new-plugin", "report"),
     *("export", "import", "redact"),
 )
-"""The commands in the order for new users. ``nri_scope.cli.NAME`` has the command."""
+"""The commands in the order for new users. ``nri_scope.cli.NAME`` contains the command."""
 
 EXIT_TROUBLE = 2
-"""As for diff(1): 0 fine, 1 differs or failed its check, 2 could not be done."""
+"""As in diff(1): 0 fine, 1 differs or failed its check, 2 could not be done."""
 EXIT_INTERRUPTED = 130
 
 
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name; None when there is none."""
+        """Return the command of that name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         # A Python keyword can be a command's name, but not a module's.
@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that ``args`` begins with; an error names the nearest."""
+        """Return the command named first in ``args``; an error suggests the nearest one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             nearest = difflib.get_close_matches(name, COMMANDS, n=1)
@@ -82,12 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _unbuffer_stderr() -> None:
-    """Keep no text for a later write to stderr.
+    """Make stderr write immediately.
 
-    The interpreter flushes it when it exits: it would wait for a reader that never comes, or exit
-    with status 120 where stderr was closed.
+    The interpreter flushes buffered text at exit: it would wait forever for a missing reader, or
+    exit with status 120 if stderr was closed.
     """
-    # None: it was closed from the start. Another stream: a caller of `main` captures what it says.
+    # None: closed from the start. Another stream: a caller of `main` captures the output.
     stderr = sys.__stderr__
     if stderr is not None and sys.stderr is stderr:
         sys.stderr = io.TextIOWrapper(
@@ -120,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
-        # A runtime launched this as a plugin: there are no arguments, and output is discarded.
+        # A runtime launched this process as a plugin, without arguments and without output.
         from .launched import record_launched
 
         return record_launched()
@@ -138,16 +138,16 @@ def _run(arguments: Sequence[str]) -> int:
     except NriScopeError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # The reader closed the pipe. Keep the interpreter from flushing into it.
+        # The reader closed the pipe. Prevent the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        # The operating system's own words, where no command has handled the error.
+        # The operating system's own message, if no command has handled the error.
         return _fail(_os_words(error))
 
 
 def _flush(stdout: TextIO | None) -> None:
-    # None: it was closed when this process was started.
+    # None: closed when this process was started.
     if stdout is not None:
         stdout.flush()
 

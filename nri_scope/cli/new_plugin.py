@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope new-plugin``: write a plugin in Python to start from, with its tests."""
+"""``nri-scope new-plugin``: write an initial plugin in Python, with its tests."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .demo import RECORDING, bundled_path
 from .params import ANY_PATH, INDEX
 
 TEMPLATE = Path(__file__).parent.parent / "template"
-"""Template files: ``$name`` and so on are replaced, in file names too; the suffix is dropped."""
+"""Template files: ``$name`` etc. are replaced, also in file names; the suffix is removed."""
 
 SUFFIX = ".tmpl"
-"""Keeps tools from taking the files for nri-scope's own code."""
+"""Prevents tools from taking the files for nri-scope's own code."""
 
 NAME_MAX = 50
-"""Characters of a name; a longer one would make lines of the written files too long."""
+"""Maximum length of a name; a longer one would make lines of the written files too long."""
 
 _NAME = re.compile(r"[a-z]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 _TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
-"""Modules that a plugin's module of the same name would hide from it or from its tests."""
+"""Modules that a plugin's module of the same name would hide from the plugin or its tests."""
 
 
 @click.command()
@@ -76,7 +76,7 @@ def check_plugin_name(name: str) -> str:
 
 
 def _is_installed(module: str) -> bool:
-    """Return whether the plugin's module would hide one of this environment, as a dependency.
+    """Return whether the plugin's module would hide one of this environment, such as a dependency.
 
     Modules in the current directory are the user's own, and do not count.
     """
@@ -94,7 +94,7 @@ def module_name(name: str) -> str:
 def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
     """Write a new plugin into ``folder`` and return its files.
 
-    Raises `UsageError` where the folder has files already; nothing is ever overwritten.
+    Raises `UsageError` if the folder already has files; existing files are never overwritten.
     """
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():

@@ -18,18 +18,18 @@ from nri_scope.errors import UsageError
 from nri_scope.text.styled_text import painted
 
 _BATCH = 256
-"""Lines that are written together; one call per line would take longer than making the line."""
+"""Number of lines written together; one call per line would take longer than making the line."""
 
 
 class Output:
-    """Standard output. ``colour`` and ``width`` (None: no limit) say what it can show.
+    """Standard output, with its capabilities ``colour`` and ``width`` (None: no limit).
 
-    As a context it ends the block silently when its reader is gone (``| head``), and raises
-    UsageError where output cannot be written. Raises UsageError where there is no standard output.
+    As a context manager it ends the block silently when the reader is gone (``| head``), and raises
+    UsageError if output cannot be written. Raises UsageError if there is no standard output.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        # Python has none where it was started with a closed descriptor (``>&-``).
+        # Python has none if it was started with a closed descriptor (``>&-``).
         standard: TextIO | None = sys.stdout
         found = standard if stream is None else stream
         if found is None:
@@ -60,7 +60,7 @@ class Output:
         if error is None or error is not self._failure:
             return False
         self._lines = []
-        # Python would try to write its buffer once more, and report an error.
+        # Python would try to write its buffer again, and report an error.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -70,7 +70,7 @@ class Output:
         raise UsageError(f"cannot write to standard output: {words.lower()}") from error
 
     def line(self, text: str) -> None:
-        """Print one line, at the latest with the next ``flush``, with its styles as colours."""
+        """Print one line, with its styles as colours, no later than with the next ``flush``."""
         self._lines.append(painted(text) if self.colour else text)
         if len(self._lines) >= _BATCH:
             self._write()
@@ -82,7 +82,7 @@ class Output:
             self._stream.write(text)
 
     def bytes(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Write bytes unchanged."""
         self.flush()
         with self._noticing():
             self._stream.buffer.write(data)
@@ -94,7 +94,7 @@ class Output:
             self._stream.flush()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long; return True, and at once, when the output has no reader any more."""
+        """Wait; return True, and immediately, when the output no longer has a reader."""
         try:
             descriptor = self._stream.fileno()
         except (OSError, ValueError):
@@ -114,7 +114,7 @@ class Output:
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        """Keep an error of writing, to distinguish it from errors of the command."""
+        """Keep a write error, to distinguish it from errors of the command."""
         try:
             yield
         except OSError as error:
@@ -130,6 +130,6 @@ def _wants_colour() -> bool:
 def _width(is_terminal: bool) -> int | None:
     if is_terminal:
         return max(1, shutil.get_terminal_size().columns)
-    # COLUMNS is honoured for a pipe, as watch(1) sets it.
+    # COLUMNS also counts for a pipe, as watch(1) sets it.
     columns = os.environ.get("COLUMNS", "")
     return (int(columns) or None) if columns.isascii() and columns.isdigit() else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Option types that several commands share, so that they are spelled the same everywhere."""
+"""Option types shared by several commands, so that values have the same syntax everywhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def complete_path(
 
 
 class Size(click.ParamType[int]):
-    """Bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
+    """Number of bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
 
     name = "size"
 
@@ -53,7 +53,7 @@ class Size(click.ParamType[int]):
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
+    """Duration in seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
 
     name = "duration"
 
@@ -72,7 +72,7 @@ class Duration(click.ParamType[float]):
 
 
 class _Parsed(click.ParamType[_Value]):
-    """A value that a function makes of a text, and whose errors are the command's."""
+    """A value parsed by a function, whose errors are passed on."""
 
     def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class _Parsed(click.ParamType[_Value]):
 
 
 class _Checked(_Parsed[_Value]):
-    """The same, with errors that name the parameter."""
+    """A value parsed by a function, with errors that name the parameter."""
 
     def convert(
         self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
@@ -115,7 +115,7 @@ INDEX = _Checked("index", check_index)
 PLUGIN_NAME = _Checked("name", check_name)
 """A plugin name as runtimes accept it."""
 EVENTS = _Checked("events", _events)
-"""A choice of NRI events."""
+"""A selection of NRI events."""
 WHERE = _Parsed("filter", _filter)
 """A filter expression; the error names the position of a mistake."""
 
@@ -139,12 +139,12 @@ class RulesFile(click.ParamType["Rules"]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Have the shell complete a path."""
+        """Let the shell complete a path."""
         return complete_path(ctx, param, incomplete)
 
 
 class FilePath(click.ParamType[Path]):
-    """A path that can be a file's: not empty, and without a slash at the end."""
+    """A path that can be a file's: neither empty nor ending in a slash."""
 
     name = "path"
 
@@ -159,12 +159,12 @@ class FilePath(click.ParamType[Path]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Have the shell complete a path."""
+        """Let the shell complete a path."""
         return complete_path(ctx, param, incomplete)
 
 
 class NewRecording(FilePath):
-    """The path of a recording to write: not a bundle's name, as it could not be opened as one."""
+    """The path of a recording to write: not a bundle's name, by which it would be opened as one."""
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
@@ -212,7 +212,7 @@ redact_option = click.option(
 
 
 def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command]:
-    """Return the option for the output's format: one of ``a|b``, the first by default."""
+    """Return the option for the output's format: one of ``a|b``; the first is the default."""
     names = formats.split("|")
     return click.option(
         "--format",
@@ -225,7 +225,7 @@ def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command
 
 
 def given(context: click.Context) -> dict[str, str]:
-    """Return the parameters that the command line has, by name, each as help texts spell it."""
+    """Return the parameters given on the command line, by name, as spelled in help texts."""
     return {
         one.name: one.opts[0]
         for one in context.command.params
@@ -234,7 +234,7 @@ def given(context: click.Context) -> dict[str, str]:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, without the control characters that it may quote."""
+    """Print a line on stderr, without the control characters in quoted text."""
     from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)
@@ -270,6 +270,6 @@ def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_tokens(*, stable: bool, unlinked: bool) -> None:
-    """Raise UsageError where both options are given."""
+    """Raise UsageError if both options are given."""
     if stable and unlinked:
         raise UsageError("--stable-tokens and --unlinked contradict each other", "leave one out")

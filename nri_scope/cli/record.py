@@ -126,9 +126,9 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     from nri_scope.logger.run import record
 
     if print_format:
-        # Fail without standard output before anything is recorded.
+        # Fail without standard output before recording begins.
         Output()
-    # In the background: a terminal that was stopped must not keep the runtime waiting.
+    # In the background: a stopped terminal must not keep the runtime waiting.
     notices = Background(say, waiting_max=200)
     try:
         record(understood(options, where), notices.put, print_format or "")
@@ -137,7 +137,7 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
 
 
 def understood(options: Options, where: Filter | None = None) -> RecordOptions:
-    """Return the options of a recording from those of the command line."""
+    """Return the options of a recording from the command line's."""
     from nri_scope.logger.default_file import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope redact``: copy a recording without its secrets, or show what that would replace."""
+"""``nri-scope redact``: copy a recording without its secrets, or preview the replacements."""
 
 from __future__ import annotations
 

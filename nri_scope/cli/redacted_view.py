@@ -24,7 +24,7 @@ from .share_options import progress
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A recording as it is to be shown."""
+    """A recording prepared for showing."""
 
     name: str
     """The file's name, redacted."""
@@ -33,10 +33,10 @@ class Shown:
     recording: Recording
     """The recording to show: the original, or a redacted one with the same numbers and ids."""
     redactor: Redactor | None
-    """The redactor that was applied; None for none."""
+    """The redactor that was applied; None if none was."""
 
     def same(self, thing: Found) -> Found:
-        """Return a finding in the original as it is in the recording to show. Raise UsageError."""
+        """Return the shown recording's version of a finding in the original. Raise UsageError."""
         found: Found | None = thing
         if self.redactor is not None:
             match thing:
@@ -57,7 +57,7 @@ class Shown:
 
 @contextmanager
 def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
-    """Open the recording ``file``, redacted where there are rules.
+    """Open the recording ``file``, redacted if there are rules.
 
     Raises UsageError, RedactionLeak and RecordingError.
     """
@@ -67,7 +67,7 @@ def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
 
 @contextmanager
 def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Shown]]:
-    """Open several, in which the same value of containers of one name has the same token."""
+    """Open several recordings; equal values of containers of one name have equal tokens in all."""
     with ExitStack() as stack:
         originals = [stack.enter_context(Recording.open(file)) for file in files]
         if rules is None:
@@ -87,7 +87,7 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
         found: list[Shown] = []
         for file, original, draft in zip(files, originals, drafts, strict=True):
             recording = stack.enter_context(Recording.open(draft.path))
-            # The name may contain the host's name, as `record` writes it.
+            # The name may contain the host name, as `record` writes it.
             name = redactor.text(file.name, "file.name")
             found.append(Shown(name, original, recording, redactor))
         yield found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run ``replay`` once its options are read: replay, compare, print."""
+"""Run ``replay`` after its options are read: replay, compare, print."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Wishes:
     """A recording of tapped plugins, instead of `golden`."""
     update_golden: bool = False
     other: Job | None = None
-    """The same replay to another chain, to compare with."""
+    """The same replay with another chain, for comparison."""
 
 
 def perform(job: Job, wishes: Wishes) -> bool:
-    """Replay and report; return whether all is well, also when the output's reader is gone."""
-    # Fail for an unreadable golden before any plugin is started.
+    """Replay and report; return whether all is well, also if the output is no longer read."""
+    # Report an unreadable golden before any plugin is started.
     golden = _load(wishes)
     production = None
     if wishes.golden_from is not None:
@@ -65,7 +65,7 @@ def perform(job: Job, wishes: Wishes) -> bool:
 
 def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: Wishes) -> bool:
     plugins = [plugin.id for plugin in job.casting.plugins]
-    # The names of plugins that connect by themselves are not known yet.
+    # The names of plugins that connect later are not known yet.
     names = [*plugins, *["??-external"] * job.casting.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
     audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
@@ -84,7 +84,7 @@ def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishe
 
 
 class _Printing(Audience):
-    """Prints everything when it happens."""
+    """Prints everything as it happens."""
 
     def __init__(self, output: Output, text: Report, to: str) -> None:
         """Print to `output`. ``to``: the plugins of the replay, in words."""
@@ -189,7 +189,7 @@ def _compare(
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A replay that is over, with what it was compared with."""
+    """A finished replay, with the objects that it was compared with."""
 
     replayed: Replayed
     mismatches: Sequence[Mismatch]
@@ -199,7 +199,7 @@ class _Done:
 
     @property
     def well(self) -> bool:
-        """Whether the exit status is to be 0."""
+        """Whether the exit status will be 0."""
         replayed, other, wishes = self.replayed, self.other, self.wishes
         if other is not None and (
             not other.ok or next(differing(replayed, other), None) is not None
@@ -218,7 +218,7 @@ class _Done:
         return lines(mismatches, str(self.wishes.golden))
 
     def tell(self, output: Output, text: Report) -> None:
-        """Print what there is besides the events."""
+        """Print the results other than events."""
         for line in text.containers(self.replayed):
             output.line(line)
         if self.other is not None:
@@ -245,7 +245,7 @@ class _Done:
                 output.line(f"as golden {file} wants it")
 
     def document(self) -> dict[str, Plain]:
-        """Return all of it for programs."""
+        """Return the whole result for programs."""
         found = document(self.replayed)
         times = found.pop("times")
         found["well"] = self.well
@@ -275,7 +275,7 @@ class _Done:
 
 
 def _check_junit(path: Path) -> None:
-    """Refuse to overwrite a file other than JUnit XML. Raise `UsageError`."""
+    """Refuse to overwrite a file that is not JUnit XML. Raise `UsageError`."""
     try:
         start = read_regular(path, 200)
     except FileNotFoundError:

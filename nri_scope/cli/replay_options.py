@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of ``replay``: checks for contradictions, and the job made of them."""
+"""The options of ``replay``: checks for contradictions, and the resulting job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_PLUGINS = "none"
 """The value of ``--compare-with`` for a chain without plugins."""
 
 CONFIG_MAX = 1 << 20
-"""Bytes of a configuration; a ttRPC message has at most 4 MiB."""
+"""Maximum size of a configuration in bytes; a ttRPC message has at most 4 MiB."""
 
 
 class Options(ChainOptions):
@@ -54,7 +54,7 @@ class Options(ChainOptions):
 
 
 def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | None = None) -> Job:
-    """Return the job of the options that `replay` and `shrink` share. Raises `UsageError`."""
+    """Return the job from the options that `replay` and `shrink` share. Raises `UsageError`."""
     return Job(
         recording=options["file"],
         casting=_casting(options, listen, expect),
@@ -81,7 +81,7 @@ def understood(options: Options) -> tuple[Job, Wishes]:
         manner=replace(job.manner, wait=_wait(options)),
         rounds=options["rounds"],
         output=options["output"],
-        # Events that are only printed as they come need not be kept in memory.
+        # Events that are only printed as they come need not stay in memory.
         keep=bool(
             json
             or options["golden"]
@@ -143,7 +143,7 @@ def _check(options: Options) -> None:
 
 
 def check_files(named: dict[str, Path | None]) -> None:
-    """Refuse the same file for two of those that are read or written."""
+    """Refuse a file that is given for two purposes."""
     seen: dict[Path, str] = {}
     for option, path in named.items():
         if path is None:
@@ -230,7 +230,7 @@ def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
     return replace(
         job,
         casting=replace(job.casting, plugins=plugins),
-        # Its events are not shown.
+        # The events of this replay are not shown.
         manner=replace(job.manner, wait=at_once),
         rounds=1,
         output=None,

@@ -15,12 +15,12 @@ from nri_scope.replay.script import ReplayStep
 from nri_scope.text.escape import safe
 
 _AT_ONCE = 4096
-"""Bytes of standard input that are read together; any number would do."""
+"""Number of bytes of standard input that are read together; any number would do."""
 
 
 def stepped() -> Wait:
-    """Return a `Wait` for Enter before each event; when the input ends, so does the replay."""
-    # Python has none where it was started with a closed descriptor.
+    """Return a `Wait` for Enter before each event; the end of the input ends the replay."""
+    # Python has none if it was started with a closed descriptor.
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError("--step waits for Enter, and there is no standard input")
     return _Steps(sys.stdin.fileno()).wait

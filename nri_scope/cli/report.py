@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope report``: make a document of a recording, or list what needs attention in it."""
+"""``nri-scope report``: make a document from a recording, or list its problems."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parts of commands that make files for others: progress, warnings, wording."""
+"""Code shared by commands that make files for others: progress, warnings, wording."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from nri_scope.recording.reader import Recording
 
 _MANY = 20_000
-"""Number of events from which on progress is shown."""
+"""Number of events above which progress is shown."""
 
 
 @contextmanager
 def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], None] | None]:
-    """Yield a function to call with the share that is done; None for a short recording."""
+    """Yield a function to call with the share done; None for a short recording."""
     from nri_scope.recording import lookup
 
     first, last = lookup.event_range(recording)
@@ -41,7 +41,7 @@ def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], Non
 
 
 def tell_lost_marks(recording: Recording) -> None:
-    """Warn where the marks beside a recording cannot be read, and so are not copied."""
+    """Warn if the marks beside a recording cannot be read, and so are not copied."""
     from nri_scope.recording.marks import sidecar
 
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run ``shrink`` once its options are read: search the smallest part, write it, report."""
+"""Run ``shrink`` after its options are read: search the smallest part, write it, report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Destination:
     folder: Path | None
     """The folder of a test case."""
     faults: tuple[str, ...]
-    """As given on the command line, for the test case."""
+    """The faults as given on the command line, for the test case."""
     force: bool = False
     """Whether existing files are overwritten."""
 
@@ -53,7 +53,7 @@ class Destination:
 def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Destination) -> bool:
     """Make the recording smaller; return whether the search was completed.
 
-    Raises `UsageError`, also where nothing fails, and `RecordingError`.
+    Raises `UsageError`, also if nothing fails, and `RecordingError`.
     """
     _check(to, job.recording)
     expected = None if golden is None else Golden.load(golden)
@@ -63,7 +63,7 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
 
 
 def _check(to: Destination, source: Path) -> None:
-    """Report foreseeable errors before the replays, which can take an hour."""
+    """Report predictable errors before the replays, which can take an hour."""
     if to.recording is None and to.folder is None:
         raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
     if to.recording is not None:
@@ -85,7 +85,7 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
         progress.clear()
     interrupted = shrunk.interrupted
     if interrupted and shrunk.after == shrunk.before:
-        # Nothing was left out yet, so there is no result to write.
+        # No part was left out yet, so there is no result to write.
         raise KeyboardInterrupt
     _write(output, shrinking, shrunk, wanted, to, place)
     return not interrupted
@@ -134,7 +134,7 @@ class _Telling:
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    # None: it was closed when this process was started.
+    # None: closed when this process was started.
     return stream is not None and stream.isatty()
 
 
@@ -163,7 +163,7 @@ def _write(
         if shrunk.against is not None:
             _make(place.golden.parent)
             golden_of(shrunk.against, check, replayed).save(place.golden)
-        # The file that makes it a test comes last.
+        # The file that makes the folder a test comes last.
         write_test(
             place,
             wanted.job,

@@ -89,7 +89,7 @@ def _jsonable(value: Cell) -> Plain:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
-        # JSON cannot express it.
+        # JSON cannot represent it.
         return str(value)
     return value
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope stats``: a recording in numbers."""
+"""``nri-scope stats``: counts, rates and times of a recording."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording in numbers, as lines for people."""
+"""Statistics of a recording, as lines for people."""
 
 from __future__ import annotations
 
@@ -87,8 +87,9 @@ def summary_lines(
 
 
 def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
-    """Yield a table of times in plugins. The columns that identify a row come first, as terminals
-    cut off the last ones.
+    """Yield a table of times in plugins.
+
+    The columns that identify a row come first, as terminals cut off the last ones.
     """
     yield safe(f"time in plugins{_deadlines(times)}", width)
     yield from table(
@@ -112,7 +113,7 @@ def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
 
 
 def _deadlines(times: Sequence[TimeIn]) -> str:
-    """Return how long a plugin may take, in words; "" where the runtime does not send it."""
+    """Return how long a plugin may take, in words; "" if the runtime does not send it."""
     told = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
     if not told:
         return ""
@@ -144,7 +145,7 @@ def _statuses(stats: Stats) -> str:
 
 
 def _who(found: Summary) -> str:
-    """Return who answered, as the subject of a sentence."""
+    """Return the answering side, as the subject of a sentence."""
     ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
     if ours == {False}:
         return "plugins"

@@ -9,9 +9,9 @@ from itertools import chain, islice
 from nri_scope.text.escape import columns, safe
 
 _LOOK_AHEAD = 200
-"""Rows that decide how wide columns are: the first line must not wait for the last row."""
+"""Number of rows that set the widths of columns: the first line must not wait for the last row."""
 _WIDEST = 60
-"""Columns beyond this width are not padded, and are cut in a terminal."""
+"""Width in characters above which columns are not padded, and are cut in a terminal."""
 
 Value = None | int | float | str | bytes
 
@@ -34,7 +34,7 @@ def table(
     width: int | None = None,
     right: Collection[int] = (),
 ) -> Iterator[str]:
-    """Yield the lines of a table. ``width``: of the terminal; None for other output.
+    """Yield the lines of a table. ``width``: the terminal's; None for other output.
 
     Columns of numbers, and those whose positions are in ``right``, are aligned to the right.
     """

@@ -157,7 +157,7 @@ def _tap(options: Options) -> int:
     settings = settings_of(options, output)
     settings.check()
     plugin = _launch(options) if listen is None else None
-    # In the background: a terminal that was stopped must not keep the runtime waiting.
+    # In the background: a stopped terminal must not keep the runtime waiting.
     notices = Background(say, waiting_max=1000)
     printed = Background(say, waiting_max=10_000)
     print_format = options["print_format"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of ``tap``: checks for contradictions, and the settings made of them."""
+"""The options of ``tap``: checks for contradictions, and the resulting settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _ALONE = {
 
 
 def check(options: Options, told: dict[str, str]) -> None:
-    """Refuse options that contradict each other; ``told`` are those given, and their spelling."""
+    """Refuse options that contradict each other; ``told``: the given ones, as help texts spell
+    them.
+    """
     spelled = told | {"command_line": "COMMAND"}
     values: dict[str, object] = dict(options)
     ways = [way for way in ("command_line", "listen", "wrap", "unwrap") if values[way]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tap --wrap`` and ``tap --unwrap``: wrap a pre-installed plugin, and put it back."""
+"""``tap --wrap`` and ``tap --unwrap``: wrap a pre-installed plugin, and restore it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tap_options import Options, settings_of
 
 
 def wrap_plugin(plugin: Path, options: Options) -> None:
-    """Wrap a plugin, and report what that does. Raises `NriScopeError`."""
+    """Wrap a plugin, and report the effect. Raises `NriScopeError`."""
     places = Places.of(plugin)
     output = options["output"]
     if output is None:
@@ -29,7 +29,7 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
         raise UsageError(f"{output}: no such folder", "make it, or name another one")
     settings = settings_of(options, output.absolute())
     if settings.max_size is None and settings.max_age is None:
-        # It runs unattended, so its recording is a ring.
+        # It runs unattended, so its recording has a limited size.
         settings = replace(settings, max_size=DEFAULT_MAX_SIZE)
     if settings.redact:
         settings = replace(settings, redact=str(Path(settings.redact).absolute()))
@@ -47,7 +47,7 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
 
 
 def _may_be_changed(path: Path, plugin: Path) -> bool:
-    """Return whether users can change ``path`` who cannot change the plugin itself."""
+    """Return whether users who cannot change the plugin itself can change ``path``."""
     status = path.stat()
     return status.st_uid not in (0, plugin.stat().st_uid) or bool(status.st_mode & 0o022)
 
@@ -55,14 +55,14 @@ def _may_be_changed(path: Path, plugin: Path) -> bool:
 def _paths() -> list[str]:
     """Return the folders of nri-scope and its dependencies, for an isolated Python.
 
-    Not the current folder, which `python -m` adds: the wrapper runs as root.
+    The current folder, which `python -m` adds, is left out: the wrapper runs as root.
     """
     own = str(Path(nri_scope.__file__).parents[1])
     return [own, *(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))]
 
 
 def unwrap_plugin(plugin: Path) -> None:
-    """Unwrap a plugin, and report what was found. Raises `NriScopeError`."""
+    """Unwrap a plugin, and report the result. Raises `NriScopeError`."""
     found = unwrap(plugin)
     place = Places.of(plugin).place
     if found in (State.WRAPPED, State.GONE):

@@ -23,8 +23,8 @@ def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | No
     """Return the wall-clock nanoseconds of ``text``; None if it is not a moment.
 
     RFC 3339, a date, ``HH:MM[:SS]`` of today, ``today``, ``yesterday`` (optionally with a time of
-    day), ``now``, or a duration: that long before ``now_ns``. Moments without a zone are in
-    ``zone``, by default the local one.
+    day), ``now``, or a duration before ``now_ns``. Moments without a zone are in ``zone``, by
+    default the local one.
     """
     text = text.strip()
     if text.lower() == "now":
@@ -34,7 +34,7 @@ def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | No
         return now_ns - ago if ago <= now_ns else None
     fraction = 0
     if found := _FRACTION.search(text):
-        # datetime has microseconds only.
+        # datetime only has microseconds.
         fraction = int(found[2].ljust(9, "0"))
         text = text[: found.end(1)] + text[found.end() :]
     today = datetime.fromtimestamp(now_ns // 1_000_000_000, zone).replace(tzinfo=zone)
@@ -82,7 +82,7 @@ def _convert(_context: click.Context, parameter: click.Parameter, text: str | No
 
 
 def check_interval(since: int | None, until: int | None) -> None:
-    """Raise UsageError where ``since`` is not before ``until``."""
+    """Raise UsageError if ``since`` is not before ``until``."""
     if since is None or until is None or since < until:
         return
     raise UsageError(
@@ -103,8 +103,8 @@ since_option = click.option(
     callback=_convert,
     help=f"Only what happened from then on: {FORMS}.",
 )
-"""Gives nanoseconds of the wall clock, or None."""
+"""An option with a value in nanoseconds of the wall clock, or None."""
 until_option = click.option(
     "--until", metavar="TIME", callback=_convert, help="Only what happened before then."
 )
-"""Gives the same as ``since_option``."""
+"""An option like ``since_option``."""

@@ -22,9 +22,9 @@ from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.wire import Code
 
 NAMES_MAX = 20_000
-"""Containers whose names are remembered: several times those of a large node."""
+"""Maximum number of containers whose names are remembered: several times those of a large node."""
 DETAIL_MAX = 1000
-"""Columns of requests, replies and output where the terminal sets no width."""
+"""Maximum number of columns of requests, replies and output, if the terminal sets no width."""
 
 
 class Exchange(NamedTuple):
@@ -32,14 +32,14 @@ class Exchange(NamedTuple):
 
     event: Event
     captured: Captured | None
-    """The messages; None where there was no memory for them."""
+    """The messages; None if there was no memory for them."""
 
 
 class TraceLines:
     """Makes lines, with an extra line for each new day; remembers the names of containers.
 
-    ``width``: cut lines to so many columns; None: to `DETAIL_MAX`. ``with_tap``: leave room for a
-    tap's own time beside the plugin's.
+    ``width``: maximum number of columns; None: `DETAIL_MAX`. ``with_tap``: leave room for a tap's
+    own time beside the plugin's.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class TraceLines:
         return [*self._new_day(event.at_ns), line]
 
     def said(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
-        """Return the lines for a line that a plugin printed."""
+        """Return the lines for a line printed by a plugin."""
         whose = f"{plugin} " if self._with_plugin else ""
         line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {whose}{text}"
         return [*self._new_day(at_ns), styled(Style.DIM, safe(line, self._width or DETAIL_MAX))]
 
     def record(self, exchange: Exchange) -> dict[str, Plain]:
-        """Return an exchange for programs: the keys of `log`, and the messages."""
+        """Return an exchange for programs: with the keys of `log`, and the messages."""
         event, captured = exchange
         record = event_record(event)
         record["called_by"] = "plugin" if is_plugins_call(event.method, event.mark) else "runtime"
@@ -164,7 +164,7 @@ class TraceLines:
 
 
 def _eviction(exchange: Exchange) -> str:
-    """Return a remark on requested evictions that the runtime ignores; "" for none."""
+    """Return a remark on requested evictions that the runtime ignores; "" if there are none."""
     event, captured = exchange
     if captured is None or event.mark or not manner_of(event.runtime).ignores_evictions:
         return ""

@@ -19,15 +19,15 @@ from .output import Output
 from .trace_lines import Exchange, TraceLines
 
 WAITING_MAX = 10_000
-"""Lines that may wait for a slow terminal or pipe; later ones are skipped, and the output says how
-many. The recording still has them."""
+"""Maximum number of lines that wait for a slow terminal or pipe; later ones are skipped, and the
+output shows how many. The recording still has them."""
 WAITING_BYTES_MAX = 16 << 20
-"""Bytes of messages that may wait; later lines come without their messages."""
+"""Maximum number of bytes of waiting messages; later lines are printed without their messages."""
 
 
 BEHIND = 0.12
-"""Seconds that a line waits for exchanges that came before it: a recorder hands them over when
-they are written, up to 50 ms later."""
+"""Seconds that a line waits for earlier exchanges: a recorder passes these on when they are
+written, up to 50 ms later."""
 
 
 class _Said(NamedTuple):
@@ -94,7 +94,7 @@ class Trace:
         self._background.put(_Turn(ready=False))
 
     def close(self) -> None:
-        """Print the lines that still wait, for a limited time."""
+        """Print the lines that are still waiting, for a limited time."""
         self._closing.set()
         self._background.put(_Turn(ready=True))
         self._background.close()
@@ -123,7 +123,7 @@ class Trace:
             left = BEHIND - (time_ns() - self._said[0].at_ns) / 1e9
             if 0 < left <= BEHIND:
                 self._closing.wait(left)
-            # After all exchanges that came meanwhile.
+            # After all exchanges received meanwhile.
             self._background.put(_Turn(ready=True))
 
     def _rendered(self, item: Exchange) -> list[str]:

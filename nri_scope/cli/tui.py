@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope tui``: browse a recording, or what happens now, in the terminal."""
+"""``nri-scope tui``: browse a recording, or current events, in the terminal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from nri_scope.tui.polling import RecorderNews
 
 MIN_COLUMNS, MIN_LINES = 40, 10
-"""The smallest size of the terminal."""
+"""The smallest usable size of the terminal."""
 NICER = 5
-"""Steps of niceness between the process that answers the runtime and the one that draws."""
+"""Difference in niceness between the process that answers the runtime and the one that draws."""
 _OWN = ("where", "print_format")
-"""Options of `record` that are not taken over."""
+"""Options of `record` that `tui` does not share."""
 _OF_RECORD = tuple(
     option
     for option in record.command.params
@@ -113,7 +113,7 @@ _COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
 def lack() -> str:
-    """Return why this terminal cannot show the interface; "" where it can."""
+    """Return why this terminal cannot show the interface; "" if it can."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if not all(stream is not None and stream.isatty() for stream in streams):
         return "this is no terminal"
@@ -133,7 +133,7 @@ def _fall_back(
     where: Filter | None,
 ) -> None:
     instead = f"log {file}" if file is not None else "record --print text"
-    # Whether there is a terminal must not change what is recorded.
+    # The recorded events must not depend on whether there is a terminal.
     left_out = ", without --where" if where is not None and file is None else ""
     say(f"tui: {reason}; this is `{instead}` instead{left_out}")
     if file is not None:
@@ -146,7 +146,7 @@ def _fall_back(
 def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
     from nri_scope.recording.reader import Recording
 
-    # Report errors of the file before the interface takes the screen.
+    # Report errors in the file before the interface takes over the screen.
     Recording.open(file).close()
     _run(file, where, config, theme, None)
     say(f"recording: {file}")
@@ -219,7 +219,7 @@ def app_of(
 
 
 def say_made(app: ScopeApp) -> None:
-    """Print the files that were saved in the interface."""
+    """Print the names of files that were saved in the interface."""
     for path in app.made:
         say(f"saved: {path}")
 

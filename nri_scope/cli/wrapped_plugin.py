@@ -27,12 +27,12 @@ from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
 
 START_S = 2.5
-"""Time for the tap to start; after that the plugin runs without it. Runtimes give a plugin 5 s in
-all to register."""
+"""Seconds for the tap to start; after that the plugin runs without it. Runtimes give a plugin 5 s
+altogether to register."""
 FORMER_S = 2.0
-"""The part of that time to wait for another tap that records to the file."""
+"""Maximum share of these seconds spent waiting for another tap that records to the file."""
 RELAY_S = 0.5
-"""The least time for the process that relays to start, whatever the rest took."""
+"""Minimum time in seconds for the relaying process to start, regardless of earlier steps."""
 
 
 def run_wrapped(
@@ -42,14 +42,14 @@ def run_wrapped(
     arguments: list[str],
     environment: Mapping[bytes, bytes],
 ) -> None:
-    """Tap ``program``, which the runtime calls by the name of ``place``, and exit with its status.
+    """Tap ``program``, which the runtime calls by the path ``place``, and exit with its status.
 
     Returns, or raises, only while the runtime's connection is untouched: the caller then has to
     execute the plugin instead.
     """
     how = launched()
     if how is None:
-        # It was not launched by a runtime, but by a user, to see its help for example.
+        # It was launched by a user, to see its help for example, not by a runtime.
         return
     plain = manner.get("settings")
     if not isinstance(plain, dict):
@@ -78,7 +78,7 @@ def run_wrapped(
             named=True,
         )
         if Path(settings.output).parent == LAUNCHED_FOLDER:
-            # Any other folder was given by the user, and existed then.
+            # The user gave any other folder, which existed then.
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         _wait_for_former(Path(settings.output))
@@ -93,7 +93,7 @@ def run_wrapped(
             log.close()
             raise
     log.close()
-    # Threads that still run here are not needed any more.
+    # Threads that still run here are no longer needed.
     os._exit(status)
 
 
@@ -122,7 +122,7 @@ def _is_recorded_to(path: Path) -> bool:
 
 
 def _checked(descriptor: int) -> None:
-    """Raise `UsageError` for a descriptor that is not a socket."""
+    """Raise `UsageError` if the descriptor is not a socket."""
     try:
         is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except OSError:

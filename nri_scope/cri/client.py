@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI client: one method a call, over gRPC on a runtime's unix socket."""
+"""The CRI client: one method per call, over gRPC on a runtime's unix socket."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .failures import first_contact, translated
 from .status import RuntimeVersion, info_told
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds until something that accepts connections must have answered ``Version``."""
+"""Seconds within which a process that accepts connections must have answered ``Version``."""
 
 CALL_TIMEOUT = 30.0
-"""Seconds for a call. Generous: NRI plugins are asked within, two seconds and more each."""
+"""Timeout of a call in seconds. Generous, as NRI plugins may take two seconds and more each."""
 
 
 class CriClient:
     """Calls to one runtime; made by `connect`. An asynchronous context manager.
 
-    When the runtime restarts, the first call afterwards connects anew.
+    When the runtime restarts, the first call afterwards connects again.
 
-    Every call raises the same errors: ``RpcError`` with the runtime's status code and words,
-    ``DeadlineExceeded``, ``ConnectionClosed`` when the runtime goes away in the middle,
-    ``ConnectError`` when it cannot be reached, ``RemoteProtocolError`` when it answers nonsense.
+    Every call raises the same errors: ``RpcError`` with the runtime's status code and message,
+    ``DeadlineExceeded``, ``ConnectionClosed`` if the runtime disconnects during a call,
+    ``ConnectError`` if it cannot be reached, ``RemoteProtocolError`` if its answer is malformed.
     """
 
     runtime: RuntimeVersion
-    """Who answered when the connection was made."""
+    """The runtime that answered when the connection was made."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -80,8 +80,8 @@ class CriClient:
     async def container_info(self, container_id: str, *, timeout: float = CALL_TIMEOUT) -> str:
         """Return the JSON that a verbose ``ContainerStatus`` has under ``info``.
 
-        Its ``runtimeSpec`` is the OCI spec that the runtime made. It has ``status`` too where the
-        container failed to start; else it is exactly as told. Empty where the runtime tells none.
+        Its ``runtimeSpec`` is the OCI spec that the runtime made. It also has ``status`` if the
+        container failed to start; else it is unchanged. Empty if the runtime sends none.
         """
         request = v1.ContainerStatusRequest(container_id=container_id, verbose=True)
         with translated(self.path, "ContainerStatus", timeout):

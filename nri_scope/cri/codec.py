@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC messages by betterproto2, with one type of error for what cannot be decoded."""
+"""gRPC messages by betterproto2, with one type of error for undecodable messages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class MessageCodec(ProtoCodec):
     """The ``proto`` encoding of gRPC."""
 
     def decode(self, data: bytes, message_type: type[IProtoMessage]) -> IProtoMessage:
-        """Decode a message. Raises RemoteProtocolError where ``data`` is malformed."""
+        """Decode a message. Raises RemoteProtocolError if ``data`` is malformed."""
         try:
             return super().decode(data, message_type)
-        # Malformed bytes make betterproto2 raise nearly anything, AttributeError and KeyError too.
+        # Malformed bytes make betterproto2 raise almost any exception, such as AttributeError.
         except Exception as error:
             name = message_type.__name__
             raise RemoteProtocolError(f"{name} cannot be decoded: {error!r}") from error

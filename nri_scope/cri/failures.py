@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grpclib's and the system's exceptions as the errors of this package."""
+"""Translates exceptions of grpclib and the system to the errors of this package."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a runtime: its version, and what it knows of a container."""
+"""A runtime's answers: its version, and its facts about a container."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
-    """The runtime that answers: such as ``containerd`` and ``v1.7.24``."""
+    """The runtime that answers, such as ``containerd`` and ``v1.7.24``."""
 
     name: str
     version: str
 
 
 _MESSAGE_MAX = 4_000
-"""Characters of the words with which a start failed."""
+"""Maximum number of characters of the message about a failed start."""
 
 
 def info_told(response: v1.ContainerStatusResponse) -> str:
-    """Return the JSON under ``info``, with ``status`` added where the container failed to start."""
+    """Return the JSON under ``info``, with ``status`` added if the container failed to start."""
     text = response.info.get("info", "")
     status = response.status
     if status is None or not _failed_to_start(status):
@@ -54,7 +54,7 @@ def info_told(response: v1.ContainerStatusResponse) -> str:
 def _failed_to_start(status: v1.ContainerStatus) -> bool:
     if status.state != v1.ContainerState.CONTAINER_EXITED:
         return False
-    # The first is containerd's, with exit code 128. CRI-O has no code then, and the error.
+    # The first is containerd's, with exit code 128. CRI-O then has no code, only the error.
     return status.reason == "StartError" or (status.exit_code == -1 and bool(status.message))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two recordings side by side: the containers in them, and what became of these."""
+"""Two recordings side by side: their containers and the containers' outcomes."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ from .recorded import histories
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Why a path is in one of the recordings as it is."""
+    """The value of a path in one of the recordings, and its origin."""
 
     present: bool
     """Whether there is a value."""
     owner: Owner
-    """Who made it what it is, or removed it; where no plugin did, what the container began with."""
+    """Owner of the value or of its removal; of the first state if no plugin changed it."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
-    """The newest step that touched the path, what it is a part of, or its parts."""
+    """The newest step that changed the path, a parent or a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path that differs."""
+    """One path with different values."""
 
     change: Change
-    """From `a` to `b`. What is made up anew for each container stands as `Generated` has it."""
+    """The change from `a` to `b`. Generated values are replaced as by `Generated`."""
     a: Side
     b: Side
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A container by the name that it is compared by."""
+    """A container, with the name by which it is compared."""
 
     name: str
-    """``ns/pod/container``, with ``#2`` behind it for the second one of that name, and so on."""
+    """``ns/pod/container``; the second one of that name has ``#2`` appended, and so on."""
     history: History
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A container that is in both recordings, with another outcome."""
+    """A container that is in both recordings, with different outcomes."""
 
     name: str
     a: History
     b: History
     differences: tuple[Difference, ...]
-    """() where the creation failed in one of them, or for different reasons: see ``failure`` of
-    `a` and `b`."""
+    """Differing paths; () if the creation failed in one recording, or for different reasons: see
+    ``failure`` of `a` and `b`."""
     real: bool
-    """Whether these are about the specs that the runtimes really used, as both CRIs showed them;
-    else about what is known of them through NRI."""
+    """Whether these compare the specs that the runtimes actually used, as both CRIs reported them,
+    and not only the specs known through NRI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ def compare(
 ) -> Comparison:
     """Compare histories of containers, given by their ids in the order of their appearance.
 
-    Containers are matched by namespace, pod and name, and those of one name in that order. Ids,
-    process ids, times and random names are of no importance; `pods_a` and `pods_b`, by container
-    id, tell what to take for the pod's. Without these its annotations do as far as they go.
+    Containers are matched by namespace, pod and name, and those with the same name in that order.
+    Ids, process ids, times and random names are ignored; the pod's are taken from `pods_a` and
+    `pods_b`, by container id, or else as far as possible from the container's annotations.
     """
     of_a, of_b = _named(a), _named(b)
     different: list[Pair] = []
@@ -131,7 +131,7 @@ def _named(found: Mapping[str, History]) -> dict[str, History]:
     for history in found.values():
         name = history.name or history.id
         label = name
-        # A recording may hold anything, a container called "app#2" too.
+        # A recording may contain any name, even a container called "app#2".
         while label in named:
             counts[name] = counts.get(name, 1) + 1
             label = f"{name}#{counts[name]}"
@@ -140,7 +140,7 @@ def _named(found: Mapping[str, History]) -> dict[str, History]:
 
 
 def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | None) -> Pair | None:
-    """Return the pair; None where the outcome is the same."""
+    """Return the pair; None if the outcomes are the same."""
     made_a, made_b = Generated.of(a, pod_a), Generated.of(b, pod_b)
     if (a.failure or b.failure) and made_a.text(a.failure) != made_b.text(b.failure):
         return Pair(name, a, b, (), real=False)

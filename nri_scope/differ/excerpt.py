@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ over what matters for one container or one event, and no more of a recording."""
+"""The differ over the part of a recording that matters for one container or one event."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from . import Differ, History, RoundDiff
 from .recorded import differ_of_some, events_of_some, rounds_of
 
 _NEAR = 200
-"""Events before and after one of a pod in which the other connections were asked about it."""
+"""Number of events before and after an event of a pod that may be part of the same round."""
 _BESIDE = 50
-"""Other containers on which side effects are looked at."""
+"""Maximum number of other containers whose side effects are examined."""
 
 
 class Excerpt:
@@ -34,25 +34,25 @@ class Excerpt:
         self._differ = differ
         self._names = names
         self.rounds = rounds
-        """In order; where the CRI told what became of the changes, they say so."""
+        """Rounds in order; with the outcome of their changes if the CRI reported it."""
 
     def history(self, container_id: str) -> History | None:
-        """Return a container's history; None where nothing is known of it."""
+        """Return a container's history; None if nothing is known about it."""
         return self._differ.histories.get(container_id)
 
     def round_of(self, event_id: int) -> RoundDiff | None:
-        """Return the round that an event belongs to."""
+        """Return the round of an event."""
         return next((one for one in self.rounds if event_id in one.events), None)
 
     def name_of(self, thing_id: str) -> str:
-        """Return ``ns/pod/container`` of a container, ``ns/pod`` of a pod; else how
-        the id begins.
+        """Return ``ns/pod/container`` of a container, ``ns/pod`` of a pod; else the beginning of
+        the id.
         """
         return self._names.get(thing_id) or self._differ.name_of(thing_id)
 
 
 def of_container(recording: Recording, container: Container, check: Callable[[], None]) -> Excerpt:
-    """Read a container's own rounds, and what was done to it beside others'.
+    """Read a container's own rounds, and the side effects of others' rounds on it.
 
     ``check`` is called often and may raise. Raises RecordingError.
     """
@@ -60,10 +60,10 @@ def of_container(recording: Recording, container: Container, check: Callable[[],
 
 
 def of_event(recording: Recording, event: Event, check: Callable[[], None]) -> Excerpt:
-    """Read enough for the round of an event and all its effects, on others too. Raises
-    RecordingError.
+    """Read enough for the round of an event and all its effects, on other containers too.
 
-    What an event without a container finds of containers is not looked at but for its effects.
+    For an event without a container, only its effects on containers are examined. Raises
+    RecordingError.
     """
     own = container_of_event(recording, event.id)
     touched = containers_touched(recording, event, [] if own is None else [own.key])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that are generated anew for each container: ids, process ids, random names and times.
+"""Values that are generated for each container: ids, process ids, random names and times.
 
-In its place stands what it is (``<container id>``), so that two containers made of the same can be
-compared, field by field and with nothing left out.
+Each is replaced by its kind (``<container id>``), so that two containers with the same
+configuration can be compared in all fields.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from nri_scope.oci import Json, Spec, value_at
 from .attribution.history import History
 
 MIN_ID = 6
-"""Characters. Runtimes' ids have 64 and uids 36; a shorter one could be any word."""
+"""Minimum length in characters: runtimes' ids have 64, uids 36; shorter ones could be any word."""
 
 _SANDBOX_ID = "io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"
 _POD_UID = "io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"
-"""Annotations that containerd, CRI-O and the kubelet tell them by."""
+"""Annotations in which containerd, CRI-O and the kubelet store it."""
 
 _TIMES = frozenset({"io.kubernetes.cri-o.Created", "kubernetes.io/config.seen"})
 _ADDRESS = "io.kubernetes.cri-o.IP."
@@ -45,7 +45,7 @@ class Generated:
             container_id: "<container id>",
             pod_id: "<pod id>",
             pod_uid: "<pod uid>",
-            # As systemd's slices have it.
+            # As written in names of systemd slices.
             pod_uid.replace("-", "_"): "<pod uid>",
         }
         self._names = {text: name for text, name in names.items() if len(text) >= MIN_ID}
@@ -60,9 +60,7 @@ class Generated:
 
     @classmethod
     def of(cls, history: History, pod: Pod | None = None) -> Generated:
-        """Find the values for the container of `history`, in `pod`; without one by
-        its annotations.
-        """
+        """Find the values for the container of `history`, in `pod` or else by its annotations."""
         if pod is not None:
             return cls(history.id, pod.id, pod.uid)
         specs = [history.spec, history.real or {}]
@@ -81,7 +79,7 @@ class Generated:
     def spec(self, spec: Spec) -> Spec:
         """Return `spec` without generated values, in values and in keys."""
         new: Spec = {}
-        # In place of recursion: a runtime's message may be nested deeper than Python's stack.
+        # Iterative, as a runtime's message may be nested deeper than Python's stack allows.
         work: list[tuple[Json, Json]] = [(spec, new)]
         while work:
             source, target = work.pop()
@@ -100,7 +98,7 @@ class Generated:
         return new
 
     def original(self, path: str) -> str:
-        """Return the path in the container's own spec that `path` became by `spec`."""
+        """Return the path in the container's own spec that `spec` turned into `path`."""
         for text, name in self._names.items():
             path = path.replace(name, text)
         return path

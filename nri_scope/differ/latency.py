@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times that plugins took, over all events: seen ones, and those between connections."""
+"""Times of plugins over all events: in observed plugins, and between connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .attribution.spans import spans
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
 _NO_NAMES = Chain()
-"""Only requests show who else is in the chain; indices say enough here."""
+"""Only requests show the other plugins of the chain; indices are enough here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Timing:
 
     count: int
     took: Took
-    """Between two connections with what the runtime itself takes, some tens of µs."""
+    """The times; between two connections they include some tens of µs of the runtime itself."""
     deadline_ns: int
-    """For one plugin and one event, the shortest that was sent; 0 where none was."""
+    """The shortest deadline that was sent for one plugin and one event; 0 if none was."""
     over_half: int
-    """Events that took more than half of their deadline, those of ``over`` among them."""
+    """Number of events that took more than half of their deadline, including those of ``over``."""
     over: int
-    """Events that took longer than one plugin may."""
+    """Number of events that took longer than one plugin's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class TimeIn(Timing):
     """The time that all events took in one plugin, or between two connections."""
 
     owner: Owner
-    """Who had this time: a plugin that was seen, or those between two connections that were."""
+    """An observed plugin, or the plugins between two observed connections."""
     after: str
-    """The connection (``NN-name``) before them; "" where ``owner`` is one that was seen."""
+    """The connection (``NN-name``) before the plugins; "" if ``owner`` was observed itself."""
     before: str
-    """The connection behind them; "" where it is none."""
+    """The connection after the plugins; "" if there is none."""
 
     @property
     def deadline_ms(self) -> int | None:
-        """To the nearest millisecond, as runtimes send a hair less than they were told."""
+        """The deadline to the nearest millisecond: runtimes send slightly less than configured."""
         return deadline_ms(self.deadline_ns)
 
     def record(self) -> dict[str, Plain]:
@@ -82,7 +82,7 @@ class Times:
     _over: int = 0
 
     def add(self, ns: int, deadline_ns: int) -> None:
-        """Add one time, and the deadline for it; 0 for none."""
+        """Add one time and its deadline; 0 for none."""
         self._took.append(ns)
         if deadline_ns > 0:
             if deadline_ns < self._deadline_ns or not self._deadline_ns:
@@ -91,7 +91,7 @@ class Times:
             self._over += ns > deadline_ns
 
     def figures(self) -> tuple[int, Took, int, int, int]:
-        """Return the values of a `Timing`; there has to be a time."""
+        """Return the values of a `Timing`; at least one time is needed."""
         took = Took.of(self._took)
         assert took is not None
         return len(self._took), took, self._deadline_ns, self.over_half, self._over
@@ -101,14 +101,14 @@ class Latency:
     """Adds up the time of rounds. Takes 8 bytes of memory for each part of one."""
 
     def __init__(self) -> None:
-        # By the connections at both ends; by the plugin's own name where it was seen.
+        # By the connections at both ends; by the plugin's own name if it was observed.
         self._times: dict[tuple[str, str, str], tuple[Owner, Times]] = {}
 
     def feed(self, one: Round) -> None:
-        """Count what passed in a round; only in what goes through the chain."""
+        """Add the times of a round, if it goes through the chain."""
         if one.name not in _NAMES:
             return
-        # In a replay the chain is known: only we, as the runtime, are between two plugins.
+        # In a replay the chain is known: only nri-scope, as the runtime, is between two plugins.
         replayed = one.stations[0].session.role == Role.REPLAY
         for span in spans(one, _NO_NAMES):
             if span.after and replayed:
@@ -127,14 +127,14 @@ class Latency:
 
 
 def _call_order(item: tuple[tuple[str, str, str], tuple[Owner, Times]]) -> tuple[str, str]:
-    """Sort a plugin that was seen before the time between it and the next one."""
+    """Sort an observed plugin before the time between it and the next one."""
     (after, before, seen), _ = item
     return after or seen, before
 
 
 def latency(recording: Recording) -> tuple[TimeIn, ...]:
-    """Return the times of a whole recording; () where no plugin and no two connections of one chain
-    were seen.
+    """Return the times of a whole recording; () if no plugin was observed, nor two connections of
+    one chain.
 
     Raises RecordingError.
     """
@@ -153,7 +153,7 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
 
 
 def _has_chain(sessions: Iterable[Session]) -> bool:
-    """Return whether any time in a plugin can have been seen: most recordings have one passive
+    """Return whether any time in a plugin can have been observed: most recordings have one passive
     session.
     """
     newest_end: float = 0

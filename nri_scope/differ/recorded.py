@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ over a recording: all of it, or what is about one container, pod or event."""
+"""The differ over a recording: all of it, or the events about one container, pod or event."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ from .attribution.round_selection import Choice
 from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
 
 _NEAR = 500
-"""Events among which one of every connection is found as a rule."""
+"""Number of events among which each connection usually has one."""
 
 
 def rounds(
     recording: Recording, thing: lookup.Found | None = None, *, differ: Differ | None = None
 ) -> Iterator[RoundDiff]:
-    """Yield what each round of a recording changed, in order.
+    """Yield the changes of each round of a recording, in order.
 
-    Of a container or pod: its own rounds, and of others the side effects on it. Of an event: the
-    round that it belongs to. Where the CRI told what became of the changes, they say so. Raises
-    RecordingError.
+    For a container or pod: its own rounds, and the side effects of others on it. For an event: its
+    round. Changes have their outcome if the CRI reported it. Raises RecordingError.
     """
     differ = differ or differ_of(recording)
     found = rounds_of(recording, differ)
@@ -58,8 +57,8 @@ def rounds_of(
     among: Sequence[int] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[RoundDiff]:
-    """Feed events of a recording to a differ; return their rounds, with what became of changes
-    where the CRI told it.
+    """Feed events of a recording to a differ; return their rounds, with the outcome of changes if
+    the CRI reported it.
 
     ``check`` is called for each event, and may raise. Raises RecordingError.
     """
@@ -88,7 +87,7 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         recording.sessions(),
         only=[one.id for one in containers],
         gaps=recording.gaps(),
-        # Among the events of a few containers none follows another.
+        # Events of a few containers are not consecutive.
         follows=lambda event: lookup.follows(recording, event),
         had_its_place=lambda session, event: _had_its_place(recording, session, event),
         had_joined=_had_joined(recording),
@@ -98,24 +97,24 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
 
 
 def _had_its_place(recording: Recording, session: Session, event: Event) -> bool:
-    """Answer as `Presence.had_its_place`, by all that was recorded."""
+    """Answer as `Presence.had_its_place` does, by the whole recording."""
     return lookup.has_event_before(
         recording, session.id, event.id, sorted(ASIDE), others=True
     ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
 
 
 def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
-    """Return a test for `Rounds.had_joined`, by all that was recorded."""
+    """Return a test for `Rounds.had_joined`, by the whole recording."""
     introduction = sorted(INTRODUCTION)
     since: dict[int, int] = {}
 
     @cache
     def firsts() -> dict[int, int]:
-        """Return the first event from which on each session may be asked."""
+        """Return, for each session, the first event at which it may be asked."""
         told = lookup.first_events(recording, introduction, others=True)
         later = lookup.first_events(recording, sorted(SET_UP), others=True)
         begun = lookup.first_events(recording, sorted(SET_UP))
-        # Where the beginning was not recorded, it may have been there before.
+        # If the beginning was not recorded, the session may have existed before.
         return {
             session: told.get(session, maxsize) if first < later.get(session, maxsize) else 0
             for session, first in begun.items()
@@ -123,7 +122,7 @@ def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
 
     def had_joined(session: Session, event: Event) -> bool:
         if session.id not in since or since[session.id] > event.id:
-            # Most are asked about all that happens; to look for others takes the whole recording.
+            # Most sessions are asked about all events; to search for others would read everything.
             if not lookup.has_event_before(
                 recording, session.id, event.id, introduction, others=True, within=_NEAR
             ):
@@ -137,7 +136,7 @@ def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
 def blame(recording: Recording, container: Container) -> History:
     """Return one container's history.
 
-    Raises RecordingError, and UsageError where nothing of it is known.
+    Raises RecordingError, and UsageError if nothing is known about it.
     """
     differ = differ_of_some(recording, [container])
     numbers = events_of_some(recording, [container], differ)
@@ -163,7 +162,7 @@ def histories(recording: Recording) -> dict[str, History]:
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Collect garbage rarely: objects made here stay, and each scan of them takes time."""
+    """Collect garbage rarely: objects made here stay in use, and each scan of them takes time."""
     before = gc.get_threshold()
     gc.set_threshold(500_000, *before[1:])
     try:
@@ -196,10 +195,9 @@ def events_of_some(
     for container in containers:
         numbers = lookup.events_for(recording, container)
         if numbers is None:
-            # An old recording: any reply may have updated it.
+            # In an old recording any reply may have updated the container.
             return None
-        # What the runtime asked about next, of whatever it was, shows that a creation's or
-        # update's chain had come to its end.
+        # The next question, about any subject, shows that a creation's or update's chain had ended.
         later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
         own = {*numbers, *later}
         told = lookup.existed(recording, container)
@@ -226,5 +224,5 @@ def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundD
 
 
 def _key(step: ChangeStep) -> tuple[str, str, int, tuple[Evidence, ...]]:
-    # One event may show two: what happened before it, and what its own reply did.
+    # One event may belong to two: an earlier change that it shows, and its own reply.
     return step.container, step.change.path, step.event, step.evidence

@@ -14,11 +14,11 @@ OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved"
 """Kinds of changes by their names in RFC 6902."""
 
 MAX_DEPTH = 24
-"""Objects and arrays in each other that are shown. No field of a spec has more than a few."""
+"""Maximum nesting of shown objects and arrays. No field of a spec has more than a few levels."""
 
 
 def change_record(change: Change) -> dict[str, Plain]:
-    """Return a change of a spec, and the position where order matters."""
+    """Return a change of a spec, with the position if order matters."""
     return {
         "path": change.path,
         "op": OPERATIONS[change.kind],
@@ -29,7 +29,7 @@ def change_record(change: Change) -> dict[str, Plain]:
 
 
 def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
-    """Return a change with all that is known of it."""
+    """Return a change with all known facts about it."""
     return {
         **change_record(step.change),
         **by_record(step.owner),
@@ -61,7 +61,7 @@ def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
 
 
 def by_record(owner: Owner) -> dict[str, Plain]:
-    """Return an owner in words, its index, and taken apart."""
+    """Return an owner in words, with its index and its parts."""
     detail: dict[str, Plain] = {
         "who": str(owner.who),
         "plugins": list(owner.plugins),

@@ -3,6 +3,6 @@
 
 In: a host's files, processes and sockets. Out: checks with a status, a reason and a remedy.
 Evidence is gathered into plain dataclasses (``look_at_…``, ``read_…``, ``connect``, ``register``),
-judged by pure functions (``check_…``) and rendered by `render`; `examine` puts it together. This
-room never changes the machine, and never knows recordings.
+judged by pure functions (``check_…``) and rendered by `render`; `examine` combines them. This room
+never changes the machine, and does not know recordings.
 """

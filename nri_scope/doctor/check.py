@@ -13,11 +13,11 @@ class Status(StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """It works, but something about it may be a surprise."""
+    """NRI works, but something about it may be surprising."""
     FAIL = "fail"
     """This keeps NRI, or a part of it, from working."""
     UNKNOWN = "unknown"
-    """It could not be looked at."""
+    """The check could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Check:
     """One finding. A name can occur more than once: one per file, table or plugin concerned."""
 
     name: str
-    """Stable, for scripts: what was looked at, e.g. ``socket`` or ``containerd-enabled``."""
+    """Stable name for scripts: the subject, e.g. ``socket`` or ``containerd-enabled``."""
     status: Status
     detail: str
     fix: str = ""
-    """What to do about it; empty where there is nothing to do."""
+    """The remedy; empty if none is needed."""
 
 
 def ok(name: str, detail: str) -> Check:
@@ -38,12 +38,12 @@ def ok(name: str, detail: str) -> Check:
 
 
 def warn(name: str, detail: str, fix: str = "") -> Check:
-    """Return a check that found something to know."""
+    """Return a check that found something worth knowing."""
     return Check(name, Status.WARN, detail, fix)
 
 
 def fail(name: str, detail: str, fix: str = "") -> Check:
-    """Return a check that found what keeps NRI from working."""
+    """Return a check that found a reason why NRI does not work."""
     return Check(name, Status.FAIL, detail, fix)
 
 
@@ -53,7 +53,7 @@ def unknown(name: str, detail: str, fix: str = "") -> Check:
 
 
 def softened(checks: Iterable[Check], because: str) -> list[Check]:
-    """Return failures as warnings, with the reason: they are true but do not matter here."""
+    """Return failures as warnings, with the reason: they are true but have no effect here."""
     return [
         replace(check, status=Status.WARN, detail=f"{check.detail} ({because})")
         if check.status is Status.FAIL

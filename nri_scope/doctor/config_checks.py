@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is NRI on, open and in time, according to a runtime's configuration."""
+"""Checks of a runtime's configuration: whether NRI is on, open to plugins, and its timeouts."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .processes import RuntimeProcess
 from .registration import Registration
 from .settings import NriConfig, Setting
 
-# First versions with NRI as it is today, and with NRI on unless the configuration says otherwise.
+# First versions with NRI in its current form, and with NRI on by default.
 _SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0"}
 _ON_SINCE = {"containerd": "2.0.0-beta.0", "cri-o": "1.30.0"}
 
 SHORT_REGISTRATION = 1.0
 SHORT_REQUEST = 0.1
-"""Seconds; below this a plugin is disconnected because the machine was busy for a moment."""
+"""Timeout in seconds below which a plugin is disconnected because the machine was briefly busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A runtime as it is installed here, and what is known of it."""
+    """A runtime as it is installed here, with the known facts about it."""
 
     config: NriConfig
     version: str
-    """As its program or its registration says; "" if unknown."""
+    """Version as reported by its program or its registration; "" if unknown."""
     process: RuntimeProcess | None
     registration: Registration | None = None
-    """What it said when we registered, if it was the one that listens."""
+    """The runtime's answers when nri-scope registered, if this runtime is the one that listens."""
     version_unknown: str = ""
-    """Why there is no version, where that can be told."""
+    """Why the version is unknown, if that is known."""
 
     @property
     def title(self) -> str:
@@ -101,7 +101,7 @@ def _files(prefix: str, installation: Installation) -> Iterator[Check]:
         make, text = fail if problem.fatal else warn, f"{problem.file}: {problem.text}"
         process = installation.process
         if process and process.started_at and 0 < problem.changed_at < process.started_at:
-            # Its own parser may accept what ours refuses.
+            # The runtime's own parser may accept a file that ours refuses.
             make, text = warn, f"{text}; but process {process.pid} has started since"
         yield make(f"{prefix}-config", text, problem.fix)
     if config.files:
@@ -208,7 +208,7 @@ def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
         default = default_ms / 1000
         if setting is None:
             if told_ms and told_ms != default_ms:
-                # The command line, a file we did not see, or one that has changed since.
+                # The value may come from the command line, an unseen file, or a file changed since.
                 text = f"{label} timeout is {told_ms / 1000:g} s, set in no file that we read"
                 yield warn(name, text)
             continue
@@ -234,8 +234,7 @@ def _seconds(runtime: str, value: object) -> float | None:
         return float(value)
     if isinstance(value, str):
         return parse_go_duration(value)
-    # A bare number is refused by containerd 2.x and taken as nanoseconds by the others: never
-    # what its writer meant.
+    # containerd 2.x refuses a bare number, and the others take it as nanoseconds: never intended.
     return None
 
 
@@ -272,7 +271,7 @@ _TERM = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h
 
 
 def parse_go_duration(text: str) -> float | None:
-    """Return seconds, or None where Go would refuse ``text``; a number without unit is refused."""
+    """Return seconds, or None if Go would refuse ``text``; a number without unit is refused."""
     sign = -1 if text.startswith("-") else 1
     rest = text.removeprefix("-") if sign < 0 else text.removeprefix("+")
     if rest == "0":

@@ -3,8 +3,8 @@
 
 Facts from containerd 1.7 to 2.4 (services/server/config, cmd/containerd/server/config, NRI's
 config.go): one table for NRI in every version of the file; imports are read after the file that
-names them, a later file counts; an import that is not there keeps containerd from starting, a
-pattern without match does not; unknown keys are ignored.
+names them, and the last file counts; a missing import keeps containerd from starting, a pattern
+without match does not; unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = NriKeys(
     request_timeout="plugin_request_timeout",
     others=frozenset({"default_validator"}),
 )
-# These are NRI's wherever they stand; the others mean something in tables of other plugins.
+# These keys are NRI's in any table; the others have a meaning in tables of other plugins.
 _DISTINCTIVE = frozenset(
     {
         "disable_connections",
@@ -53,7 +53,7 @@ def config_path(arguments: tuple[str, ...]) -> str:
 
 
 def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> NriConfig:
-    """Read ``path`` and what it imports, as containerd ``major``.x would."""
+    """Read ``path`` and its imports, as containerd ``major``.x would."""
     files: list[TomlFile] = []
     problems: list[Problem] = []
     missing = ""
@@ -117,7 +117,7 @@ def _right_place(table: Table, major: int) -> tuple[str, str]:
 
 
 def _imports(host: Host, file: TomlFile) -> list[str]:
-    """Return what ``file`` imports: relative to its folder, and ``*`` stands for matching names."""
+    """Return the imports of ``file``: relative to its folder, with ``*`` for matching names."""
     wanted = (file.table or {}).get("imports", [])
     found: list[str] = []
     for item in wanted if isinstance(wanted, list) else []:
@@ -129,8 +129,8 @@ def _imports(host: Host, file: TomlFile) -> list[str]:
 
 
 def _glob(host: Host, pattern: str) -> list[str]:
-    """Return matches of a pattern with wildcards in its last component only, as in
-    all known use.
+    """Return matches of a pattern with wildcards only in its last component, as in all known
+    use.
     """
     folder, name = str(PurePosixPath(pattern).parent), PurePosixPath(pattern).name
     try:

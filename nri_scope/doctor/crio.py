@@ -2,8 +2,8 @@
 """CRI-O's configuration of NRI.
 
 Facts from CRI-O 1.26 to 1.37 (internal/criocli, pkg/config, internal/config/nri): the main file,
-then *every* file below the drop-in folder in the order of their names, whatever their suffix, then
-the command line; what a file sets replaces what earlier ones set; unknown keys are ignored; a file
+then *every* file below the drop-in folder in the order of their names, with any suffix, then the
+command line; settings of a file replace those of earlier ones; unknown keys are ignored; a file
 that cannot be read or parsed keeps CRI-O from starting.
 """
 
@@ -32,7 +32,7 @@ _KEYS = NriKeys(
     plugin_config_path="nri_plugin_config_dir",
     registration_timeout="nri_plugin_registration_timeout",
     request_timeout="nri_plugin_request_timeout",
-    # The first is of 1.26 only.
+    # The first only exists in 1.26.
     others=frozenset({"nri_config_file", "default_validator"}),
 )
 _DISTINCTIVE = _KEYS.all - {"default_validator"}
@@ -101,9 +101,9 @@ def read_crio(
 
 
 def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
-    """Yield files below ``folder`` in the order of Go's filepath.Walk, which follows no links.
+    """Yield files below ``folder`` in the order of Go's filepath.Walk, which does not follow links.
 
-    Not even one in the place of ``folder``: that is one more file, which cannot be read.
+    If ``folder`` itself is a link, it is one more file, which cannot be read.
     """
     if depth == 0 and _is_link(host, folder):
         yield folder
@@ -138,7 +138,7 @@ def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
     for key in _KEYS.all:
         flag = "--" + key.replace("_", "-")
         if key in (_KEYS.enabled, _KEYS.disconnections):
-            # A flag of this kind has its value after "=" or none, which means true.
+            # A flag of this kind has its value after "=", or no value, which means true.
             for argument in arguments:
                 if argument == flag or argument.startswith(flag + "="):
                     value = argument.partition("=")[2] or "true"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examination: gathers the evidence, every step bounded in time, and judges it."""
+"""The examination: gathers the evidence, with a time limit for every step, and judges it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .settings import NriConfig, path_of
 from .sockets import Listener, check_listener, check_socket, connect, look_at_socket
 
 STEP_TIMEOUT = 5.0
-"""Seconds for looking at files, which takes none unless a file system hangs."""
+"""Seconds for reading files, which takes almost no time unless a file system hangs."""
 
 T = TypeVar("T")
 
@@ -36,10 +36,10 @@ def examine(
     *,
     version_of: Callable[[int], ProgramVersion] | None = None,
 ) -> list[Check]:
-    """Examine ``host``; ``socket_path`` None takes the one of the runtime that runs.
+    """Examine ``host``; ``socket_path`` None: the socket of the running runtime.
 
-    ``version_of`` asks the program of a process for its version; by default that is done for the
-    machine we run on, and not for one whose files are mounted somewhere.
+    ``version_of`` asks the program of a process for its version; by default only on this machine,
+    not on one whose files are mounted somewhere.
     """
     if version_of is None:
         version_of = program_version if host.root == Path("/") else lambda pid: ProgramVersion("")
@@ -72,8 +72,8 @@ _HANGS = "looking at {} took too long: does a file system hang?"
 def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
     """Return the step's result, or None when it takes longer.
 
-    A hanging file system cannot be interrupted: the thread is left behind, and as a daemon does
-    not keep the process from ending.
+    A hanging file system cannot be interrupted: the thread is abandoned, and being a daemon thread
+    it does not keep the process from ending.
     """
     result: list[T] = []
     errors: list[BaseException] = []
@@ -99,7 +99,7 @@ def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> l
         version = version_of(process.pid) if process.program else ProgramVersion("")
         config = _config(host, process.runtime, process.arguments, version.text)
         installation = Installation(config, version.text, process, version_unknown=version.why)
-        # A process that only bears the name must not hide the one that is known to be a runtime.
+        # A process that only has the same name must not hide the one that is known to be a runtime.
         known = found.get(_identity(config))
         if known is None or (installation.version and not known.version):
             found[_identity(config)] = installation
@@ -185,7 +185,7 @@ def _with_registration(
             return item.process is not None and item.process.pid == listener.pid
         return True
 
-    # iSulad gives a fixed version that is none of its own.
+    # iSulad reports a fixed version that is not its own.
     said = "" if runtime == "iSulad" else registration.runtime_version
     return [
         replace(item, version=said or item.version, registration=registration)
@@ -212,12 +212,12 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
         config = item.config
         path = path_of(config.plugin_path, DEFAULT_PLUGIN_PATH)
         config_path = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
-        # Whose configuration we may not read can have its plugins anywhere.
+        # A runtime whose configuration is unreadable can have its plugins anywhere.
         guessed_for = config.runtime if config.unreadable else ""
         if (path, config_path, guessed_for) in seen:
             continue
         seen.add((path, config_path, guessed_for))
-        # What is off starts nothing, and nothing in the folder keeps it from starting.
+        # If NRI is off, no plugin is started, and none can keep the runtime from starting.
         off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
         findings = _plugin_folder(host, path, config_path, item, off)
         if off:
@@ -227,7 +227,7 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
 
 
 def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
-    """Return findings about a folder that the runtime may not be using."""
+    """Return findings about a folder that the runtime may not use."""
     text = (
         f"not all of {runtime_title(runtime)}'s configuration could be read: which plugins it "
         f"starts is unknown (those in {path} unless the rest says otherwise)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the machine that is examined, under a root folder of one's choice."""
+"""The files of the examined machine, below a given root folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 
 FILE_MAX = 1 << 20
-"""Bytes of a configuration file; real ones have a few thousand."""
+"""Maximum size of a configuration file in bytes; real ones have a few thousand."""
 LISTING_MAX = 1000
-"""Entries of a folder that are looked at."""
+"""Maximum number of entries of a folder that are examined."""
 LINKS_MAX = 40
-"""Symbolic links followed for one path; the kernel's own limit."""
+"""Maximum number of symbolic links followed for one path; the kernel's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class Host:
         return True
 
     def read(self, path: str, limit: int = FILE_MAX) -> bytes:
-        """Return the content of a regular file. Raises OSError, also for other files and too large
-        ones.
+        """Return the content of a regular file. Raises OSError, also for too large and other
+        files.
         """
-        # Without O_NONBLOCK opening a named pipe would wait for a writer.
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         descriptor = os.open(self.resolve(path), flags)
         with os.fdopen(descriptor, "rb") as file:

@@ -59,6 +59,6 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
         plugin_path=setting("plugin-path"),
         plugin_config_path=setting("plugin-config-path"),
         registration_timeout=setting("plugin-registration-timeout"),
-        # The second is what a version that was built and tried reads.
+        # The second is the key that was found to work in a built version.
         request_timeout=setting("plugin-request-timeout", "plugin-requst-timeout"),
     )

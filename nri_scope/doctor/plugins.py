@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins that a runtime starts by itself, and their configuration files.
+"""The plugins that a runtime starts itself, and their configuration files.
 
 Facts from NRI's adaptation package (0.2 to 0.12): files with an executable bit count, folders do
-not; links count as they are, wherever they lead. One executable with a name that is not NN-name
-makes the discovery fail, and with it the start of the whole runtime ("Failed to run CRI service" is
-fatal for containerd). A plugin that does not start does the same up to NRI 0.6; from 0.7 on it is
-left out. NN-name.conf counts before name.conf. iSulad (read, and tried at its head) passes over
-what it does not understand, and starts only plugins with an NN-name.conf, one of each name.
+not; links count regardless of their targets. A single executable whose name is not of the form
+NN-name makes the discovery fail, and so the start of the whole runtime ("Failed to run CRI service"
+is fatal for containerd). A plugin that does not start has the same effect up to NRI 0.6; from 0.7
+on it is skipped. NN-name.conf takes precedence over name.conf. iSulad (by its code, and by a test
+of its head) skips entries that it does not understand, and starts only plugins with an
+NN-name.conf, one of each name.
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ class PluginFile:
 
     name: str
     mode: int
-    """st_mode of the entry itself, not of what a link leads to."""
+    """st_mode of the entry itself, not of a link's target."""
     target_mode: int | None
-    """st_mode of what is really there; None for a link to nothing."""
+    """st_mode of the link's final target; None for a broken link."""
     size: int
     changed_at: float
-    """Seconds since the epoch, when this entry was last changed (renamed, linked, chmod too)."""
+    """Time of the last change of this entry (even rename, link, chmod), in seconds since the
+    epoch."""
     problem: str = ""
-    """Why it could not be looked at."""
+    """Why it could not be examined."""
 
     @property
     def is_folder(self) -> bool:
-        """A folder; a link to one is none."""
+        """Whether the entry is a folder; a link to one is not."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def is_executable(self) -> bool:
-        """Counts as executable for a runtime; a link always does."""
+        """Whether the entry is executable for a runtime; a link always is."""
         return bool(self.mode & 0o111)
 
 
@@ -59,7 +61,7 @@ class PluginFolder:
     plugins: tuple[PluginFile, ...] = ()
     configs: tuple[PluginFile, ...] = ()
     problem: str = ""
-    """Why the plugin folder could not be looked at."""
+    """Why the plugin folder could not be examined."""
     config_problem: str = ""
     mode: int = 0
     """st_mode of the plugin folder, 0 if there is none."""
@@ -110,7 +112,7 @@ def check_plugins(
 ) -> list[Check]:
     """Check whether the runtime's own plugins will start.
 
-    ``started_at`` is when the runtime started, for plugins that came later; ``off`` says that its
+    ``started_at``: when the runtime started, to find plugins added later; ``off``: whether its
     configuration switches NRI off.
     """
     if folder.problem:
@@ -205,7 +207,7 @@ _DATA = (".conf", ".json", ".md", ".toml", ".txt", ".yaml", ".yml")
 
 
 def _target(path: str, plugin: PluginFile) -> Iterator[str]:
-    """Yield why a plugin cannot start, if so."""
+    """Yield the reason why a plugin cannot start, if there is one."""
     target = plugin.target_mode
     if target is None:
         yield f"{path} is a link to nothing: it cannot start"
@@ -231,7 +233,7 @@ def _names(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
             text = f"{name} is there {count} times, with index {indices}: {runs}"
             yield warn("plugin", text, f"keep one of them in {folder.path}")
     if isulad:
-        # It asks plugins in an order of its own, whatever their indices.
+        # iSulad asks plugins in its own order, regardless of their indices.
         return
     for index, count in Counter(index for index, _ in identities).items():
         if count > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container runtimes run here, from /proc."""
+"""The container runtimes that run here, found in /proc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .host import Host
 PROCESSES_MAX = 50_000
 
 RUNTIMES = {"containerd": "containerd", "crio": "cri-o", "isulad": "isulad"}
-"""Runtimes by the names of their processes."""
+"""Runtimes by their process names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class RuntimeProcess:
     arguments: tuple[str, ...]
     """Its command line without the program's name."""
     program: str
-    """What /proc/PID/exe points to; "" if that is not ours to know."""
+    """Target of /proc/PID/exe; "" if we may not read it."""
     replaced: bool
-    """The program's file was replaced or deleted since the process started."""
+    """Whether the program's file was replaced or deleted since the process started."""
     started_at: float | None
-    """Seconds since the epoch."""
+    """Start time in seconds since the epoch."""
 
 
 def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
-    """Return every runtime's daemon, by process id; empty where /proc cannot be read."""
+    """Return every runtime's daemon, by process id; empty if /proc cannot be read."""
     try:
         with os.scandir(host.resolve("/proc")) as entries:
             names = [entry.name for entry in islice(entries, PROCESSES_MAX)]
@@ -46,7 +46,7 @@ def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
 
 
 def process_name(host: Host, pid: int) -> str:
-    """Return a process's short name; "" where there is none or it is hidden."""
+    """Return a process's short name; "" if there is none or it is hidden."""
     try:
         return host.read(f"/proc/{pid}/comm").decode(errors="replace").strip()
     except OSError:
@@ -62,7 +62,7 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
     except OSError:
         command = []
     try:
-        # Not resolved: the link itself says where, and that the file is gone.
+        # Not resolved: the link's own text has the path, and shows whether the file was deleted.
         program = str(host.root.joinpath("proc", str(pid), "exe").readlink())
     except OSError:
         program = ""
@@ -77,8 +77,10 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
 
 
 def _lives_elsewhere(host: Host, pid: int) -> bool:
-    """Return whether the process has another root folder: a node inside a container (kind) has its
-    own configuration, which this host's checks do not concern.
+    """Return whether the process has another root folder.
+
+    A node inside a container (kind) has its own configuration, to which this host's checks do not
+    apply.
     """
     try:
         theirs = host.root.joinpath("proc", str(pid), "root").stat()
@@ -102,7 +104,7 @@ def _started_at(host: Host, pid: int, boot: float | None) -> float | None:
         text = host.read(f"/proc/{pid}/stat")
     except OSError:
         return None
-    # proc(5): the name in parentheses may hold anything; field 22 is the start in ticks.
+    # proc(5): the name in parentheses may contain any character; field 22 is the start in ticks.
     fields = text.rpartition(b")")[2].split()
     if boot is None or len(fields) < 20 or not fields[19].isdigit():
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of a process's program, by asking the program if that is safe.
 
-Any user can start a process that is called containerd. What is executed here, as root as a rule, is
-therefore only what could not do more than it does already: the program of a process of root (or of
-the user we are), in a file that no other user can change.
+Any user can start a process called containerd, and this code usually runs as root. So it only
+executes a program that gains no rights by that: one that root (or the current user) already runs,
+from a file that no other user can change.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from .host import words
 
 VERSION_TIMEOUT = 3.0
-"""Seconds for a runtime's ``--version``, which takes some milliseconds."""
+"""Timeout in seconds of a runtime's ``--version``, which takes some milliseconds."""
 STATUS_MAX = 64 << 10
-"""Bytes read of /proc/PID/status; it has some 1,500."""
+"""Maximum number of bytes read of /proc/PID/status, which has some 1,500."""
 
 _VERSION = re.compile(rb"\bv?(\d+\.\d+\.\d+[^\s,]*)", re.ASCII)
-# proc(5): real, effective, saved and file system user id. A name in this file has its line ends
-# escaped, so that no process can forge the line.
+# proc(5): real, effective, saved and file system user id. Line ends in a name are escaped in this
+# file, so that no process can forge the line.
 _UIDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.MULTILINE)
 
 
@@ -35,21 +35,21 @@ class ProgramVersion:
     """The version that a program prints."""
 
     text: str
-    """E.g. ``1.7.24~ds1``; "" if unknown."""
+    """The version, e.g. ``1.7.24~ds1``; "" if unknown."""
     why: str = ""
-    """Why it is unknown, where there is something to say about it."""
+    """Why it is unknown, if there is a reason to report."""
 
 
 class _Refused(Exception):
-    """The program must not be executed; the text says why."""
+    """The program must not be executed; the text gives the reason."""
 
 
 def program_version(pid: int, proc: Path = Path("/proc")) -> ProgramVersion:
-    """Return what the program of process ``pid`` answers to ``--version``, if it is safe to ask."""
+    """Return the version that the program of process ``pid`` reports, if it is safe to run it."""
     try:
         with _opened(proc / str(pid), os.O_DIRECTORY) as process:
             _refuse_foreign_process(process)
-            # From here on everything is about this one open file, whatever becomes of its path.
+            # From here on only this open file is used, even if its path changes.
             with _opened("exe", within=process) as program:
                 _refuse_foreign_file(os.fstat(program))
                 return _ask(program)
@@ -63,8 +63,7 @@ def program_version(pid: int, proc: Path = Path("/proc")) -> ProgramVersion:
 
 @contextmanager
 def _opened(path: str | Path, flags: int = 0, within: int | None = None) -> Iterator[int]:
-    # O_PATH: a handle for fstat and exec, which neither needs the right to read nor touches a
-    # device.
+    # O_PATH: a handle for fstat and exec, which does not need read permission or touch a device.
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=within)
     try:
         yield descriptor
@@ -73,7 +72,7 @@ def _opened(path: str | Path, flags: int = 0, within: int | None = None) -> Iter
 
 
 def _trusted() -> tuple[int, ...]:
-    """Return the users whose programs may be run: root, and ourselves."""
+    """Return the users whose programs may be run: root and the current user."""
     return (0, os.geteuid())
 
 

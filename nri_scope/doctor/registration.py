@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short passive registration: what the runtime says of itself to a plugin.
+"""A short passive registration, to get the facts that the runtime reports to a plugin.
 
-It is made to be harmless. It asks for RemovePodSandbox alone: an event that every version has,
-that comes once in a pod's life, after its last container, and whose answer the runtime only logs.
-(No event at all cannot be asked for: an empty mask means every event, validation included.) It
-answers Configure, every part of Synchronize and whatever else comes at once, asks for no change,
-and closes as soon as it is synchronized.
+It is designed to be harmless. It subscribes only to RemovePodSandbox: an event that every version
+has, that comes once in a pod's life, after its last container, and to which the runtime only logs
+the answer. (It cannot subscribe to no event: an empty mask means every event, validation included.)
+It answers Configure, every part of Synchronize and any other request immediately, requests no
+change, and closes as soon as it is synchronized.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .check import Check, fail, ok, unknown, warn
 
 IDENTITY = Identity(index="00", name="nri-scope-doctor")
 TIMEOUT = 10.0
-"""Seconds for all of it. A runtime gives each mute plugin before us 5 s."""
+"""Seconds for the whole registration. A runtime waits 5 s for each silent plugin before ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The progress of a registration and the facts learnt by it."""
+    """The progress of a registration and the facts gathered from it."""
 
     configured: bool = False
     synchronized: bool = False
@@ -41,7 +41,7 @@ class Registration:
     nri_version: str = ""
     nri_version_inferred: bool = False
     registration_timeout_ms: int = 0
-    """0 where the runtime does not say (before NRI 0.7)."""
+    """Registration timeout in ms; 0 if the runtime does not send it (before NRI 0.7)."""
     request_timeout_ms: int = 0
     pods: int = 0
     containers: int = 0

@@ -41,8 +41,8 @@ def as_text(
 ) -> Iterator[str]:
     """Yield one or more lines for each check, and a summary.
 
-    ``width`` is in columns; None wraps nothing, so that a check has one line, and one for its fix.
-    ``plain`` keeps to ASCII symbols.
+    ``width`` is in columns; None: no wrapping, so that a check has one line, and one for its fix.
+    ``plain``: only ASCII symbols.
     """
     symbols = _ASCII if plain else _SYMBOLS
     for check in checks:

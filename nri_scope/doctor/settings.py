@@ -21,9 +21,9 @@ class Setting:
 
     value: object
     origin: str
-    """A file, or ``the command line``."""
+    """The file of the setting, or ``the command line``."""
     key: str
-    """As it is written there, with its table: ``disable in [plugins."…"]``."""
+    """The key as written there, with its table: ``disable in [plugins."…"]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +33,26 @@ class Problem:
     file: str
     text: str
     fatal: bool
-    """The runtime does not start with it."""
+    """Whether it keeps the runtime from starting."""
     fix: str
     changed_at: float = 0.0
-    """When a file that our parser refuses was last changed; 0 for anything else."""
+    """When a file that our parser refuses was last changed; 0 for other problems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A key where no runtime looks for it."""
+    """A key in a place where no runtime looks for it."""
 
     file: str
     table: str
     key: str
     right: str
-    """Where it belongs; "" for a key that exists nowhere."""
+    """The right place; "" for a key that exists nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A file that sets something about NRI and is not part of the configuration."""
+    """A file with NRI settings that is not part of the configuration."""
 
     file: str
     table: str
@@ -61,16 +61,16 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class NriConfig:
-    """One runtime's configuration of NRI; a setting that is made nowhere is None."""
+    """One runtime's configuration of NRI; None for settings that are not made."""
 
     runtime: str
     """``containerd``, ``cri-o`` or ``isulad``."""
     files: tuple[str, ...]
-    """Those that were read, in the order in which they count."""
+    """The files that were read, in order of increasing precedence."""
     missing: str = ""
-    """The main file's path, when there is none."""
+    """The main file's path, if it does not exist."""
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Files that we may not read, and why: what they say is unknown."""
+    """Files that we may not read, with the reason: their settings are unknown."""
     problems: tuple[Problem, ...] = ()
     misplaced: tuple[Misplaced, ...] = ()
     orphans: tuple[Orphan, ...] = ()
@@ -78,20 +78,20 @@ class NriConfig:
     """Newest modification time among ``files``, in seconds since the epoch."""
     enabled: Setting | None = None
     connections: Setting | None = None
-    """Whether plugins may connect from outside."""
+    """Whether external plugins may connect."""
     socket_path: Setting | None = None
     plugin_path: Setting | None = None
     plugin_config_path: Setting | None = None
     registration_timeout: Setting | None = None
-    """As written: a Go duration, or iSulad's number of seconds."""
+    """The value as written: a Go duration, or iSulad's number of seconds."""
     request_timeout: Setting | None = None
     enable_key: str = ""
-    """How to write "on", for a fix."""
+    """The syntax for "on", for a fix."""
     connections_key: str = ""
 
 
 def path_of(setting: Setting | None, default: str) -> str:
-    """Return the path in ``setting``, or ``default``: runtimes treat an empty one as not set."""
+    """Return the path in ``setting``, or ``default``: runtimes treat an empty path as not set."""
     value = setting.value if setting else None
     return value if isinstance(value, str) and value else default
 
@@ -104,9 +104,9 @@ class TomlFile:
     table: dict[str, object] | None
     changed_at: float = 0.0
     denied: str = ""
-    """Why we may not read it."""
+    """Why we may not read the file."""
     broken: str = ""
-    """Why it is no TOML file."""
+    """Why the file is not valid TOML."""
 
 
 def read_toml(host: Host, path: str) -> TomlFile:
@@ -127,7 +127,7 @@ def read_toml(host: Host, path: str) -> TomlFile:
 
 
 def subtable(table: Table, *path: str) -> dict[str, object]:
-    """Return the table at ``path``; empty where there is none."""
+    """Return the table at ``path``; empty if there is none."""
     here: object = table
     for name in path:
         here = here.get(name) if isinstance(here, dict) else None
@@ -150,7 +150,7 @@ def table_name(path: tuple[str, ...]) -> str:
 
 
 def is_backup(path: str) -> bool:
-    """Return whether a file's name is one of editors' and package managers' copies."""
+    """Return whether a file's name is one of a backup by an editor or a package manager."""
     return _BACKUP.search(path.rpartition("/")[2]) is not None
 
 

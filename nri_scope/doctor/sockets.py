@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NRI socket: is it there, who may use it, who listens."""
+"""The NRI socket: whether it exists, who may use it, and which process listens on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .host import Host, words
 from .processes import RUNTIMES, process_name
 
 CONNECT_TIMEOUT = 2.0
-"""Seconds; a listening socket accepts at once or is full."""
+"""Timeout in seconds; a listening socket accepts immediately or is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SocketFile:
 
     path: str
     problem: str = ""
-    """Why it could not be looked at; "" if it could."""
+    """Why the socket could not be examined; "" if it could."""
     exists: bool = False
     is_socket: bool = False
     mode: int = 0
@@ -38,26 +38,26 @@ class SocketFile:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Which process is at the other end, or why none is."""
+    """The process at the other end, or the reason why there is none."""
 
     problem: str = ""
     refused: bool = False
-    """The socket is a left-over: no process listens."""
+    """Whether the socket is a left-over on which no process listens."""
     denied: bool = False
-    """We may not connect: whether a process listens is unknown."""
+    """Whether we may not connect: it is unknown whether a process listens."""
     busy: bool = False
-    """A process listens but does not accept."""
+    """Whether a process listens but does not accept."""
     pid: int = 0
-    """Of the process that called listen(2); 0 if it is in a process namespace we do not see."""
+    """Id of the process that called listen(2); 0 if its process namespace is hidden from us."""
     uid: int = -1
     name: str = ""
-    """Its short name, "" if unknown."""
+    """Short name of the process, "" if unknown."""
     descriptor: int | None = None
     """The connection, to be used or closed by the caller."""
 
 
 def look_at_socket(host: Host, path: str) -> SocketFile:
-    """Read the file system's facts, without connecting."""
+    """Read the socket's facts from the file system, without connecting."""
     folder_mode = None
     try:
         folder_mode = stat.S_IMODE(host.status(str(PurePosixPath(path).parent)).st_mode)
@@ -77,7 +77,7 @@ def look_at_socket(host: Host, path: str) -> SocketFile:
 
 
 def connect(host: Host, path: str) -> Listener:
-    """Connect, and ask the kernel who listens. Nothing is sent."""
+    """Connect, and ask the kernel which process listens. Nothing is sent."""
     try:
         address = check_path(host.resolve(path))
     except ConnectError as error:
@@ -130,13 +130,13 @@ def _folder(file: SocketFile) -> list[Check]:
     if mode is None:
         return []
     enters = _who_enters(mode)
-    # Replacing takes search permission too, and a sticky folder protects others' files.
+    # Replacing also takes search permission, and a sticky folder protects other users' files.
     if mode & stat.S_ISVTX == 0 and (mode & 0o030 == 0o030 or mode & 0o003 == 0o003):
         text = f"{folder} has mode {mode:04o}: others than its owner can replace the socket"
         return [warn("socket-folder", text, f"chmod 0700 {folder}")]
-    # A client that connects can change every container: it takes write permission on the socket and
+    # A client that connects can change every container. It needs write permission on the socket and
     # search permission on the folder, which runtimes make 0700. Folder and socket may belong to
-    # different groups, so that a bit for either counts for both.
+    # different groups, so a bit for either group counts for both.
     if mode & 0o011 and file.mode & 0o022:
         text = (
             f"{folder} has mode {mode:04o}: {enters} may enter it, and with the socket's mode "
@@ -151,7 +151,7 @@ def _folder(file: SocketFile) -> list[Check]:
 
 
 def _who_enters(mode: int) -> str:
-    """Return whom a folder's search bits admit; root needs none."""
+    """Return the users that a folder's search bits admit; root needs none."""
     match bool(mode & 0o010), bool(mode & 0o001):
         case True, True:
             return "all users"
@@ -174,7 +174,7 @@ def check_listener(path: str, listener: Listener) -> list[Check]:
     if listener.denied:
         fix = "run doctor as root"
         if not os.geteuid():
-            # Root needs no permission bits, so that something else stands in the way.
+            # Root does not need permission bits, so there is another obstacle.
             fix = "look for SELinux or AppArmor denials; run doctor on the node, in no container"
         return [unknown("listener", f"cannot connect to {path}: {listener.problem}", fix)]
     if listener.problem:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI's settings in the TOML files of the runtimes that have such: each names the keys its way."""
+"""NRI's settings in the runtimes' TOML files, in which each runtime uses its own keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class NriKeys:
-    """The names that a runtime has for the settings of `NriConfig`."""
+    """A runtime's keys for the settings of `NriConfig`."""
 
     enabled: str
     disconnections: str
@@ -44,9 +44,9 @@ class NriKeys:
     registration_timeout: str
     request_timeout: str
     enabled_is_negated: bool = False
-    """The key switches NRI off rather than on."""
+    """Whether the key switches NRI off rather than on."""
     others: frozenset[str] = frozenset()
-    """Valid keys that have nothing to do with NRI."""
+    """Valid keys that do not concern NRI."""
 
     @property
     def all(self) -> frozenset[str]:
@@ -65,12 +65,12 @@ def overlay(
 ) -> NriConfig:
     """Return ``config`` with the NRI table at ``path`` of ``origin`` laid over it.
 
-    What ``table`` does not set stays as it was, unless the table ``replaces`` earlier ones as a
+    Settings missing in ``table`` stay as they were, unless it ``replaces`` earlier tables as a
     whole. An empty table changes nothing.
     """
     if not table:
         return config
-    # The Go packages that read these files take a key in any case.
+    # The Go packages that read these files accept keys in any case.
     table = {key.lower(): value for key, value in table.items()} | dict(table)
 
     def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
@@ -99,10 +99,9 @@ def misplaced(
     keys: NriKeys,
     telling: Callable[[TablePath], frozenset[str]],
 ) -> list[Misplaced]:
-    """Return keys without effect: unknown ones in NRI's table, which is at ``right``, and NRI's
-    elsewhere.
+    """Return keys without effect: unknown ones in NRI's table at ``right``, and NRI's elsewhere.
 
-    ``telling`` gives the keys that are NRI's even in the table of the given path.
+    ``telling`` returns the keys that are NRI's even in the table at a given path.
     """
     found: list[Misplaced] = []
     right_name = table_name(right)
@@ -131,8 +130,8 @@ def orphans(
 ) -> Iterator[Orphan]:
     """Yield the files among ``paths`` that look like a part of ``config`` in the wrong place.
 
-    Such a file has a name and a table as such parts have, and settings of NRI that do not hold:
-    backups, and copies that would change nothing, are no mistake.
+    Such a file has a name and a table like a real part, and NRI settings that have no effect.
+    Backups, and copies that would change nothing, are not reported.
     """
     for path in paths:
         if not path.endswith((".conf", ".toml")) or is_backup(path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of the chain, and how long each of them takes."""
+"""The plugins of the chain, and the time that each of them takes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Links:
         self._sessions = {one.id: one for one in sessions if one.role != Role.CRI}
         self._events: dict[str, int] = {}
         self._own: dict[str, Times] = {}
-        """Of each connection, the time that it took itself."""
+        """Each connection's own time."""
         self._between: dict[tuple[str, str], Times] = {}
         self._told: dict[str, None] = {}
-        """By validators."""
+        """Plugins that the runtime listed for validators."""
 
     def see(self, event: Event) -> None:
         """Take an event of one connection."""
@@ -45,7 +45,7 @@ class Links:
             self._own.setdefault(plugin, Times()).add(event.took_ns, event.timeout_ns)
 
     def round(self, diff: RoundDiff) -> None:
-        """Take an event on its way through the chain."""
+        """Take a round."""
         if len(self._told) < PLUGINS_MAX:
             self._told.update(dict.fromkeys(diff.chain))
         for span in diff.spans:
@@ -93,12 +93,12 @@ class Links:
     def _interval(
         self, after: str, before: str, times: Times, order: Sequence[Link]
     ) -> Iterator[Link]:
-        """Yield the link between two connections; nothing where the runtime says that
-        it is empty.
+        """Yield the link between two connections; nothing if the runtime's list shows none
+        there.
         """
         titles = [link.title for link in order]
         inside = order[titles.index(after) + 1 : titles.index(before)]
-        # Those in the validators' request that none of our connections showed.
+        # Plugins in the validators' request that no connection showed.
         unseen = [link.title for link in inside if not link.events]
         if self._told and not unseen and not times.over_half:
             return

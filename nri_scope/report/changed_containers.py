@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that were changed, each with what was done to it and by whom."""
+"""Changed containers, each with its changes and their owners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Container:
 
 
 class Changes:
-    """Takes rounds as they come, and keeps the first ones' changes, as text of bounded length."""
+    """Takes rounds as they come, and keeps the first changes, as text of limited length."""
 
     def __init__(self, name_of: NameOf) -> None:
         self._name_of = name_of
@@ -38,27 +38,27 @@ class Changes:
         self._legend = Legend()
         self._kept = 0
         self.rows = 0
-        """Changes in all, with those that are left out."""
+        """Number of changes, including those that are left out."""
 
     @property
     def containers(self) -> int:
-        """The number of changed containers, omitted ones included."""
+        """The number of changed containers, including omitted ones."""
         return len(self._found) + len(self._skipped)
 
     @property
     def kept(self) -> tuple[int, int]:
-        """Containers and changes that are told."""
+        """The numbers of containers and changes that are included."""
         return len(self._found), self._kept
 
     def round(self, diff: RoundDiff) -> None:
-        """Take what a round changed, and how it judges earlier changes."""
+        """Take the changes of a round, and its verdicts on earlier changes."""
         fresh = set(diff.events)
         for step in diff.steps:
             if step.event in fresh:
                 self._add(step)
             else:
                 self._judge(step)
-        # A change's note is not repeated.
+        # The note of a change is not repeated.
         for asked in wording.unnoted(diff.asked, diff.steps):
             found = self._of(asked.container)
             if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:
@@ -82,7 +82,7 @@ class Changes:
                 found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in told))
 
     def result(self) -> tuple[Changed, ...]:
-        """Return the containers in the order in which they were changed first."""
+        """Return the containers in the order of their first changes."""
         return tuple(
             Changed(
                 key,
@@ -98,11 +98,11 @@ class Changes:
         )
 
     def legend(self) -> tuple[str, ...]:
-        """Return what the words of owners and evidence mean."""
+        """Return the meanings of the words used for owners and evidence."""
         return tuple(self._legend.lines())
 
     def _of(self, container: str) -> _Container | None:
-        """Return the container; None where there are too many already."""
+        """Return the container; None if there are too many already."""
         found = self._found.get(container)
         if found is None and container not in self._skipped:
             if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
@@ -128,7 +128,7 @@ class Changes:
             self._legend.see(other.owner, (other.evidence,))
 
     def _judge(self, step: ChangeStep) -> None:
-        """Judge a step that was taken before."""
+        """Update a step that was taken before."""
         key = step.change.path, step.event, step.evidence
         found = self._found.get(step.container)
         if found is not None and key in found.rows:

@@ -44,16 +44,16 @@ def collect(
     *,
     on_progress: Callable[[float], None] | None = None,
 ) -> Facts:
-    """Collect the facts of a recording, or of one thing in it.
+    """Collect the facts of a recording, or of one subject in it.
 
-    All events are read, as what is about others is evidence too. ``on_progress`` gets a share
-    from 0 to 1 now and then. Raises RecordingError.
+    All events are read, as those about other subjects are evidence, too. ``on_progress`` is
+    occasionally called with the share done, from 0 to 1. Raises RecordingError.
     """
     return _Collector(recording, thing).collect(on_progress)
 
 
 class _Names(Latest[str, str]):
-    """Names of pods and containers by id, as events named them; the newest so many."""
+    """Names of pods and containers by id, as events named them; a limited number of the newest."""
 
     def learn(self, event: Event) -> None:
         if event.pod_id and event.pod:
@@ -79,7 +79,7 @@ class _Collector:
         self._gaps = recording.gaps()
         first, last = time_range(recording)
         self._names = _Names()
-        # The fate of changes shows later, perhaps when their container is gone.
+        # The outcome of changes is recorded later, possibly when their container is gone.
         told_later = any(one.role == Role.CRI for one in self._sessions)
         few = len(recording.containers()) <= TRACKED_MAX if told_later else False
         self._differ = differ_of(recording, keep=told_later and few)
@@ -111,7 +111,7 @@ class _Collector:
         for event, request, reply in self._recording.exchanges(allowance=allowance):
             allowance.spend(self._differ.looked_at)
             self._names.learn(event)
-            # Rounds that are over by this event were before it.
+            # Rounds that this event completes came before it.
             for diff in self._differ.feed(event, request, reply):
                 self._round(diff)
             self._see(event)
@@ -148,7 +148,7 @@ class _Collector:
             return
         self._changes.round(part)
         if part is not diff:
-            # It is about another container, and this one was changed beside it.
+            # The round is about another container, with side effects on this one.
             return
         self._links.round(part)
         slow = [wording.slow_span(one) for one in part.spans if wording.slow(one)]
@@ -180,7 +180,7 @@ class _Collector:
                 )
             )
 
-    # -- what others ask ----------------------------------------------------------------------
+    # -- callbacks for other classes ----------------------------------------------------------
 
     def _wanted(self, event: Event) -> bool:
         if self._ids is None:
@@ -190,7 +190,7 @@ class _Collector:
         return event.container_id in self._ids or event.pod_id in self._ids
 
     def _is_same(self, event: Event, thing: Event) -> bool:
-        """Return whether it may be the same event at another connection."""
+        """Return whether this may be the same event at another connection."""
         return (
             event.event == thing.event
             and event.container_id == thing.container_id

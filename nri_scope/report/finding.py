@@ -13,14 +13,14 @@ from .limits import EVENTS_KEPT
 
 
 class Level(StrEnum):
-    """How certain it is that something has to be done."""
+    """How certain it is that action is needed."""
 
     PROBLEM = "problem"
     """Something went wrong."""
     WARNING = "warning"
-    """Something is about to, or probably did."""
+    """Something is about to go wrong, or probably did."""
     NOTE = "note"
-    """Nothing is wrong by itself, but plugins have stumbled over it."""
+    """Not an error in itself, but plugins have failed because of it."""
 
 
 class FindingKind(StrEnum):
@@ -39,22 +39,22 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One of them. Texts may quote the recording; nothing is escaped."""
+    """A finding. Texts may quote the recording; nothing is escaped."""
 
     kind: FindingKind
     level: Level
     title: str
-    """One sentence that says what and who, without a full stop."""
+    """One sentence with the problem and its subject, without a full stop."""
     detail: str
-    """What speaks for it, and what it means."""
+    """The evidence, and what it means."""
     advice: str
-    """What to do."""
+    """The recommended action."""
     events: tuple[int, ...] = ()
-    """The first ones of those that show it, ascending."""
+    """The first of the events that show the finding, ascending."""
     event_count: int = 0
-    """How many show it in all."""
+    """Number of all events that show it."""
     containers: tuple[str, ...] = ()
-    """Names of the containers that it is about, the first ones."""
+    """Names of the first containers concerned."""
 
     def record(self) -> dict[str, Plain]:
         """Return the finding for programs."""
@@ -62,7 +62,7 @@ class Finding:
 
 
 class Shown:
-    """Collects the events that show one finding: the first ones, and how many there are."""
+    """Collects the events that show one finding: the first ones, and their number."""
 
     __slots__ = ("_kept", "_newest", "containers", "count")
 
@@ -74,13 +74,13 @@ class Shown:
 
     @property
     def events(self) -> tuple[int, ...]:
-        """Ascending."""
+        """The events in ascending order."""
         return tuple(sorted(self._kept))
 
     def add(self, *events: int, container: str = "") -> None:
         """Add events, each once, and the name of their subject."""
         for event in events:
-            # One that was seen before was so just now, or is among the first ones.
+            # An event taken before is either the last one or among the first ones.
             if event in self._kept or event in self._newest:
                 continue
             self.count += 1
@@ -99,7 +99,7 @@ class Shown:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the worst findings first; of one level by kind, then by their first events."""
+    """Return the findings, the worst first; within a level by kind, then by their first events."""
     levels, kinds = list(Level), list(FindingKind)
     return sorted(
         findings,

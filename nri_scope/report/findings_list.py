@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings alone: as text for people, and as one JSON object."""
+"""Only the findings: as text for people, and as one JSON object."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML file: nothing is loaded, nothing runs, everything is escaped.
+"""The report as one HTML file that loads nothing, runs nothing, and escapes everything.
 
 The text of a recording goes through `safe` (characters that would hide or reorder text) and through
-the template engine's escaping (characters that mean something in HTML). Should both fail, the
-Content-Security-Policy lets nothing run and nothing load: its one exception is our style sheet, by
-its hash.
+the template engine's escaping (characters that mean something in HTML). If both fail, the
+Content-Security-Policy still forbids scripts and loading; its one exception is the report's own
+style sheet, by its hash.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def html(facts: Facts) -> Iterator[str]:
     template = _environment().get_template("report.html.j2")
     yield from template.generate(
         facts=facts,
-        # Ours, and between tags where nothing may be escaped.
+        # The text is our own, and between tags in which nothing may be escaped.
         css=Markup(css),
         policy=f"default-src 'none'; style-src 'sha256-{_sha256(css)}'; base-uri 'none'; "
         "form-action 'none'",
@@ -74,7 +74,7 @@ def _environment() -> Environment:
 
 
 def _harmless(value: object) -> object:
-    """Make every value safe before it is escaped; markup is what our own macros return."""
+    """Make every value safe before it is escaped; only our own macros return markup."""
     return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lives of pods and containers over time, for the drawing; and how busy it was."""
+"""The lives of pods and containers over time, and the number of events, for the drawing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Life:
     pod: str
     is_pod: bool
     number: int
-    """Of its first event: lanes stand in that order."""
+    """Id of its first event: lanes are in this order."""
     begin: int
     born: bool
     last: int
@@ -38,22 +38,22 @@ class _Life:
 
 
 class Lanes:
-    """Takes events as they come; keeps what is drawn, and what may be."""
+    """Takes events as they come; keeps the lives that are, or may be, drawn."""
 
     def __init__(self, first_ns: int, last_ns: int) -> None:
         self.first_ns, self.last_ns = first_ns, max(last_ns, first_ns + 1)
         self._lives: dict[str, _Life] = {}
         self._calm: OrderedDict[str, None] = OrderedDict()
-        """Those of which nothing need be drawn, in the order in which they make room."""
+        """Lives that need not be drawn, in the order in which they are dropped for others."""
         self._gone: set[str] = set()
-        """Those that made room: what comes of them later would be half a life."""
+        """Dropped lives: their later events would show only a part of a life."""
         self._counts = [0] * COLUMNS
         self._bad = [0] * COLUMNS
         self.seen = 0
-        """Pods and containers."""
+        """Number of pods and containers."""
 
     def column(self, at_ns: int) -> int:
-        """Return the column of a moment; moments outside count as the nearest."""
+        """Return the column of a moment, or the nearest one for moments outside."""
         span = self.last_ns - self.first_ns
         place = (at_ns - self.first_ns) * (COLUMNS - 1) // span
         return min(max(place, 0), COLUMNS - 1)
@@ -98,7 +98,7 @@ class Lanes:
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
     ) -> Timeline:
-        """Return what is drawn: of too many lanes those where most happened, the earliest first."""
+        """Return the drawing's content: of too many lanes the busiest ones, the earliest first."""
         chosen = sorted(self._lives.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
         drawn = {one.id for one in chosen}
@@ -114,9 +114,7 @@ class Lanes:
         )
 
     def _unobserved(self, gaps: Iterable[Gap]) -> tuple[tuple[int, int], ...]:
-        """Return columns from and to, merged where they meet, so that any number of gaps stays
-        bounded.
-        """
+        """Return columns from and to, merged where they touch, so that their number is limited."""
         furthest = [-1] * COLUMNS
         for gap in gaps:
             ends = self.column(gap.from_ns), self.column(gap.to_ns)
@@ -132,7 +130,7 @@ class Lanes:
         return tuple(spans)
 
     def _begin(self, thing: str, event: Event, place: int) -> _Life | None:
-        """Start a life; return None where there is no room."""
+        """Start a life; return None if there is no room."""
         self.seen += 1
         if len(self._lives) >= LANES_KEPT:
             out = self._calm.popitem(last=False)[0] if self._calm else thing
@@ -148,7 +146,7 @@ class Lanes:
         return life
 
     def _with_their_pods(self, chosen: list[_Life]) -> list[_Life]:
-        """Return the first lives, each container behind its pod."""
+        """Return the first lives, each container after its pod."""
         kept: dict[str, _Life] = {}
         for one in chosen:
             group = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as GitHub's Markdown, to be pasted into an issue: short enough, with folded details.
 
-The text of a recording is either harmless prose or code; so nothing of it becomes a heading, a
-link, a mention, a reference or HTML.
+Text of a recording is either harmless prose or code, so it cannot become a heading, a link, a
+mention, a reference or HTML.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .limits import MARKDOWN_MAX, WORDS_MAX
 from .model import Changed, Facts, Link, Row
 
 _VALUE_MAX = 160
-"""Characters of one value; HTML has more."""
+"""Maximum number of characters of one value; HTML has more."""
 _ABOUT = 6
-"""Containers that a finding names."""
+"""Maximum number of containers that a finding names."""
 _RESERVED = 1_200
-"""Characters that are kept for saying what is left out."""
+"""Number of characters reserved for the list of omitted parts."""
 _LINKED = re.compile(r"\bGH-[0-9]|\b[0-9a-f]{7,40}\b|[@#]")
-"""What GitHub makes a link of in prose: references to issues and commits, mentions."""
+"""Text that GitHub turns into a link in prose: references to issues and commits, mentions."""
 _MARKS = {Level.PROBLEM: "🔴", Level.WARNING: "🟠", Level.NOTE: "🔵"}
 
 
@@ -40,7 +40,7 @@ class _Block:
 
     lines: list[str]
     what: str
-    """What is left out without it, in words."""
+    """What is omitted with the block, in words."""
 
     @property
     def size(self) -> int:
@@ -70,7 +70,7 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
         told = ", ".join(f"{count:,} × {what}" for what, count in missing.items())
         lines += ["", f"**Left out, as there is no room for it:** {told}. The HTML report has it."]
     text = "\n".join(squeezed([*lines, *foot])) + "\n"
-    # No block is larger than its size says, so this is never so; and a text cut here is harmless.
+    # Never needed, as no block is larger than its stated size; and a cut here does no harm.
     return text if len(text) <= most else text[:most]
 
 
@@ -153,7 +153,7 @@ def _finding(one: Finding) -> list[str]:
         more = len(one.containers) - _ABOUT
         names = ", ".join(code(_cut(name)) for name in one.containers[:_ABOUT])
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
-    # The advice is ours, with its code in backticks.
+    # The advice is our own, with code in backticks.
     return [*lines, f"  - {_said(one.detail)}", f"  - → {one.advice}"]
 
 
@@ -244,7 +244,7 @@ def _cut(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Escape text for a summary, where Markdown does not count."""
+    """Escape text for a summary, which is not parsed as Markdown."""
     return "".join(
         c if c.isascii() and (c.isalnum() or c in "/-_.") else f"&#{ord(c)};" for c in safe(text)
     )

@@ -17,7 +17,7 @@ class LeftOut:
     """The number of items beyond a report's limit."""
 
     what: str
-    """In words, as in ``sessions``."""
+    """The kind of items in words, as in ``sessions``."""
     kept: int
     all: int
 
@@ -36,20 +36,20 @@ class Troubled:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A place in the chain: a plugin, or what lies between two connections."""
+    """A place in the chain: a plugin, or the interval between two connections."""
 
     title: str
-    """``NN-name``; or who may be there."""
+    """``NN-name``, or the plugins that may be in the interval."""
     index: str
     known_by: str
-    """How it is known to be there, in words."""
+    """The evidence for it, in words."""
     passive: bool
-    """Ours, which changes nothing."""
+    """Whether it is nri-scope's own connection, which changes nothing."""
     between: bool
-    """No plugin but an interval of the chain."""
+    """Whether it is an interval of the chain, not a plugin."""
     events: int
     timing: Timing | None
-    """None where nothing shows it: of a chain with one passive connection, for instance."""
+    """The times; None if unknown, as in a chain with one passive connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,38 +58,38 @@ class Row:
 
     event: int
     kind: str
-    """``added``, ``removed``, ``changed`` or ``moved``."""
+    """Kind of the change: ``added``, ``removed``, ``changed`` or ``moved``."""
     path: str
     before: str
     after: str
     by: str
-    """Who made it."""
+    """The owner of the change."""
     evidence: str
-    """How that is known."""
+    """The evidence for the owner."""
     trouble: str
-    """What became of it where that is not what was asked for, or what another source says."""
+    """The outcome if it differs from the request, or another source's contradiction."""
     note: str
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A container that was changed, or of which that was requested."""
+    """A container that was changed, or for which a change was requested."""
 
     id: str
     name: str
     created_event: int
-    """0: not seen."""
+    """The event of the creation; 0 if not seen."""
     failure: str
     rows: tuple[Row, ...]
     requests: tuple[tuple[str, str], ...]
-    """What plugins asked for and was not simply carried out: its fate, and a sentence."""
+    """Requests that were not simply carried out: the fate of each, and a sentence."""
     rows_in_all: int
     remarks: tuple[str, ...] = ()
-    """What limits the evidence."""
+    """Limits of the evidence."""
 
 
 class Mark(StrEnum):
-    """The kind of a point in the drawing. The later ones win where several fall on one place."""
+    """The kind of a point in the drawing. Of several points in one place the last kind wins."""
 
     CALM = "calm"
     CHANGED = "changed"
@@ -104,19 +104,19 @@ class Lane:
     title: str
     is_pod: bool
     below: bool
-    """Its pod stands above it."""
+    """Whether the lane of its pod is above it."""
     begin: int
-    """Where it was seen first."""
+    """Place where it was first seen."""
     end: int
-    """Where it was removed, or the recording ends."""
+    """Place where it was removed, or the recording ends."""
     begins_before: bool
-    """It existed already."""
+    """Whether it already existed."""
     ends: bool
-    """False where it was still there at the end, as far as is known."""
+    """Whether it ended; False if it still existed at the end, as far as is known."""
     runs: tuple[int, int] | None
-    """From its start to its end."""
+    """Places of its start and stop."""
     marks: tuple[tuple[int, Mark, str], ...]
-    """Place, kind and words of its events."""
+    """Place, kind and text of its events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ class Timeline:
     last_ns: int
     columns: int
     counts: tuple[int, ...]
-    """Events in each column."""
+    """Number of events in each column."""
     bad: tuple[int, ...]
-    """Those among them that were slow or failed."""
+    """Number of slow or failed events in each column."""
     gaps: tuple[tuple[int, int], ...]
     presences: tuple[Presence, ...]
     lanes: tuple[Lane, ...]
@@ -148,32 +148,32 @@ class Facts:
     """Everything that a report contains."""
 
     file: str
-    """The name of the file alone: folders may reveal its author."""
+    """The file's name without folders, which may reveal its author."""
     about: str
-    """What of the recording it is about; "" for all."""
+    """The subject in the recording; "" for all."""
     tool: str
     runtimes: tuple[str, ...]
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     lost: int
-    """Events that gaps lost, where it is known how many."""
+    """Number of events lost in gaps, as far as it is known."""
     notes: tuple[Note, ...]
     first_ns: int | None
     last_ns: int | None
     events: int
-    """Those that the report is about."""
+    """Number of events that the report covers."""
     pods: int
     containers: int
     by_event: tuple[tuple[str, int, int], ...]
-    """Name, how many, how many of them not answered well; the most frequent first."""
+    """Event name, number of events, number of bad answers; the most frequent first."""
     chain: tuple[Link, ...]
     changed: tuple[Changed, ...]
     legend: tuple[str, ...]
-    """What the words of evidence mean, for those that occur."""
+    """Meanings of the words for evidence that occur."""
     troubles: tuple[Troubled, ...]
     findings: tuple[Finding, ...]
     timeline: Timeline | None
-    """None where nothing happened."""
+    """The drawing; None if there were no events."""
     left_out: tuple[LeftOut, ...]
     redacted: bool = False
-    """It is of a recording that was redacted for it."""
+    """Whether the recording was redacted for the report."""

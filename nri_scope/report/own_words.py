@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that a report itself writes, for the search for leaked values."""
+"""Words that reports contain themselves, for the search for leaked values."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ unknown unless unlimited unrecognized unresolved unseen unsolicited update updat
 usually validator validators values variable variables warning warnings wherever whether
 whichever within without
 """
-"""Words of findings, headings and remarks. A word that is added there is added here."""
+"""Words of findings, headings and remarks. Words added there must be added here."""
 
 
 @cache
 def own_words() -> bytes:
-    """Return what a report may have in it whatever the recording holds."""
+    """Return words that a report may contain for any recording."""
     from jinja2 import Environment
 
     templates = files(__package__ or "nri_scope.report").joinpath("templates")

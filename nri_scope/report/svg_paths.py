@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as SVG paths. Nothing here is text from a recording: digits and letters of paths only."""
+"""Numbers as SVG paths: only digits and path letters, no text from a recording."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from collections.abc import Iterable, Sequence
 from .model import Lane, Mark, Timeline
 
 HEIGHT = 40
-"""Of the drawing of how busy it was, in its own units."""
+"""Height of the drawing of event counts, in its own units."""
 _LEAST_NS = 10_000
-"""Where the scale of times begins: 10 µs."""
+"""Start of the scale of times: 10 µs."""
 BAR = 100
 """Length of that scale."""
 
 
 def bars(counts: Sequence[int], most: int) -> str:
-    """Draw columns as high as what they count, relative to `most`."""
+    """Draw columns with heights proportional to the counts, relative to `most`."""
     parts: list[str] = []
     for place, count in enumerate(counts):
         if count:
-            # Nothing that is there is too low to be seen.
+            # Every count above 0 must be visible.
             height = max(2.0, HEIGHT * count / max(1, most))
             parts.append(f"M{place} {HEIGHT}v{-height:.1f}h1V{HEIGHT}z")
     return "".join(parts)
 
 
 def dots(lane: Lane, kind: Mark) -> str:
-    """Draw points of no length, which a round cap makes visible, at any scale."""
+    """Draw points of zero length, which a round cap makes visible at any scale."""
     return "".join(f"M{place} 10h0" for place, mark, _ in lane.marks if mark is kind)
 
 
 def spans(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return beginnings and widths; at least one column wide."""
+    """Return starts and widths, each at least one column wide."""
     return [(begin, max(1, end - begin)) for begin, end in found]
 
 
 def log_place(ns: int, deadline_ns: int) -> float:
-    """Return where a time is between 10 µs and its deadline, on a logarithmic scale up to `BAR`."""
+    """Return the place of a time on a logarithmic scale from 10 µs to its deadline, up to `BAR`."""
     if ns <= _LEAST_NS or deadline_ns <= _LEAST_NS:
         return 0.0
     place = BAR * math.log(ns / _LEAST_NS) / math.log(deadline_ns / _LEAST_NS)
@@ -46,6 +46,6 @@ def log_place(ns: int, deadline_ns: int) -> float:
 
 
 def ticks(timeline: Timeline, count: int = 5) -> list[int]:
-    """Return moments at equal distances, from the first to the last, in ns."""
+    """Return evenly spaced moments, from the first to the last, in ns."""
     span = timeline.last_ns - timeline.first_ns
     return [timeline.first_ns + span * number // (count - 1) for number in range(count)]

@@ -33,7 +33,7 @@ def values(facts: Facts) -> str:
 
 
 def gaps(facts: Facts) -> int:
-    """Count the gaps in which something was lost, except those of an extracted part."""
+    """Count the gaps in which events were lost, except those of an extracted part."""
     return sum(not gap.is_left_out for gap in facts.gaps)
 
 
@@ -91,24 +91,24 @@ _ROLES: dict[str, str] = {
 
 
 def role(session: Session) -> str:
-    """Describe whose side a session shows; an unknown role as recorded."""
+    """Describe which side a session shows; an unknown role as recorded."""
     return _ROLES.get(session.role, clipped(session.role, WORDS_MAX))
 
 
 def lost(gap: Gap) -> str:
-    """Describe how many events a gap swallowed."""
+    """Describe how many events a gap lost."""
     if gap.is_left_out:
         return f"none; {gap.lost or 0:,} left out"
     return "unknown" if gap.lost is None else f"{gap.lost:,}"
 
 
 def left_out(one: LeftOut) -> str:
-    """Word ``Of 4,000 changes the first 1,500 are here.``"""
+    """Describe omissions, as in ``Of 4,000 changes the first 1,500 are here.``"""
     return f"Of {one.all:,} {one.what}, {one.kept:,} are here."
 
 
 def verdict(link: Link) -> str:
-    """Judge a place in the chain by its deadline."""
+    """Judge the times of a place in the chain by its deadline."""
     timing = link.timing
     if timing is None:
         return "not measured"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on changes by the OCI spec that the runtime reports as really used.
+"""Verdicts on changes, by the OCI spec that the runtime reports as actually used.
 
-That spec has all that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …), most
-of which NRI never shows. It has neither ``/cdiDevices`` nor ``/nri``, which are ours. Updates reach
-it too: in containerd all that the CRI has (updateOCIResource), in CRI-O the processor settings and
-memory limits, and from some version on unified ones on cgroup v2 (UpdateContainerLinuxResources,
-read at 1.37); the container gets all of them.
+That spec has everything that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …),
+most of which NRI never shows. It has neither ``/cdiDevices`` nor ``/nri``, which nri-scope adds. It
+also shows updates: in containerd all that the CRI supports (updateOCIResource), in CRI-O processor
+settings and memory limits, and in newer versions unified settings on cgroup v2
+(UpdateContainerLinuxResources, read at 1.37). The container gets all of them.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _NO = _Finding(Applied.NO)
 def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep:
     """Return `step` with the verdict of the runtime's own spec: ``applied``, ``actual``, ``note``.
 
-    It has a meaning for a step that no later one undid, see `judge_all`. A change is applied where
-    its value is there, possibly with more that the runtime filled in (a device's mode and owners);
-    a removal where nothing is; a move where the member still stands between the same others.
+    Only meaningful for a step that no later one undid, see `judge_all`. A change is applied if the
+    spec has its value, possibly with parts that the runtime filled in (a device's mode and owners);
+    a removal if the spec has no value; a move if the member is still between the same neighbours.
 
-    ``applied`` is None for what the spec cannot show: CDI devices, what a block I/O class means, a
-    swap limit on nodes without, some of CRI-O's updates; and for a move without `known`, the spec
-    with everything that plugins did.
+    ``applied`` is None for what the spec cannot show: CDI devices, the meaning of a block I/O
+    class, a swap limit on nodes without swap, some of CRI-O's updates; and for a move if `known`,
+    the spec with all changes by plugins, is missing.
     """
     if step.change.kind == "moved":
         finding = _of_move(step.change.path, real, known)
@@ -76,15 +76,15 @@ def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep
 def judge_all(
     steps: Sequence[ChangeStep], real: Spec, known: Spec | None = None
 ) -> dict[int, ChangeStep]:
-    """Return the steps of one container that can be judged, judged, by their positions in `steps`.
+    """Return the steps of one container that can be judged, with verdicts, by position in `steps`.
 
-    Not those whose value a later step changed, in part or with what it is a part of.
+    Leaves out steps whose value, or a part or parent of it, was changed by a later step.
     """
     judged = {number: judge(steps[number], real, known) for number in standing(steps)}
     later: set[str] = set()
     for number in range(len(steps) - 1, -1, -1):
         path = steps[number].change.path
-        # Not moved again, nor gone or come anew since.
+        # Neither moved again nor removed nor added again since.
         stands = path not in later and later.isdisjoint(_above(path))
         if stands and steps[number].change.kind == "moved":
             judged[number] = judge(steps[number], real, known)
@@ -108,7 +108,7 @@ def _of_change(change: Change, real: Spec) -> _Finding:
     if path.startswith(_UPDATED_UNTOLD) and _is_of_cri_o(real):
         return _Finding(None, note=NOT_TOLD)
     if isinstance(actual, Absent):
-        # Go leaves out what is empty, but for the members of a map.
+        # Go omits empty fields, except members of a map.
         left_out = after in ({}, []) and not path.startswith("/linux/netDevices/")
         if left_out:
             return _YES
@@ -148,9 +148,7 @@ def _of_class(change: Change, real: Spec) -> _Finding:
 
 
 def _honours(path: str, wanted: Json, actual: Json) -> bool:
-    """Return whether `actual` is as requested, apart from zeros and what was left
-    to the runtime.
-    """
+    """Return whether `actual` is as requested, ignoring zeros and values left to the runtime."""
     if same(wanted, actual):
         return True
     there = (apply({}, [Change(path, None, each, "added")]) for each in (wanted, actual))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins between two connections that were seen."""
+"""The plugins between two observed connections."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Chain:
     """The known plugins of a round, in call order."""
 
     plugins: tuple[str, ...] = ()
-    """All of them (``NN-name``), where the runtime sent them to a validator; else ()."""
+    """All plugins (``NN-name``), if the runtime sent them to a validator; else ()."""
     seen: frozenset[str] = frozenset()
-    """Those whose connections we saw: what these did is known otherwise."""
+    """Plugins whose connections were observed: their changes are known from these."""
 
     @classmethod
     def of(cls, stations: Iterable[Station], plugins: Iterable[str] = ()) -> Chain:
@@ -30,7 +30,7 @@ class Chain:
     def between(
         self, after: Station | None, before: Station | None, *, or_runtime: bool = False
     ) -> Owner:
-        """Return the plugins between two stations; None is the chain's beginning or end."""
+        """Return the plugins between two stations; None for the chain's beginning or end."""
         named = self._named(after, before)
         if named is None:
             return _by_index(after, before, or_runtime=or_runtime)
@@ -39,7 +39,7 @@ class Chain:
         return Owner(Who.RUNTIME) if or_runtime else UNKNOWN
 
     def _named(self, after: Station | None, before: Station | None) -> tuple[str, ...] | None:
-        """Return the plugins by name; None where names are unknown or ambiguous."""
+        """Return the plugins by name; None if names are unknown or ambiguous."""
         if not self.plugins or len(set(self.plugins)) != len(self.plugins):
             return None
         start, end = 0, len(self.plugins)
@@ -63,13 +63,13 @@ def _by_index(after: Station | None, before: Station | None, *, or_runtime: bool
 def _range(after: str | None, before: str | None, or_runtime: bool) -> Owner:
     low = LOWEST if after is None else after
     high = HIGHEST if before is None else before
-    # Equal indices have no defined order, so a namesake by index may be called on either side of
-    # one that we saw.
+    # Equal indices have no defined order: another plugin with the index of an observed one may be
+    # called before or after it.
     ties = tuple(dict.fromkeys(each for each in (after, before) if each is not None))
     first = low if after is None else _next(low)
     last = high if before is None else _previous(high)
     if not (first and last and first <= last):
-        # No index is in between: it can only be one that shares an index with one that we saw.
+        # No index is in between: only a plugin with the index of an observed one can be meant.
         first, last, ties = low, high, ()
     return Owner(Who.ONE_OF, first=first, last=last, ties=ties, or_runtime=or_runtime)
 

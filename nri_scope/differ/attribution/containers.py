@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All known containers: their names, histories, and how the newest event showed them."""
+"""All known containers: their names, their histories, and their state in the newest event."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ REMOVED = "the container was removed before, and runtimes drop updates of unknow
 STOPPED = "the container was stopped before, and the runtime updates no such ones"
 NOT_CREATED = "the container was not created, and runtimes drop updates of unknown ones"
 GONE_MAX = 100_000
-"""Stopped and removed containers that are kept in mind."""
+"""Maximum number of stopped and removed containers that are remembered."""
 
 
 class Containers:
-    """Keeps what is known of each container, by its id."""
+    """Keeps the known facts about each container, by its id."""
 
     def __init__(self) -> None:
         self.histories: dict[str, History] = {}
         self._names: dict[str, str] = {}
         self._pods: dict[str, str] = {}
         self._shown: dict[str, tuple[bytes, int]] = {}
-        """What the newest event showed of a container, and how many steps were known by then."""
+        """Fingerprint of each container in its newest event, with the number of its steps then."""
         self._tails: dict[str, Owner] = {}
-        """Who may have changed a container unseen, until an event shows it."""
+        """Plugins that may have changed a container unobserved, until an event shows it."""
         self.is_unheard: Callable[[str], bool] = lambda _: False
-        """Whether there is no container with an id, or one that begins so, as far as is known."""
+        """Whether no container is known whose id is, or begins with, the given one."""
         self.updates_stopped = True
         """Whether the runtime updates containers that were stopped."""
         self._stopped: dict[str, None] = {}
         self._gone: dict[str, None] = {}
         """Removed containers."""
         self._doing: dict[str, bool] = {}
-        """Containers that were updated a moment ago: whether it takes an event of their own to
-        know that the runtime has done it, or just any."""
+        """Containers just updated, and whether only an event of their own shows that the runtime
+        has applied the update; else any event does."""
         self._done_ns: dict[str, int] = {}
-        """When the newest update of a container was known to be done, or it was created anew; on
-        the monotonic clock, which the CRI's answers have too and which is never set."""
+        """Time at which the newest update of a container, or its new creation, was known to be
+        done; on the monotonic clock, which the CRI's answers also have and which is never set."""
 
     # -- names ------------------------------------------------------------------------------
 
@@ -62,14 +62,14 @@ class Containers:
             self._names[event.container_id] = f"{where}{event.container}"
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
-        """Learn the name of a pod, which its containers refer to by id."""
+        """Learn the name of a pod, to which its containers refer by id."""
         self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
 
     def name_of(self, container_id: str) -> str:
-        """Return ``ns/pod/container``; the beginning of the id where the name is unknown."""
+        """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
         return self._names.get(container_id) or container_id[:SHORT_ID]
 
-    # -- what is known of one ---------------------------------------------------------------
+    # -- facts about one container -----------------------------------------------------------
 
     def know(self, container: api.Container, name: str = "") -> History:
         """Add a container that exists already."""
@@ -86,7 +86,7 @@ class Containers:
         return history
 
     def history(self, container_id: str) -> History:
-        """Return its history; an empty one where it was never shown."""
+        """Return the container's history; an empty one if the container was never shown."""
         history = self.histories.get(container_id)
         if history is None:
             history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
@@ -95,9 +95,7 @@ class Containers:
         return history
 
     def target(self, container_id: str) -> History | None:
-        """Return the history of a container that a plugin wants updated; None where
-        it is unknown.
-        """
+        """Return the history of a container that a plugin wants updated; None if unknown."""
         history = self.histories.get(container_id)
         if container_id in self._gone or (history is not None and history.failure):
             return None
@@ -108,8 +106,8 @@ class Containers:
         return self.history(container_id)
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """Return the fate of a request for a container that does not exist, as far as is known, and
-        why.
+        """Return the fate of a request for a container that does not exist as far as is known, and
+        the reason.
         """
         if container_id in self._gone:
             return RequestFate.NOT_APPLIED, REMOVED
@@ -122,24 +120,24 @@ class Containers:
         return RequestFate.UNKNOWN, NOT_TOLD
 
     def is_named(self, beginning: str) -> bool:
-        """Return whether an event named a container whose id begins so."""
+        """Return whether an event named a container whose id begins with this."""
         return any(known.startswith(beginning) for known in self._names)
 
     def removed(self, container_id: str) -> None:
-        """Note that the runtime removed it."""
+        """Note that the runtime removed the container."""
         self._stopped.pop(container_id, None)
         self._gone[container_id] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 
     def stopped(self, container_id: str) -> None:
-        """Note that the runtime stopped it."""
+        """Note that the runtime stopped the container."""
         self._stopped[container_id] = None
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
     def created(self, history: History, at: Event) -> None:
-        """Begin its history; ``tail`` are the plugins that may have changed it unobserved."""
+        """Begin the container's history; ``tail``: plugins that may have changed it unobserved."""
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
@@ -148,36 +146,38 @@ class Containers:
         self._tails[history.id] = history.tail
 
     def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
-        """Note its update; the next event shows what the runtime, or `tail`, made of it."""
+        """Note an update; the next event shows the result of the runtime or of `tail`."""
         history.add(steps, spec)
         self._doing[history.id] = True
         self._tails[history.id] = tail
 
     def touched(self, container_id: str) -> None:
-        """Note that it was updated beside another container's event."""
+        """Note an update of the container beside another container's event."""
         self._doing.setdefault(container_id, False)
 
     def compare(
         self, container: api.Container, event: Event, manner: oci.Manner
     ) -> tuple[list[ChangeStep], list[Asked]]:
-        """Return what an event shows of it that no known change explains, which is known from now
-        on; and requests that the event shows as not applied.
+        """Return changes that an event shows and no known change explains, and requests that it
+        shows as not applied.
+
+        These changes count as known from now on.
         """
         if not later_changes.is_told(container):
             return [], []
         if event.event == UPDATE and self._doing.get(container.id):
-            # Another connection may show it as it was before the same update.
+            # Another connection may show the container as before the same update.
             return [], []
         history = self.histories.get(container.id)
         if history is not None and event.event in UNDOING:
-            # containerd shows a container that it did not create as it was before the chain.
+            # containerd shows a container that it did not create in its state before the chain.
             unsure = not history.created and later_changes.never_ran(container)
             if history.failure or unsure:
                 return [], []
         if history is not None and history.failure:
-            # It did not fail, or no more events of it would come: an event was lost.
+            # The creation did not fail, or no more events would come: an event was lost.
             history.failure = ""
-        # The same as the last time is news where something was done meanwhile.
+        # A state equal to the last one is new information if steps were added meanwhile.
         done = 0 if history is None else len(history.steps)
         mark = later_changes.fingerprint(container), done
         before = self._shown.get(container.id)
@@ -198,14 +198,14 @@ class Containers:
         self._shown[container.id] = mark[0], len(history.steps)
         return drift.steps, drift.asked
 
-    # -- what the runtime has done ----------------------------------------------------------
+    # -- updates that the runtime has applied --------------------------------------------------
 
     def settle(self, one: Round) -> None:
-        """Note what the runtime must have done by the time of this round.
+        """Note the updates that the runtime must have applied by the time of this round.
 
-        It does what plugins want of other containers before it sends them anything else, and
-        of the container itself before the next event about that; but a second update may be the
-        first one, which is still on its way.
+        It applies requests for other containers before it sends plugins anything else, and those
+        for the event's own container before the next event about it; but a second update may be the
+        first one, still on its way through the chain.
         """
         for container, by_its_own in list(self._doing.items()):
             if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
@@ -213,9 +213,9 @@ class Containers:
                 self._done_ns[container] = one.first.mono_ns
 
     def judge(self, container_id: str, real: Spec, event: Event) -> list[ChangeStep] | None:
-        """Return the steps that the real spec can judge, judged by it.
+        """Judge the container's steps by the real spec, and return those that it can judge.
 
-        None where the CRI was asked before the runtime can have done the newest update.
+        None if the CRI was asked before the runtime can have applied the newest update.
         """
         history = self.histories.get(container_id)
         if history is None or history.id in self._doing:
@@ -229,7 +229,7 @@ class Containers:
         return [judged[number] for number in sorted(judged)]
 
     def forget(self, container_id: str) -> None:
-        """Forget it: it is gone, and no later event refers to it."""
+        """Forget the container: it was removed, and no later event refers to it."""
         for known in (
             self.histories,
             self._shown,

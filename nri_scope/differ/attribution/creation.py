@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One CreateContainer on its way through the chain: who changed what.
+"""One CreateContainer on its way through the chain, and the owners of its changes.
 
-Each connection shows the container as all plugins before it left it. A plugin's own reply shows
-what it made of that; what then still differs for the next connection was done in between. Last
-comes the runtime's own account of the owners, where there is one.
+Each connection shows the container as changed by all plugins before it. A plugin's own reply shows
+its changes; further differences at the next connection were made in between. The runtime's own list
+of owners, if there is one, comes last.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from .rounds import Station
 from .validator_owners import Owned
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
-"""What plugins can set without a runtime naming them as owners, in some version."""
+"""Paths that plugins can set without being named as owners by some version of a runtime."""
 UNLESS_ITS_OWN = "it has no effect where the value is the runtime's own, and not a plugin's"
-"""Of a removal by a plugin where those before it were not seen."""
+"""Note on a removal by a plugin if the plugins before it were not observed."""
 _SWAP = "/linux/resources/memory/swap"
 _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
@@ -55,20 +55,22 @@ class Created:
     """The findings of one CreateContainer."""
 
     container: api.Container
-    """As the first to see it saw it."""
+    """The container as the first connection saw it."""
     chain: Chain
     base: Spec
     base_owner: Owner
     spec: Spec
-    """As the chain left it."""
+    """The spec at the end of the chain."""
     found: Findings
     tail: Owner
-    """Who may have changed it unseen, after the last that we saw; RUNTIME if no plugin."""
+    """Plugins that may have changed the container after the last observed connection; RUNTIME if
+    none."""
 
 
 def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
-    """Evaluate one round, and the validators' request of it, either of which may be missing. None
-    where nothing can be decoded.
+    """Evaluate one round and the validators' request of it; either may be missing.
+
+    None if nothing can be decoded.
     """
     return _Creation(stations, owned).look()
 
@@ -81,12 +83,12 @@ class _Creation:
         self.found = Findings()
         self.id = ""
         self.expected = api.Container()
-        """What the next plugin is shown if no unobserved plugin is asked before it."""
+        """The container that the next plugin gets if no unobserved plugin is asked before it."""
         self.hidden = Hidden({})
         self.base: Spec = {}
-        """The container before the chain, as far as it was seen."""
+        """The container before the chain, as far as it was observed."""
         self.before_reply: dict[str, Spec] = {}
-        """The container as each plugin whose reply is known found it."""
+        """The container as received by each plugin whose reply is known."""
 
     def look(self) -> Created | None:
         pairs = [
@@ -149,7 +151,7 @@ class _Creation:
         return self.owned is not None or self._is_replay()
 
     def _back(self, spec: Spec, last: Station | None) -> Spec:
-        """Undo what plugins of the chain are shown and the runtime does not apply."""
+        """Undo changes that plugins of the chain are shown and the runtime does not apply."""
         if self.found.failure:
             return spec
         reasons: dict[str, tuple[str, Evidence, int]] = {}
@@ -158,12 +160,12 @@ class _Creation:
             step = newest.get(one.path)
             if one.container != self.id or step is None or one.path == _SWAP:
                 continue
-            # Not what a later plugin made of it.
+            # Not if a later plugin changed the value again.
             is_it = step.change.kind == "removed" or step.change.after == one.value
             if one.fate is RequestFate.NOT_APPLIED and is_it:
                 reasons[one.path] = one.reason, one.evidence, one.event
         for number in standing(self.found.steps):
-            # What no reply that was seen asked for.
+            # Changes that no observed reply requested.
             made = self.found.steps[number]
             reason = _never_applied(made.change.path)
             if reason and last is not None and manner_of(last).adjusts_as_upstream:
@@ -182,7 +184,7 @@ class _Creation:
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
         """Return the change that restores the value at `path` from before the chain; None for
-        nothing.
+        none.
         """
         now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
         if now is oci.ABSENT:
@@ -192,7 +194,7 @@ class _Creation:
         return None if oci.same(now, first) else Change(path, now, first, "changed")
 
     def _time(self, event: int) -> int:
-        """Return when an event of this round came."""
+        """Return the time at which an event of this round came."""
         events = [station.event for station in self.stations]
         events += [self.owned.event] if self.owned is not None else []
         return next((one.at_ns for one in events if one.id == event), 0)
@@ -204,7 +206,7 @@ class _Creation:
         station: Station,
         request: api.CreateContainerRequest,
     ) -> Spec:
-        """Apply to `spec` what happened on the way from `after` to `station`."""
+        """Apply to `spec` the changes made between `after` and `station`."""
         if request.container == self.expected:
             return spec
         shown = self._with_hidden(oci.spec_of(request.container))
@@ -220,19 +222,19 @@ class _Creation:
         """Return a change that two snapshots show, by one of those `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
-            # Which of several moved is a matter of presentation: a move has no owner.
+            # A list of moves can be described in several ways, so a move has no owner.
             return made
         names = tuple(
             name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)
         )
         if not names:
             return made
-        # The last owner of the field is among those who can have done it; the field has no other
-        # change after this one, or `_compare` will find out.
+        # The last owner of the field is among the possible ones; the field has no later change,
+        # else `_compare` finds out.
         return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
 
     def _reply(self, spec: Spec, station: Station, request: api.CreateContainerRequest) -> Spec:
-        """Return what the plugin behind `station` asked for."""
+        """Return the spec with the changes that the plugin behind `station` requested."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         if event.status_code not in (0, 4, 14):
             self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
@@ -263,7 +265,7 @@ class _Creation:
             note = notes.get(change.path, "")
             self.found.steps.append(step(self.id, change, owner, evidence, event, note))
         for one in remarks:
-            # What is resolved or not comes to something; its step has a note.
+            # Resolved and unresolved values have an effect; a note of the step describes it.
             if one.kind not in ("resolved", "unresolved"):
                 self.found.remark(self.id, owner, evidence, event, one)
         self.found.updates += [
@@ -281,10 +283,10 @@ class _Creation:
         evidence: Evidence,
         event: Event,
     ) -> dict[str, str]:
-        """Keep what merging drops of an adjustment; returns notes for steps, by path.
+        """Keep the parts of an adjustment that merging drops; return notes for steps, by path.
 
-        The removal of a member reaches the runtime only as the loss of what an earlier plugin had
-        set. So where the value is the runtime's own it stays, and elsewhere it is gone.
+        The removal of a member only cancels the value that an earlier plugin set. So a value of the
+        runtime's own stays, and others are removed.
         """
         notes: dict[str, str] = {}
         wanted = oci.adjust(spec, reply.adjust)
@@ -321,7 +323,7 @@ class _Creation:
             )
 
     def _conflicts(self, spec: Spec, stations: tuple[Station, ...]) -> Spec:
-        """Take back what a plugin asked for at which the runtime gave up."""
+        """Take back the requests of a plugin at which the runtime gave up."""
         culprit, failure = _refusal(stations)
         if not failure or self.found.failure:
             return spec
@@ -333,9 +335,7 @@ class _Creation:
         return self.before_reply.get(culprit, spec)
 
     def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
-        """Return what happened after the last station, by the validators' request; None where that
-        is unknown.
-        """
+        """Return the spec at the end of the chain, by the validators' request; None if unknown."""
         request = owned.request
         turn = merging.Creation(
             api.CreateContainerRequest(pod=request.pod, container=request.container),
@@ -355,7 +355,7 @@ class _Creation:
         newest = newest_steps(self.found.steps)
         for change in changes_of_chain(spec, final):
             if change.kind == "moved":
-                # The merged adjustment does not keep the order in which plugins did things.
+                # The merged adjustment does not keep the order of the plugins' changes.
                 continue
             removal = is_back(change, base, newest)
             if removal is not None:
@@ -379,7 +379,7 @@ class _Creation:
     def _by_owner(
         self, change: Change, rest: Owner, last: Station | None, owned: Owned
     ) -> ChangeStep:
-        """Return a change that the merged adjustment shows and no snapshot did."""
+        """Return a change that only the merged adjustment shows."""
         names = owned.owners_of(self.id, change.path)
         if names:
             owner = one_of(*names)
@@ -427,7 +427,7 @@ class _Creation:
 
 
 def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
-    """Return the plugin at whose reply the runtime gave up, and its words; "" where it did not."""
+    """Return the plugin at whose reply the runtime gave up, and its error; "" if it did not."""
     replies = [
         (station, cast("api.CreateContainerResponse", reply))
         for station in stations
@@ -449,8 +449,8 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
 def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
     """Return the differences between two views of a container on its way through the chain.
 
-    Places of mounts are those that they are to have: a runtime sorts all of them when it applies
-    an adjustment with any, whatever the order in which plugins saw them.
+    Mounts have their final positions: a runtime that applies an adjustment with mounts sorts all of
+    them, regardless of the order in which plugins saw them.
     """
     if before.get("mounts") == after.get("mounts"):
         return oci.changes(before, after)
@@ -460,7 +460,7 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
 def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
     """Return the notes on changes, by path.
 
-    What is said of a part that may be applied or not stands at what came as a whole.
+    The note on a part that may or may not be applied is at the path of the whole value.
     """
     paths = {change.path for change in changes}
     notes: dict[str, str] = {}
@@ -479,25 +479,25 @@ def not_passed_on(removal: ChangeStep, event: Event) -> Asked:
 
 
 def _never_applied(path: str) -> str:
-    """Return why no adjustment of `path` reaches a container; "" where one does."""
+    """Return why an adjustment of `path` never reaches a container; "" if it does."""
     if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
         return ""
     return oci.ONLY_THE_LIMIT
 
 
 def _takes_mount(change: Change) -> bool:
-    """Return whether it is the removal of a mount, which has no owner."""
+    """Return whether the change is the removal of a mount, which has no owner."""
     return change.kind == "removed" and change.path.startswith("/mounts/")
 
 
 def _is_later(name: str, owner: Owner) -> bool:
-    """Return whether the plugin `name` was called after all those that `owner` may be."""
+    """Return whether the plugin `name` was called after all possible plugins of `owner`."""
     highest = max(each[:2] for each in owner.plugins) if owner.plugins else owner.last
     return bool(highest) and name[:2] >= highest
 
 
 def may_be(owner: Owner, name: str) -> bool:
-    """Return whether `owner` leaves room for the plugin `name` (``NN-name``)."""
+    """Return whether the plugin `name` (``NN-name``) may be meant by `owner`."""
     if owner.plugins:
         return name in owner.plugins
     if owner.who is Who.ONE_OF:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event after event in, what each round changed out; and every container's history meanwhile."""
+"""Turns events, one after another, into the changes of each round and the containers' histories."""
 
 from __future__ import annotations
 
@@ -41,22 +41,21 @@ from .spans import spans
 from .validator_owners import Owned
 
 TOLD_MAX = 16 << 20
-"""Bytes of what may wait for a round to be over."""
+"""Maximum size in bytes of the events that wait for the end of a round."""
 UNDECIDED_MAX = 10_000
-"""Creations that are kept in mind until it is known what became of them."""
+"""Maximum number of creations that are remembered until their outcome is known."""
 NOT_KNOWN = "whether the container was created is not known"
 UPDATES_OF_FAILED = "the creation that it was asked for with failed"
 UPDATES_OF_OPEN = "what became of the creation that it was asked for with is not known"
 _TOLD_BYTES = 1 << 10
-"""For each event that waits."""
+"""Size in bytes that each waiting event counts in addition to its messages."""
 
 
 class Differ:
     """Finds what each round changed, as events are fed to it in the order of a recording.
 
-    ``histories`` has every container by its id; without ``keep`` those that were removed are
-    forgotten. All input is untrusted: what cannot be decoded is left out, and
-    nothing raises.
+    ``histories`` has every container by its id; without ``keep`` removed ones are forgotten. All
+    input is untrusted: messages that cannot be decoded are left out, and no method raises.
     """
 
     def __init__(
@@ -74,9 +73,10 @@ class Differ:
     ) -> None:
         """Start without events. ``only``: ids of the containers that matter; of all others only the
         effects on these are examined. ``gaps``, ``follows``, ``had_its_place`` and ``had_joined``:
-        see `Rounds`. ``outcome`` gives the outcome of a creation by what was recorded later, see
-        `Creations`; without it each creation counts as successful unless an event fed shows
-        otherwise. ``unheard`` says which containers do not exist, where not all events are fed.
+        see `Rounds`. ``outcome`` returns the outcome of a creation by later events of the
+        recording, see `Creations`; without it each creation counts as successful unless an event
+        fed shows otherwise. ``unheard`` reports whether a container does not exist, if not all
+        events are fed.
         """
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
@@ -87,13 +87,13 @@ class Differ:
         self.lose(gaps)
         self._keep = keep
         self._creation: Round | None = None
-        """A CreateContainer that is over, except for the validators' request."""
+        """A CreateContainer whose chain is complete, but which may still be validated."""
         self._validated = ""
         """The container of the validators' last request."""
         self._removed: list[str] = []
-        """To be forgotten."""
+        """Removed containers, to be forgotten."""
         self._told: list[Round] = []
-        """What came from beside the chain while a round was open."""
+        """Rounds from outside the chain that came while a round was open."""
         self._told_bytes = 0
         self._outcome = outcome
         self._unheard = unheard
@@ -104,7 +104,7 @@ class Differ:
 
     @property
     def histories(self) -> dict[str, History]:
-        """Every container that is known, by its id."""
+        """All known containers, by id."""
         return self._containers.histories
 
     def begin(self, session: Session) -> None:
@@ -116,7 +116,7 @@ class Differ:
         self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
-        """Take the next event; returns the rounds that are over by that."""
+        """Take the next event; return the rounds that it completes."""
         self._containers.learn_name(event)
         over = self._rounds.feed(event, request, reply)
         if over is None:
@@ -124,7 +124,7 @@ class Differ:
         if over.first.method not in ASIDE:
             found = self._take(over)
             return found if self._creation is not None else [*found, *self._take_told()]
-        # It came while other things were on their way, and may be about what they lead to.
+        # It came while another round was open, and may be about the result of that round.
         self._told.append(over)
         self._told_bytes += _TOLD_BYTES + sum(map(len, (request, reply)))
         if not self._rounds.goes_on(event):
@@ -132,27 +132,27 @@ class Differ:
         return [] if self._told_bytes <= TOLD_MAX else self._take_told()
 
     def flush(self) -> list[RoundDiff]:
-        """Return the rounds that are still open, as far as they came."""
+        """Return the rounds that are still open, as far as they were seen."""
         over = self._rounds.flush()
         found = [] if over is None else self._take(over)
         return [*found, *self._finish_creation(None), *self._take_told()]
 
     def flush_over(self) -> list[RoundDiff]:
-        """Return the rounds that are complete if nothing has come by now."""
+        """Return the rounds that are complete if no event has come by now."""
         return [] if self._rounds.goes_on() else self.flush()
 
     @property
     def looked_at(self) -> int:
-        """The number of elements to look through with each event, besides messages."""
+        """The number of elements to look through for each event, besides messages."""
         return self._rounds.looked_at
 
     @property
     def open(self) -> Round | None:
-        """The round that is not over, as far as it came; None where there is none."""
+        """The open round, as far as it was seen; None if there is none."""
         return self._rounds.open
 
     def name_of(self, container_id: str) -> str:
-        """Return ``ns/pod/container``; the beginning of the id where the name is unknown."""
+        """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
         return self._containers.name_of(container_id)
 
     def know(self, container: api.Container, name: str = "") -> History:
@@ -160,7 +160,7 @@ class Differ:
         return self._containers.know(container, name)
 
     def _take_told(self, before: int | None = None) -> list[RoundDiff]:
-        """Return the rounds from beside the chain so far, or only those before an event."""
+        """Return the rounds from outside the chain so far, or only those before an event."""
         waiting = [] if before is None else [one for one in self._told if one.first.id > before]
         told = self._told[: len(self._told) - len(waiting)]
         self._told = waiting
@@ -171,14 +171,14 @@ class Differ:
 
     def _take(self, one: Round) -> list[RoundDiff]:
         while self._removed:
-            # Only now: its name may be asked for until then.
+            # Not earlier: the name may be asked for until now.
             self._containers.forget(self._removed.pop())
         if one.name == CREATE:
             found = [*self._finish_creation(None), *self._take_told(one.first.id)]
             self._containers.settle(one)
             self._creation = one
             if one.over_by is not None and one.over_by.event != VALIDATE:
-                # Validators are asked at once, or not at all.
+                # Validators are asked immediately, or not at all.
                 found += self._finish_creation(None)
             return found
         if one.name == VALIDATE:
@@ -197,7 +197,7 @@ class Differ:
             self._validated = container
             return self._finish_creation(one)
         found = self._finish_creation(None)
-        # Validators are asked all at once, and one that was asked late makes a round of its own.
+        # Validators are asked in parallel, and a late one makes a round of its own.
         if container != self._validated:
             self._validated = container
             found += self._created(None, one)
@@ -222,7 +222,7 @@ class Differ:
             found.fail(told.rejection(validation))
         outcome = self._outcome_of(whole)
         if outcome.fate is CreationFate.CREATED:
-            # An unseen plugin in between made room for what looks like a conflict.
+            # An unobserved plugin in between removed what looks like a conflict.
             found.failure = ""
         elif one is not None and not found.failure and validation is None:
             found.fail(self._rounds.ended_early(one))
@@ -241,7 +241,7 @@ class Differ:
         elif one is not None and not found.failure and validation is None:
             self._note_left_open(one, found)
         if self._only is not None and whole.first.container_id not in self._only:
-            # Of it no more matters than what came of it for others.
+            # Only its effects on other containers matter.
             found.steps = []
             found.asked = [each for each in found.asked if each.container in self._only]
             self._beside(wanted, found, whole.stations[0], doubt=doubt)
@@ -299,9 +299,7 @@ class Differ:
         )
 
     def _is_unheard(self, container: str, event: Event) -> bool:
-        """Return whether every existing container was listed, at first or when it was created, and
-        none of them is meant.
-        """
+        """Return whether all existing containers were listed or seen created, but not this one."""
         if self._unheard is not None:
             return self._unheard(container, event)
         if self._only is not None or self._rounds.gaps:
@@ -311,10 +309,10 @@ class Differ:
         told = any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
         return told and not self._containers.is_named(container)
 
-    # -- what became of creations -------------------------------------------------------------
+    # -- the outcome of creations -------------------------------------------------------------
 
     def _outcome_of(self, one: Round) -> Outcome:
-        """Return the outcome that later events show; unknown where these are not at hand."""
+        """Return the outcome that later events show; unknown if these are not available."""
         return UNKNOWN if self._outcome is None else self._outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
@@ -326,9 +324,7 @@ class Differ:
                 del self._undecided[next(iter(self._undecided))]
 
     def _decide(self, one: Round, found: Findings) -> None:
-        """Decide the outcome of a creation that was still under way, now that its
-        container ends.
-        """
+        """Decide the outcome of a creation that was still open, now that its container ends."""
         if one.name in UNDOING:
             candidates = [one.first.container_id]
         elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
@@ -390,7 +386,7 @@ class Differ:
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
-        """Compare an event's view of its container with what is known."""
+        """Compare an event's view of its container with the known state."""
         station = one.stations[0]
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
@@ -430,7 +426,8 @@ class Differ:
                 if self._only is not None and container.id not in self._only:
                     continue
                 if container.id in self.histories:
-                    # Known from before: it may have changed while no connection observed it.
+                    # Known from earlier: the container may have changed while no connection
+                    # observed it.
                     self._compare(container, station, found)
                 else:
                     self.know(container)
@@ -440,7 +437,7 @@ class Differ:
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
-        """Return what the CRI's view of a container shows, if anything."""
+        """Return the findings from the CRI's answer about a container, if any."""
         station = one.stations[0]
         status = told.container_status(station.reply)
         steps: list[ChangeStep] | None = None
@@ -497,7 +494,7 @@ class Differ:
 
 
 def _confirmed(failure: str, words: str) -> str:
-    """Return a failure that later events show, beside what was known of it in the chain."""
+    """Return a failure that later events show, with the known facts about it from the chain."""
     if failure.startswith(SEEMS):
         failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
     return "; ".join(filter(None, (failure, words)))

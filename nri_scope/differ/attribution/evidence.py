@@ -22,7 +22,7 @@ from .rounds import Round, Station
 from .validator_owners import Owned
 
 EVICTIONS_MAX = 5_000
-"""Evictions in one message that are looked at: far more than a node has containers."""
+"""Maximum number of evictions examined in one message: more than any node has containers."""
 
 
 class _WithUpdates(Protocol):
@@ -36,9 +36,9 @@ class _WithEvictions(Protocol):
 
 
 def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> list[Wanted]:
-    """Return the updates that plugins asked for in replies that have nothing else.
+    """Return the updates that plugins requested in replies that have no other content.
 
-    `merged`: whether NRI merges them, as it does with all but those of Synchronize.
+    `merged`: whether NRI merges them, as in all replies except those to Synchronize.
     """
     return [
         Wanted(plugin(station.plugin), evidence_of(station), station.event, update, merged)
@@ -91,7 +91,7 @@ def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
 
 
 def rejection(validation: Round) -> str:
-    """Return why a validator refused; "" where none is known to have."""
+    """Return why a validator refused; "" if none is known to have refused."""
     for station in validation.stations:
         reply = cast("api.ValidateContainerAdjustmentResponse | None", reply_of(station))
         if reply is not None and reply.reject:
@@ -105,9 +105,9 @@ class Status(NamedTuple):
     """The CRI's verbose answer about a container."""
 
     spec: Spec | None
-    """The OCI spec that the runtime made; None where there is none."""
+    """The OCI spec that the runtime made; None if there is none."""
     failure: str = ""
-    """That the container failed to start, with the runtime's words; "" where it did not."""
+    """The runtime's error if the container failed to start; else ""."""
 
 
 _WORDS_MAX = 1_000
@@ -136,7 +136,7 @@ def _failure(status: object) -> str:
 
 
 def _finite(text: str) -> float:
-    """Parse a number that JSON has. Raises ValueError for NaN, Infinity and numbers as large."""
+    """Parse a number in JSON. Raises ValueError for NaN, Infinity and numbers too large."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"no number: {text}")

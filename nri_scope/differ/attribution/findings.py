@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings of one round while it is looked through."""
+"""The findings of one round while it is evaluated."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from .validator_owners import Owned
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An update of a container, with who asked for it."""
+    """A requested update of a container, with the plugin that requested it."""
 
     owner: Owner
     evidence: Evidence
     event: Event
     update: api.ContainerUpdate
     merged: bool = False
-    """Whether it was in a reply to an event, which NRI merges: that drops pids and device rules."""
+    """Whether it was in a reply to an event; NRI merges these, dropping pids and device rules."""
     owned: Owned | None = None
-    """The runtime's own account of who asked for which part of it."""
+    """The runtime's own list of the plugin that requested each part."""
 
     def owner_of(self, path: str) -> Owner:
-        """Return who asked for the value at `path`."""
+        """Return the plugin that requested the value at `path`."""
         names = () if self.owned is None else self.owned.owners_of(self.update.container_id, path)
         return one_of(*names) if names else self.owner
 
 
 @dataclass(slots=True)
 class Findings:
-    """The findings of one round while it is looked through."""
+    """The findings of one round while it is evaluated."""
 
     steps: list[ChangeStep] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     updates: list[Wanted] = field(default_factory=list)
-    """Of other containers, to be done unless the round failed."""
+    """Requested updates of other containers, to be applied unless the round failed."""
     failure: str = ""
     doubt: str = ""
     open_ns: int = 0
     created: bool = False
     """See `RoundDiff`."""
     _told: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
-    """The values that were asked for, by container and path."""
+    """The requested values, by container and path."""
 
     def note(self, remark: str) -> None:
         """Add a remark, once."""
@@ -77,7 +77,7 @@ class Findings:
     def remark(
         self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark
     ) -> None:
-        """Keep a request of which the runtime makes nothing, or not what it says."""
+        """Keep a request that the runtime ignores, or applies differently."""
         fate = _FATES[one.kind]
         self.ask(Asked(container, owner, one.path, one.value, one.reason, evidence, event.id, fate))
 
@@ -98,12 +98,12 @@ def step(
 
 
 def evidence_of(station: Station) -> Evidence:
-    """Return how we know the reply of a station."""
+    """Return the kind of evidence that a station's reply is."""
     return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
 
 
 def request_of(station: Station) -> Message | None:
-    """Return the decoded request; None where it is malformed."""
+    """Return the decoded request; None if it is malformed."""
     known = METHODS.get(station.event.method)
     if known is None or station.event.mark:
         return None
@@ -111,12 +111,12 @@ def request_of(station: Station) -> Message | None:
 
 
 def reply_of(station: Station) -> Message | None:
-    """Return the decoded reply, as far as the runtime took it; None where it did not, or if
+    """Return the decoded reply, as far as the runtime accepted it; None if it did not, or if
     malformed.
     """
     known = METHODS.get(station.event.method)
-    # An error drops the payload, and an answer after the deadline is not waited for. A method of
-    # another service may have the same name.
+    # An error drops the payload, and the runtime does not wait for an answer after the deadline. A
+    # method of another service may have the same name.
     if known is None or station.event.status_code or station.event.mark == UNKNOWN:
         return None
     return _decode(known.reply, station.reply)
@@ -130,24 +130,24 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
 
 
 def manner_of(station: Station) -> oci.Manner:
-    """Return what the runtime of a connection does where runtimes differ."""
+    """Return the behaviours of a connection's runtime in which runtimes differ."""
     return oci.manner_of(station.session.runtime_name)
 
 
 def version_of(station: Station) -> NriVersion | None:
-    """Return the NRI version that the runtime speaks; None where that is not known."""
+    """Return the NRI version that the runtime speaks; None if unknown."""
     return NriVersion.parse(station.session.nri_version)
 
 
 def value_at(spec: Spec, path: str) -> Json:
-    """Return the value at `path`; None where there is nothing."""
+    """Return the value at `path`; None if there is none."""
     value = oci.value_at(spec, path)
     return None if value is oci.ABSENT else value
 
 
 def standing(steps: Sequence[ChangeStep]) -> list[int]:
-    """Return the positions of steps that no later one changed again, wholly or in part; except
-    moves.
+    """Return the positions of steps, without moves, that no later step changed again, wholly or in
+    part.
     """
     found: list[int] = []
     changed: set[str] = set()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adjustments that no later plugin of the chain is shown, so that no snapshot has them.
 
-Runtimes show later plugins the container as adjusted so far, but for CDI devices, RDT and memory
-policies; and what was removed from a map they go on showing (containerd/nri, pkg/adaptation, up to
-0.12.5; tests/interop/test_attribution.py has it from running that).
+Runtimes show later plugins the container as adjusted so far, without CDI devices, RDT and memory
+policies, and still with members that were removed from a map (containerd/nri, pkg/adaptation, up to
+0.12.5; confirmed with that code by tests/interop/test_attribution.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nri_scope.oci import ABSENT, Change, Json, Spec
 from .model import ChangeStep
 
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
-"""Where nothing that a plugin does is shown."""
+"""Paths at which later plugins are not shown any change."""
 MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
-"""Where a removal is not shown."""
+"""Paths at which later plugins are not shown removals."""
 
 
 BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
@@ -31,9 +31,9 @@ def newest_steps(steps: Iterable[ChangeStep]) -> dict[str, ChangeStep]:
 
 
 def is_back(change: Change, base: Spec, newest: Mapping[str, ChangeStep]) -> ChangeStep | None:
-    """Return the removal after which a value is back as the container began with it.
+    """Return the removal after which a value is back as it was in the container at first.
 
-    None where it is no such thing. `newest`: see `newest_steps`.
+    None if the change is not such a restoration. `newest`: see `newest_steps`.
     """
     step = newest.get(change.path)
     if change.kind != "added" or step is None or step.change.kind != "removed":
@@ -50,19 +50,19 @@ def is_hidden(change: Change) -> bool:
 
 
 class Hidden:
-    """Collects it, to be put on top of snapshots."""
+    """Collects hidden changes, to apply them to snapshots."""
 
     def __init__(self, base: Spec) -> None:
         """Start with `base`: the container before the chain."""
         self._base = base
         self._adjustments: list[api.ContainerAdjustment] = []
         self._removed: dict[str, Json] = {}
-        """What was at a path when it was removed."""
+        """The values that were removed, by path."""
 
     def take(self, adjustment: api.ContainerAdjustment, shown: Spec) -> list[str]:
-        """Take the next plugin's adjustment, and how the container is shown after it.
+        """Take the next plugin's adjustment, and the container as shown after it.
 
-        Returns the paths that it removes and another plugin set: runtimes take both in the random
+        Return the paths that it removes and another plugin set: runtimes apply both in the random
         order of a Go map.
         """
         hidden = api.ContainerAdjustment(CDI_devices=adjustment.CDI_devices)
@@ -97,7 +97,7 @@ class Hidden:
                 yield place
 
     def put_on(self, spec: Spec) -> Spec:
-        """Return the spec with all of it."""
+        """Return the spec with all hidden changes."""
         for adjustment in self._adjustments:
             spec = oci.adjust(spec, adjustment)
         gone: list[Change] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container from the first thing known of it to the last."""
+"""The known history of a container, from the first event to the last."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from .owner import RUNTIME, UNKNOWN, Owner
 
 @dataclass(slots=True)
 class History:
-    """A container from the first thing known of it to the last."""
+    """The known history of a container, from the first event to the last."""
 
     id: str
     name: str
-    """``ns/pod/container``, without what is not known."""
+    """``ns/pod/container``, without unknown parts."""
     base: Spec = field(default_factory=dict)
-    """As it was before the first step."""
+    """The spec before the first step."""
     base_owner: Owner = UNKNOWN
-    """RUNTIME where its creation was seen from the beginning of the chain."""
+    """Owner of `base`: RUNTIME if the creation was seen from the beginning of the chain."""
     spec: Spec = field(default_factory=dict)
-    """As it is now, with what is known."""
+    """The current spec, as far as it is known."""
     steps: list[ChangeStep] = field(default_factory=list)
-    """In order."""
+    """The changes, in order."""
     asked: list[Asked] = field(default_factory=list)
-    """What plugins asked for and was not simply carried out."""
+    """Requests of plugins that were not simply carried out."""
     created_event: int = 0
-    """The first event of its creation; 0: it was there before, or its creation was not seen."""
+    """The first event of the creation; 0 if that was before all events, or not seen."""
     created_until: int = 0
-    """The last event of its creation."""
+    """The last event of the creation."""
     created: bool = True
-    """Whether it is known to have been created, rather than that this was asked for."""
+    """Whether the container is known to have been created, not merely requested."""
     failure: str = ""
-    """Why its creation failed; "" where it is not known to have failed."""
+    """Why the creation failed; "" if it is not known to have failed."""
     tail: Owner = RUNTIME
-    """Who may have changed it after the last connection that saw its creation; RUNTIME if no
-    plugin."""
+    """Plugins that may have changed the container after the last connection that saw the creation;
+    RUNTIME if none."""
     real: Spec | None = None
-    """The whole spec that was really used, where the CRI sent it."""
+    """The whole spec that was actually used, if the CRI reported it."""
     real_event: int = 0
-    """The event by which the CRI told."""
+    """The event with which the CRI reported it."""
     doubt: str = ""
-    """Why it is not known whether it was created; "" where that is known, or not asked."""
+    """Why it is not known whether the container was created; "" if known, or not asked for."""
     remarks: list[str] = field(default_factory=list)
-    """What limits the evidence, in words."""
+    """Limits of the evidence, in words."""
 
     @property
     def beginning(self) -> str:
-        """Which event it begins with, in words; "" where that was not seen."""
+        """The event that the history begins with, in words; "" if that was not seen."""
         if not self.created_event:
             return ""
         known = self.created and not self.failure and not self.doubt
@@ -63,7 +63,7 @@ class History:
         self.spec = spec
 
     def ask(self, requests: Iterable[Asked]) -> None:
-        """Add requests that were not simply carried out, each of them once."""
+        """Add requests that were not simply carried out, each once."""
         known = {_key(one) for one in self.asked}
         self.asked += (one for one in requests if _key(one) not in known)
 
@@ -73,10 +73,10 @@ class History:
             self.remarks.append(text)
 
     def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
-        """Return who made one line of the present spec, how that is known, and the step.
+        """Return the owner of one line of the current spec, the evidence for that, and the step.
 
-        That is the newest step at `path` or at what it is a part of; without one the line is what
-        the container began with. Moves change no line.
+        The step is the newest one at `path` or a parent; without one the line is part of the
+        container's first state. Moves do not change lines.
         """
         for step in reversed(self.steps):
             change = step.change
@@ -87,7 +87,7 @@ class History:
         return self.base_owner, (), None
 
     def of(self, path: str) -> list[ChangeStep]:
-        """Return all steps at `path`, at its parents, and at its parts; in order."""
+        """Return all steps at `path`, its parents and its parts, in order."""
         below = f"{path}/"
         return [
             step
@@ -99,5 +99,5 @@ class History:
 
 
 def _key(one: Asked) -> tuple[str, int, str, str]:
-    # Values may be lists, which no set can have.
+    # Values may be lists, which cannot be members of a set.
     return one.path, one.event, one.reason, str(one.value)

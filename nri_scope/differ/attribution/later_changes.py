@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes in later events of a container that nothing seen before explains."""
+"""Changes that a later event of a container shows and no earlier evidence explains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _State = Literal[
     "status_message",
 ]
 _STATE: tuple[_State, ...] = get_args(_State)
-"""Fields that change by themselves, and that no plugin can set."""
+"""Fields that change without a request, and that plugins cannot set."""
 
 _MAY_BE_LEFT_OUT = (
     ("hooks",),
@@ -51,8 +51,8 @@ _MAY_BE_LEFT_OUT = (
     ("linux", "resources", "unified"),
     ("nri",),
 )
-"""What some runtimes do not show of a container that exists, or of one being created: that it is
-not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
+"""Fields that some runtimes do not show of an existing container, or of one being created: their
+absence means nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
 
 
 ANY_OWNER = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
@@ -60,7 +60,7 @@ NOT_SEEN = "no request for it was seen: out of turn, or beside another event"
 NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
-"""Where NRI drops the removal of what no plugin had set."""
+"""Paths at which NRI drops the removal of a value that no plugin had set."""
 _OF_CDI = (
     "/process/env/",
     "/linux/devices/",
@@ -70,15 +70,15 @@ _OF_CDI = (
     "/mounts/",
     "/hooks/",
 )
-"""What a CDI device can bring along (CDI's containerEdits)."""
+"""Paths that a CDI device can change (CDI's containerEdits)."""
 _UPDATES_TOLD = (
     "/linux/resources/cpu/",
     "/linux/resources/memory/limit",
     "/linux/resources/memory/swap",
     "/linux/resources/unified/",
 )
-"""What CRI-O's later events show of an update; of unified ones with cgroup v2, and without there is
-no container that has any."""
+"""Paths of updates that CRI-O's later events show; unified settings with cgroup v2 only, as
+containers have none without it."""
 _Device: TypeAlias = tuple[str, str, str]
 _Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
@@ -89,20 +89,20 @@ _UPDATABLE = (
     "/linux/resources/hugepageLimits/",
     "/linux/resources/unified/",
 )
-"""What updates reach, which plugins can ask for beside any event, and out of turn."""
+"""Paths that updates can change; plugins can request these beside any event, and unsolicited."""
 
 
 def may_be_left_out(path: str) -> bool:
-    """Return whether some runtime does not show this of a container that exists,
-    plugin's or not.
+    """Return whether some runtime does not show `path` of an existing container, set by a plugin or
+    not.
     """
     parts = path.split("/")[1:]
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
 
 
 def fingerprint(container: api.Container) -> bytes:
-    """Return a value that is equal for two views of one container if plugins can have changed
-    nothing between them.
+    """Return a value that is equal for two views of one container if plugins cannot have changed
+    anything between them.
     """
     plain = api.Container()
     plain.CopyFrom(container)
@@ -112,13 +112,14 @@ def fingerprint(container: api.Container) -> bytes:
 
 
 def is_told(container: api.Container) -> bool:
-    """Return whether a message describes the container; some hold no more than an id."""
+    """Return whether a message describes the container; some contain only an id."""
     return bool(container.args or container.env or container.mounts or container.HasField("linux"))
 
 
 def never_ran(container: api.Container) -> bool:
-    """Return whether a container has neither a state nor ever had a process: so containerd shows
-    one whose creation it undoes, and so some runtimes show all.
+    """Return whether a container has no state and never had a process.
+
+    containerd shows a container so if it undoes its creation, and some runtimes show all so.
     """
     has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
     times = container.pid or container.created_at or container.started_at
@@ -127,15 +128,15 @@ def never_ran(container: api.Container) -> bool:
 
 @dataclass(slots=True)
 class Drift:
-    """The changes in an event beside what is known of its container."""
+    """The changes in an event compared with the known state of its container."""
 
     steps: list[ChangeStep] = field(default_factory=list)
     spec: Spec = field(default_factory=dict)
     """The container as it is known now."""
     asked: list[Asked] = field(default_factory=list)
-    """Requests of which this event shows that nothing came of them."""
+    """Requests that this event shows to have had no effect."""
     applied: list[Asked] = field(default_factory=list)
-    """Requests, taken for something else until now, of which it shows that they were applied."""
+    """Requests considered not applied until now, which this event shows as applied."""
 
 
 def drift(
@@ -145,9 +146,10 @@ def drift(
     event: Event,
     manner: oci.Manner,
 ) -> Drift:
-    """Return the changes from what is known of a container to how `event` shows it.
+    """Return the changes from the known state of a container to its state in `event`.
 
-    `tail` is who may have had the last word in the event before; None where that was all seen.
+    `tail`: the plugins that may have changed it last in the event before; None if all were
+    observed.
     """
     shown = dict(oci.spec_of(container))
     for path in _MAY_BE_LEFT_OUT:
@@ -187,7 +189,7 @@ def drift(
 def _is_no_news(
     change: Change, history: History, newest: Mapping[str, ChangeStep], manner: oci.Manner
 ) -> bool:
-    """Return whether this runtime keeps showing an earlier value, whatever became of it."""
+    """Return whether this runtime keeps showing an earlier value, even if it has changed."""
     path = change.path
     if path.startswith("/annotations/") and manner.repeats_requested_annotations:
         first = oci.value_at(history.base, path)
@@ -208,7 +210,7 @@ def _inverse(change: Change) -> Change:
 
 
 def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
-    """Return the newest request, not known to have been carried out, for just this change."""
+    """Return the newest request for exactly this change that is not known to have been applied."""
     found: Asked | None = None
     for one in asked:
         if one.path != change.path or one.fate is RequestFate.RESOLVED:
@@ -223,9 +225,7 @@ def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
 
 
 def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
-    """Return the CDI devices that may explain something that came with the
-    creation; "" for none.
-    """
+    """Return the CDI devices that may explain a value that came with the creation; "" for none."""
     names = [
         str(one.value)
         for one in history.asked
@@ -239,24 +239,24 @@ def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
 def _by(
     tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
 ) -> tuple[Owner, str]:
-    """Return who may have made a change that no connection observed."""
+    """Return the possible owners of a change that no connection observed."""
     if tail is None:
         return ANY_OWNER, NOT_SEEN
     if is_hidden(change) and tail.who is not Who.RUNTIME:
         return ANY_OWNER, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
-        # The runtime has it follow the limit.
+        # The runtime sets it to the limit.
         follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
         return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
-    # Between two events about one container there may be others, and what plugins ask for beside
-    # these, or when they connect, none of our connections is shown.
+    # There may be other events between two events about one container, and our connections do not
+    # see requests that plugins make beside these, or when they connect.
     return (ANY_OWNER, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
-    """Return who had a device added for which the runtime then adds a rule to the cgroup's list.
+    """Return the owner of a device for which the runtime adds a rule to the cgroup's list.
 
-    Every runtime does, by upstream's generator: one rule follows from each device, in their order.
+    Every runtime adds one for each device, in their order, by upstream's generator.
     """
     rule = change.after
     if change.kind != "added" or not isinstance(rule, dict):
@@ -269,7 +269,7 @@ def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
 
 
 def _devices(history: History) -> _Devices:
-    """Return the devices that steps set, in order, by the fields that a rule has."""
+    """Return the devices that steps set, in order, by the fields that also identify a rule."""
     newest: dict[str, Owner] = {}
     for step in history.steps:
         if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
@@ -279,7 +279,7 @@ def _devices(history: History) -> _Devices:
             newest[place] = step.owner
     linux = history.spec.get("linux")
     members = linux.get("devices") if isinstance(linux, dict) else None
-    # Not each by its path, which would go through all of them for each.
+    # Not by the path of each, which would search all of them for each one.
     there = {
         oci.pointer("/linux/devices", str(device.get("path"))): device
         for device in (members if isinstance(members, list) else ())
@@ -294,12 +294,12 @@ def _devices(history: History) -> _Devices:
 
 
 def _device(device: Spec) -> _Device:
-    # Whatever these are in a hostile recording.
+    # These values can be of any type in a hostile recording.
     return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
 
 
 def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:
-    """Keep what is known at `path` where nothing at all is shown there."""
+    """Keep the known value at `path` if no value is shown there."""
     old: oci.Json = known
     for key in path:
         if not isinstance(old, dict) or key not in old:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ's findings, as plain values: steps, spans, and what one round changed."""
+"""The differ's findings, as plain values: steps, spans, and the changes of one round."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Evidence(StrEnum):
     TAP = "tap"
     """The plugin's own answer, seen on its connection."""
     REPLAY = "replay"
-    """The same, in a replay."""
+    """The plugin's own answer, in a replay."""
     VALIDATOR = "validator"
     """The runtime's own list of last owners, as it sends validators (NRI 0.10 and later)."""
     PROBES = "probes"
     """Two connections of one chain saw the container differently."""
     EVENTS = "events"
-    """A later event shows the container unlike all known changes would leave it."""
+    """A later event shows a state of the container that the known changes do not explain."""
     CRI = "cri"
-    """The runtime's answer to ContainerStatus: the spec that was really used."""
+    """The runtime's answer to ContainerStatus: the spec that was actually used."""
     REQUEST = "request"
-    """The runtime's own request, which says what it asks plugins about."""
+    """The runtime's own request, which contains the changes that it asks plugins about."""
 
     @property
     def meaning(self) -> str:
@@ -66,28 +66,28 @@ class Claim(NamedTuple):
     evidence: Evidence
     owner: Owner
     value: Json
-    """None where the source says that there is no value."""
+    """The value by this source; None if it reports that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeStep:
-    """One change of one container, with who made it and how that is known."""
+    """One change of one container, with its owner and evidence."""
 
     container: str
-    """Its id."""
+    """The container's id."""
     change: Change
     owner: Owner
     evidence: tuple[Evidence, ...]
     event: int
     """The event that shows the change: the one replied to, or the first one after the change."""
     at_ns: int
-    """When that event came; wall clock."""
+    """Wall-clock time at which that event came."""
     disputed: tuple[Claim, ...] = ()
     """Claims of other sources that cannot be true at the same time."""
     applied: Applied | None = None
-    """None: the CRI was not asked, or the container was changed again before it could be asked."""
+    """The CRI's verdict; None if it was not asked, or if the container was changed again before."""
     actual: Json = None
-    """The value in the runtime's spec, where `applied` is DIFFERENTLY."""
+    """The value in the runtime's spec, if `applied` is DIFFERENTLY."""
     note: str = ""
     """A further explanation, such as why the runtime ignores the change; "" for none."""
 
@@ -103,7 +103,7 @@ class RequestFate(StrEnum):
 
     NOT_APPLIED = "not applied"
     RESOLVED = "resolved by the runtime"
-    """The runtime replaced it with what the node's configuration defines for it."""
+    """The runtime replaced the value with one that the node's configuration defines for it."""
     UNKNOWN = "unknown"
     """Nothing shows whether it was applied."""
 
@@ -115,7 +115,7 @@ class Asked(NamedTuple):
     """The id of the container that it was asked for."""
     owner: Owner
     path: str
-    """``/evict`` for an eviction; "" for an update as a whole."""
+    """The path in the spec; ``/evict`` for an eviction, "" for an update as a whole."""
     value: Json
     """``-KEY`` for the removal of a member; for an eviction, the reason that the plugin gave."""
     reason: str
@@ -134,37 +134,37 @@ class Span(NamedTuple):
     """Time between two moments of one round."""
 
     owner: Owner
-    """Who used the time: one observed plugin, or those between two connections."""
+    """The plugins that used the time: an observed one, or those between two connections."""
     after: str
-    """The connection (``NN-name``) that had answered; "" where `owner` was itself observed."""
+    """The connection (``NN-name``) that had answered; "" if `owner` was itself observed."""
     before: str
     """The connection (``NN-name``) that was asked next; "" for none."""
     ns: int
-    """Between two connections, includes some tens of µs of the runtime itself."""
+    """Duration; between two connections it includes some tens of µs of the runtime itself."""
     deadline_ns: int
-    """For one plugin; 0 where the runtime sends none."""
+    """Deadline of one plugin; 0 if the runtime does not send one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundDiff:
-    """What one event changed on its way through the chain, as all our connections saw it."""
+    """The changes of one event on its way through the chain, as all our connections saw it."""
 
     event: int
-    """The first of its events in the recording, by id."""
+    """Id of the first of its events in the recording."""
     events: tuple[int, ...]
     """The ids of all its events, in the order in which the runtime asked."""
     name: str
-    """The event's name, such as ``CreateContainer``; ``UpdateContainers`` for what a plugin asks by
-    itself; ``ContainerStatus`` for an answer of the CRI."""
+    """The event's name, such as ``CreateContainer``; ``UpdateContainers`` for unsolicited requests
+    of a plugin; ``ContainerStatus`` for an answer of the CRI."""
     at_ns: int
     container: str
     """The id of the container that it is about; "" for none (as in Synchronize)."""
     pod: str
     """The id of its pod."""
     seen_by: tuple[str, ...]
-    """Connections (``NN-name``) that saw it, in the order in which they saw it."""
+    """Connections (``NN-name``) that saw the event, in that order."""
     missed_by: tuple[str, ...]
-    """Connections that were there, had subscribed to it, and did not see it."""
+    """Connections that existed, had subscribed to the event, and did not see it."""
     chain: tuple[str, ...]
     """All plugins of the chain, if the runtime listed them for a validator; else ()."""
     steps: tuple[ChangeStep, ...]
@@ -176,13 +176,13 @@ class RoundDiff:
     """Why the event failed, in the words of the runtime, the plugin or nri-scope; "" if it is not
     known to have failed."""
     doubt: str = ""
-    """Why it is not known whether the event succeeded; "" where that is known or irrelevant."""
+    """Why it is not known whether the event succeeded; "" if that is known or irrelevant."""
     open_ns: int = 0
-    """With a `doubt`: how long the outcome was waited for."""
+    """If there is a `doubt`: how long the differ waited for the outcome."""
     created: bool = field(default=False, compare=False)
-    """Whether later events show that it created a container."""
+    """Whether later events show that the round created a container."""
     remarks: tuple[str, ...] = ()
-    """What limits the evidence, in words: "what plugins before 50 did was not observed"."""
+    """Limits of the evidence, in words: "what plugins before 50 did was not observed"."""
 
     @property
     def own(self) -> tuple[ChangeStep, ...]:

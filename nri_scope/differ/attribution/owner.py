@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of changes, as exact as the evidence and no more."""
+"""Owners of changes, no more exact than the evidence."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class Who(StrEnum):
     """Kinds of owners."""
 
     PLUGIN = "plugin"
-    """Exactly the one in ``plugins``; several of them for hooks, which are joined."""
+    """Exactly the plugin in ``plugins``; several of them for hooks, which are joined."""
     ONE_OF = "one of"
-    """One or more of ``plugins``; where these are not known, of those between two indices."""
+    """One or more of ``plugins``; if these are unknown, of the plugins between two indices."""
     RUNTIME = "runtime"
-    """No plugin: the runtime, or what it was asked for when the container was created."""
+    """Not a plugin: the runtime, or the request that created the container."""
     REQUEST = "request"
     """The client that asked the runtime to update the container over CRI, usually the kubelet."""
     UNKNOWN = "unknown"
-    """It was not observed."""
+    """Not observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,28 +28,28 @@ class Owner:
 
     who: Who
     plugins: tuple[str, ...] = ()
-    """``NN-name``, in call order."""
+    """Names of plugins (``NN-name``), in call order."""
     first: str = ""
-    """For ONE_OF without names: the smallest index it may have, two digits. For REQUEST: such a
-    plugin may have had a hand in it."""
+    """For ONE_OF without names: the smallest possible index, two digits. For REQUEST: a plugin in
+    this range may have made the change, too."""
     last: str = ""
-    """The largest."""
+    """The largest possible index."""
     ties: tuple[str, ...] = ()
-    """Indices at the borders of that range. A second plugin with the index of one that we saw may
-    be called before it or after, so it may be meant too, if there is one."""
+    """Indices at the borders of that range. A second plugin with the index of an observed one may
+    be called before or after that one, so it may be meant too, if it exists."""
     or_runtime: bool = False
-    """It may have been no plugin but the runtime."""
+    """Whether the owner may be the runtime and not a plugin."""
 
     @property
     def index(self) -> str:
-        """``30``, ``01–29``, ``20, 25`` or ""."""
+        """Its index or indices: ``30``, ``01–29``, ``20, 25`` or ""."""
         if self.plugins:
             return ", ".join(dict.fromkeys(plugin[:2] for plugin in self.plugins))
         return between(self.first, self.last) if self.first else ""
 
     @property
     def exact(self) -> bool:
-        """Whether this is certainly the one that did it."""
+        """Whether the owner is certain."""
         return self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST) and not (
             self.or_runtime or self.first or self.ties
         )
@@ -76,23 +76,23 @@ class Owner:
 RUNTIME = Owner(Who.RUNTIME)
 REQUEST = Owner(Who.REQUEST)
 BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
-"""The runtime, as far as a connection at 00 can show: a second plugin there may come before it."""
+"""The runtime, as far as a connection at 00 can show: a second plugin at 00 may come before it."""
 ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
 """The request, before the plugins with index 00."""
 UNKNOWN = Owner(Who.UNKNOWN)
 
 
 def plugin(*names: str) -> Owner:
-    """Return this plugin (``NN-name``); more than one for hooks, which plugins add to in turn."""
+    """Return this plugin (``NN-name``) as owner; several for hooks, to which plugins add."""
     return Owner(Who.PLUGIN, names)
 
 
 def one_of(*names: str, or_runtime: bool = False) -> Owner:
-    """Return one of these; exactly that one where there is only one."""
+    """Return one of these plugins as owner; exactly that plugin if there is only one."""
     kind = Who.PLUGIN if len(names) == 1 and not or_runtime else Who.ONE_OF
     return Owner(kind, names, or_runtime=or_runtime)
 
 
 def between(first: str, last: str) -> str:
-    """Return a range of indices as text: ``01–29``, or ``50`` where it is only one."""
+    """Return a range of indices as text: ``01–29``, or ``50`` for a single one."""
     return first if first == last else f"{first}–{last}"

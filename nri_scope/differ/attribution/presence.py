@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which connections were there at a moment.
+"""Which connections existed at a given moment.
 
-A clock may be set while one of them is open, and then its events and those of the next one tell
-times that cannot be compared: a session keeps the clock that it began with. So the order of events
-and the monotonic clock decide, as far as they can.
+If the clock is set while a connection is open, the times of its events and of those of the next one
+cannot be compared: a session keeps the clock that it began with. So the order of events and the
+monotonic clock decide, as far as possible.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 from nri_scope.events import Event, Gap, Session
 
 ASIDE = frozenset({"UpdateContainers", "ContainerStatus", "Shutdown"})
-"""Between the runtime and one connection, at any time."""
+"""Exchanges between the runtime and one connection, at any time."""
 INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
 _SYNCHRONIZE = "Synchronize"
 SET_UP = INTRODUCTION | {_SYNCHRONIZE}
-"""Before a connection is part of any chain. Runtimes do this while they ask others about events:
-who is synchronized meanwhile is asked from the next chain on (containerd/nri, pkg/adaptation)."""
+"""Exchanges before a connection is part of any chain. Runtimes do this while they ask others about
+events: a plugin synchronized meanwhile is asked from the next chain on (containerd/nri,
+pkg/adaptation)."""
 _FOR_EVER = float("inf")
 
 
 def offset(event: Event) -> int:
-    """Return the nanoseconds between the two clocks of its session."""
+    """Return the difference between the two clocks of the event's session, in nanoseconds."""
     return event.at_ns - event.mono_ns
 
 
@@ -35,34 +36,34 @@ def began_before(session: Session, own: Event, other: Event) -> bool:
 
 
 def outlived(session: Session, own: Event, other: Event) -> bool:
-    """Return whether a session was not over yet when `other` came, as far as is known."""
+    """Return whether a session had not ended yet when `other` came, as far as is known."""
     return session.ended_ns is None or session.ended_ns - offset(own) >= other.mono_ns
 
 
 @dataclass(slots=True)
 class _Heard:
-    """The known facts of a session, by its events."""
+    """The known facts about a session, by its events."""
 
     newest: Event
     set_up: bool
-    """Whether its set-up was seen, and so its beginning."""
+    """Whether its set-up, and so its beginning, was seen."""
     joined: int = 0
-    """The event from which on it may have been asked; 0: none yet."""
+    """The first event at which the runtime may have asked it; 0: none yet."""
     asked: int = 0
     """The first event of a chain that it was asked about; 0: none yet."""
     over: int = 0
-    """The event before which it was found to be over first; 0: it was not."""
+    """The event before which it was first found to have ended; 0: it has not."""
 
 
 @dataclass(slots=True)
 class Presence:
-    """Keeps in mind who was heard from."""
+    """Keeps track of the sessions by their events."""
 
     _heard: dict[int, _Heard] = field(default_factory=dict)
-    """Of sessions that may not be over."""
+    """Facts about sessions that may not have ended."""
     _over: set[int] = field(default_factory=set)
     _starts: list[tuple[int, int]] = field(default_factory=list)
-    """When those began that were not heard from, with their numbers; ascending."""
+    """Start times of sessions without events so far, with their numbers; ascending."""
     _starts_of: tuple[int, int] = (0, 0)
 
     def hear(self, event: Event) -> None:
@@ -87,8 +88,8 @@ class Presence:
     def during(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
-        """Yield the sessions that were there before `first` came and are after `last`, both of
-        which are among the newest events.
+        """Yield the sessions that existed before `first` came and exist after `last`, both of which
+        are among the newest events.
         """
         over: list[int] = []
         for number in list(self._heard):
@@ -96,14 +97,14 @@ class Presence:
             session = sessions.get(number)
             if session is None:
                 continue
-            # By either clock: after a restart of the machine the monotonic one begins anew.
+            # Either clock counts: after a restart of the machine the monotonic one begins again.
             if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
-                # A creation may be asked about once more when validators get it.
+                # The runtime may ask about a creation once more while validators get it.
                 if 0 < heard.over < first.id:
                     over.append(number)
                 heard.over = heard.over or first.id
             elif 0 < heard.joined < first.id or (
-                # Not all events need be fed: it may have been there, and not heard from.
+                # Not all events need to be fed: a session may have existed without events here.
                 not heard.set_up
                 and session.started_ns < first.at_ns
                 and began_before(session, heard.newest, first)
@@ -115,18 +116,17 @@ class Presence:
         yield from self._unheard(sessions, first, last, gaps)
 
     def outlasts(self, session: Session, event: Event, gaps: Iterable[Gap]) -> bool:
-        """Return whether a session that was there is not over when `event` comes, as far as is
-        known.
-        """
+        """Return whether an existing session still exists when `event` comes, as far as known."""
         heard = self._heard.get(session.id)
         return _end_of(session, gaps) > event.at_ns and (
             heard is None or outlived(session, heard.newest, event)
         )
 
     def had_its_place(self, session: Session, event: Event) -> bool:
-        """Return whether a session that was there certainly had its place when `event` came.
+        """Return whether an existing session was certainly part of the chain when `event` came.
 
-        Who was synchronized waits for it behind events that wait as well; being asked shows it.
+        A synchronized plugin becomes part of it only after events that are already waiting; the
+        first question to it shows this.
         """
         heard = self._heard.get(session.id)
         return heard is None or not heard.set_up or 0 < heard.asked < event.id
@@ -134,9 +134,7 @@ class Presence:
     def _unheard(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
-        """Yield sessions whose events were not fed, by the wall clock, which is all that is known
-        of them.
-        """
+        """Yield sessions whose events were not fed, by the wall clock, their only known time."""
         if self._starts_of != (id(sessions), len(sessions)):
             self._starts_of = id(sessions), len(sessions)
             self._starts = sorted((one.started_ns, one.id) for one in sessions.values())
@@ -155,12 +153,12 @@ class Presence:
 
 
 def _end_of(session: Session, gaps: Iterable[Gap]) -> float:
-    """Return when it ended, by the wall clock."""
+    """Return when the session ended, by the wall clock."""
     if session.ended_ns is not None:
         return session.ended_ns
     if not session.end_reason:
         return _FOR_EVER
-    # Its recorder was killed, which was noticed when another one went on with the file.
+    # Its recorder was killed, which was noticed when another one continued the file.
     return min(
         (
             gap.from_ns

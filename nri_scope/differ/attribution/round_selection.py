@@ -13,7 +13,7 @@ from .model import RoundDiff
 
 
 class Choice:
-    """The rounds about one subject; other events still are evidence of state and presence."""
+    """The rounds about one subject; other events are still evidence of state and presence."""
 
     def __init__(self, recording: Recording, thing: lookup.Found) -> None:
         self._event = thing.id if isinstance(thing, Event) else 0
@@ -25,8 +25,8 @@ class Choice:
             self._containers = {one.id for one in lookup.containers_of(recording, thing)}
 
     def part_of(self, diff: RoundDiff) -> RoundDiff | None:
-        """Return the round, or its side effects where it is about another container; None for
-        neither.
+        """Return the round, or only its side effects if it is about another container; None if
+        there are none.
         """
         if self._event:
             return diff if self._event in diff.events else None

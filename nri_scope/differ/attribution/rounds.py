@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events put together again: one event on its way through the chain, as all connections saw it.
+"""Rounds made of events: one event on its way through the chain, as all connections saw it.
 
-Runtimes dispatch under one lock, in index order, so all that belongs to one round comes before
-the next begins (containerd/nri, pkg/adaptation). Where anything speaks against it, there are two
-rounds: less is known then, and nothing wrong.
+Runtimes dispatch under one lock, in index order, so all events of one round come before the next
+round begins (containerd/nri, pkg/adaptation). In case of doubt they become two rounds: that loses
+information, but is not wrong.
 
-Time ends no round: each plugin that is not seen may take up its whole deadline, and there may be
+A round does not end by time: each unobserved plugin may use its whole deadline, and there may be
 any number of them.
 """
 
@@ -29,19 +29,21 @@ SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
 UNDOING = frozenset({STOP, "RemoveContainer"})
-"""What containerd also sends about a container whose creation it undoes."""
+"""Events that containerd also sends about a container whose creation it undoes."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
 ENDED = "the chain ended"
-"""The same, where what followed shows that the event came to nothing."""
+"""The same, if later events show that the event had no effect."""
 ROUND_MAX = 256 << 20
-"""Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
+"""Maximum size of one round's messages, in bytes: sixteen probes at a runtime's largest message use
+a quarter of it."""
 MISSED_MAX = 100
-"""Connections that are reported as having missed one event, with every event."""
+"""Maximum number of connections that are reported as having missed one event."""
 
 ASIDE = SET_UP | _TOLD_AT_ANY_TIME
-"""Between the runtime and one connection; no chain. Also while a chain is being asked."""
+"""Exchanges between the runtime and one connection, outside any chain. They also come while a chain
+is being asked."""
 _CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
 GONE = (4, 14)
 """Codes of an exchange that ended with the connection: the plugin was late, or it was closed."""
@@ -54,39 +56,39 @@ class Station:
     event: Event
     session: Session
     request: bytes = b""
-    """Of the event; b"" where only times matter."""
+    """Request of the event; b"" if only times matter."""
     reply: bytes = b""
 
     @property
     def index(self) -> str:
-        """Two digits."""
+        """The plugin's index, two digits."""
         return self.session.plugin_index
 
     @property
     def plugin(self) -> str:
-        """``NN-name``."""
+        """The plugin as ``NN-name``."""
         return self.session.plugin
 
     @property
     def is_passive(self) -> bool:
-        """Whether this connection is ours and changes nothing, rather than a plugin's."""
+        """Whether this connection is nri-scope's own and changes nothing, not a plugin's."""
         return self.session.role in (Role.LOGGER, Role.PROBE)
 
     @property
     def answered_ns(self) -> int:
-        """The time of its answer, on the clock of `Event.mono_ns`."""
+        """Time of its answer, on the clock of `Event.mono_ns`."""
         return self.event.mono_ns + self.event.took_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One event on its way through the chain; at least one station."""
+    """One event on its way through the chain; has at least one station."""
 
     stations: tuple[Station, ...]
-    """In the order in which the runtime asked them."""
+    """The stations, in the order in which the runtime asked them."""
     over_by: Event | None = None
-    """What the runtime asked about next, which shows that this chain had come to its end. None:
-    nothing more was seen, or nothing more could come."""
+    """The runtime's next question, which shows that this chain had ended. None: no more events were
+    seen, or can come."""
 
     @property
     def first(self) -> Event:
@@ -100,9 +102,9 @@ class Round:
 
     @property
     def stopped_at(self) -> Station | None:
-        """The station whose error ended the chain; None where none did.
+        """The station whose error ended the chain; None if none did.
 
-        Only an ordinary error does; one that was late or went away is left out by the runtime.
+        Only an ordinary error ends it; the runtime skips a plugin that was late or disconnected.
         """
         last = self.stations[-1]
         return last if last.event.status_code not in (0, *GONE) else None
@@ -110,44 +112,44 @@ class Round:
 
 @dataclass(slots=True)
 class Rounds:
-    """Puts events together as they come, in the order in which they were recorded."""
+    """Groups events into rounds as they come, in the order in which they were recorded."""
 
     sessions: dict[int, Session] = field(default_factory=dict)
-    """By number. May be replaced by newer states of the same sessions at any time."""
+    """Sessions by number. May be replaced by newer states of the same sessions at any time."""
     gaps: tuple[Gap, ...] = ()
-    """In which a recording lost events. Those of what a part leaves out are none of them: the
-    rounds that it has are whole."""
+    """Periods in which a recording lost events. Events that an extract leaves out do not count: the
+    rounds that it has are complete."""
     follows: Callable[[Event], bool] | None = None
-    """Whether the event before it in its session was recorded. None: told by what is fed, which
-    then has to be everything that there is."""
+    """Whether the previous event of its session was recorded. None: determined from the fed events,
+    which must then be all events."""
     had_its_place: Callable[[Session, Event], bool] | None = None
-    """As `Presence.had_its_place`, where not everything is fed."""
+    """Used in place of `Presence.had_its_place` if not all events are fed."""
     had_joined: Callable[[Session, Event], bool] | None = None
-    """Whether a session that had begun was synchronized when an event came, where not everything
-    is fed. None: told by what is fed."""
+    """Whether a session that had begun was synchronized when an event came, if not all events are
+    fed. None: determined from the fed events."""
     _open: list[Station] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
-    """The place in its session of the newest event of each."""
+    """The position of each session's newest event in the session."""
     _presence: Presence = field(default_factory=Presence)
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
-        """Return the rounds of a recording that has these sessions."""
+        """Return `Rounds` for a recording that has these sessions."""
         return cls({session.id: session for session in sessions})
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
-        """Take the next event; returns the round that is over by that.
+        """Take the next event; return the round that it completes.
 
-        Events of sessions that are not known belong to nothing and are left out. One from beside
-        the chain is a round of its own and over at once: it leaves open the one that is.
+        Events of unknown sessions are left out. An event outside the chain is a complete round of
+        its own, and does not end the open round.
         """
         session = self.sessions.get(event.session)
         if session is None:
             return None
         self._presence.hear(event)
         if self._open and request == self._open[-1].request:
-            # So it is for all connections between two that change something.
+            # All connections between two changing plugins have the same request.
             request = self._open[-1].request
         station = Station(event, session, request, reply)
         if event.method in ASIDE:
@@ -160,7 +162,7 @@ class Rounds:
         return over
 
     def flush(self) -> Round | None:
-        """Return the round that is open, as far as it came."""
+        """Return the open round, as far as it was seen."""
         return self._end(None)
 
     @property
@@ -170,27 +172,27 @@ class Rounds:
 
     @property
     def open(self) -> Round | None:
-        """The one that is not over, as far as it came."""
+        """The open round, as far as it was seen."""
         return Round(tuple(self._open)) if self._open else None
 
     def goes_on(self, now: Event | None = None) -> bool:
         """Return whether more of the open round may come, after `now`.
 
-        None: after all that there is, and those that have ended by now will see nothing more.
+        None: after all events so far; sessions that have ended by now will not see any more.
         """
         one = self.open
         return one is not None and self._may_go_on(one, now)
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
-        """Return connections that were there all the time, had subscribed to it, and did not see
-        it.
+        """Return connections that existed all the time, had subscribed to the event, and did not
+        see it.
 
-        In call order, and the last `MISSED_MAX` of them. Those behind an error did not see it
-        because the chain ended.
+        In call order, and only the last `MISSED_MAX` of them. Connections behind an error did not
+        see it because the chain ended.
         """
         missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
-        # The last ones show whether the chain came to its end.
+        # The last ones show whether the chain reached its end.
         return tuple(missing[-MISSED_MAX:])
 
     def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
@@ -227,7 +229,7 @@ class Rounds:
         return self._presence.outlasts(session, now, self.gaps)
 
     def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
-        """Yield connections that were there all the time, and had subscribed to an event."""
+        """Yield connections that existed all the time, and had subscribed to an event."""
         bit = _BITS.get(event, 0)
         runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
         for session in self._presence.during(self.sessions, one.first, last, self.gaps):
@@ -241,16 +243,16 @@ class Rounds:
                 yield session
 
     def ended_early(self, one: Round) -> str:
-        """Describe a chain that did not get to its end; "" where nothing shows that.
+        """Describe a chain that did not reach its end; "" if no evidence shows that.
 
-        A plugin's error and a conflict end a chain, and no plugin behind it sees them. What shows
-        it is that the runtime went on to something else, past connections that were there.
+        A plugin's error and a conflict end a chain, and no plugin behind it sees them. The evidence
+        is that the runtime went on to another event without asking existing connections.
         """
         by = self._shown_by(one)
         if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
             return ""
         if runtime_title(self._runtime(by)) == "iSulad":
-            # It asks in any order, and all of them whatever one answers.
+            # iSulad asks in any order, and asks all of them regardless of the answers.
             return ""
         waiting = [
             session
@@ -268,7 +270,7 @@ class Rounds:
         return f"{SEEMS} after {one.stations[-1].plugin}: {waiting[0].plugin} was not asked"
 
     def left_open(self, one: Round) -> str:
-        """Describe a chain of which nothing shows whether it got to its end; "" for others."""
+        """Describe a chain that may or may not have reached its end; "" for others."""
         by = self._shown_by(one)
         if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
             return ""
@@ -278,25 +280,25 @@ class Rounds:
         )
 
     def _shown_by(self, one: Round) -> Event | None:
-        """Return the event that shows its end; None where no connection could have seen more.
+        """Return the event that shows the round's end; None if no connection could have seen more.
 
-        So it does not matter whether that was known when they left, or shows afterwards.
+        So it does not matter whether that was known when the connections ended, or is found later.
         """
         by = one.over_by
         return by if by is not None and self._may_go_on(one, by) else None
 
     def _went_on(self, one: Round, by: Event) -> bool:
-        """Return whether the next event shows that the chain did not end where it was seen last."""
+        """Return whether the next event shows that the chain continued after its last station."""
         first = one.first
         if by.pod_id != first.pod_id or by.container_id != first.container_id:
             return False
         if by.event == first.event:
-            # One round that we do not take for one.
+            # One round that was not recognized as one.
             return any(by.session == session.id for session in self._behind(one))
         return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
 
     def _behind(self, one: Round) -> list[Session]:
-        """Return connections that come after the last one that saw it, and did not."""
+        """Return connections after the last one that saw the event, which did not see it."""
         last = one.stations[-1].index
         return [session for session in self.missed_by(one) if session.plugin_index > last]
 
@@ -309,36 +311,37 @@ class Rounds:
         event, before = new.event, first.event
         return (
             _is_same(event, before)
-            # Answered once already: the runtime asks anew, as CRI-O does where it tries again.
+            # This session has already answered: the runtime asks again, as CRI-O does on a retry.
             and all(station.session.id != event.session for station in self._open)
-            # Indices ascend within one chain. Validators are asked all at once.
+            # Indices ascend within one chain. Validators are asked in parallel.
             and (last.index <= new.index or event.event == VALIDATE)
             and self._bytes <= ROUND_MAX
-            # Who joined since then was not part of that chain.
+            # A connection that joined since then was not part of that chain.
             and began_before(new.session, event, before)
             and new.session.runtime_name == first.session.runtime_name
             and self._is_no_new_attempt(new)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
-            # Of two updates in a row, one connection's first and another's second are no round.
+            # One connection's first update and another's second do not make a round.
             and (event.event != UPDATE or self._is_same_update(before, new))
         )
 
     def _is_no_new_attempt(self, new: Station) -> bool:
-        """Return whether a runtime's new attempt would have begun at another connection than this.
+        """Return whether a new attempt by the runtime would have begun at another connection.
 
-        Where some have gone meanwhile it may ask the others only, but those in their order. No
-        container is created twice: who tries again does so under another id.
+        If some connections ended meanwhile, it may ask only the others, but in their order. No
+        container is created twice: a new attempt has another id.
         """
         if new.event.event == CREATE and new.event.container_id:
             return True
         there = [one for one in self._open if self._was_there(one, new.event)]
-        # One that was disconnected for not answering is gone by this very round.
+        # A connection that was closed for not answering ended in this same round.
         answered = [one for one in self._open if one.event.status_code not in GONE or one in there]
         return len(there) == len(answered) or any(one.index < new.index for one in there)
 
     def _is_same_update(self, first: Event, new: Station) -> bool:
-        """Return whether no loss can have put one connection's first update beside another's
-        second.
+        """Return whether the two are the same update, even if events were lost.
+
+        Loss could combine one connection's first update with another's second.
         """
         event = new.event
         if self.follows is not None:
@@ -353,19 +356,19 @@ class Rounds:
         if not follows or None in lossy or event.session in lossy:
             return False
         sound = [one for one in self._open if one.session.id not in lossy]
-        # A second update would have come to whom the runtime asks before, and been recorded there.
+        # A second update would have reached, and been recorded at, a connection asked earlier.
         return len(sound) == len(self._open) or any(
             one.index < new.index and self._was_there(one, event) for one in sound
         )
 
     def _was_there(self, station: Station, event: Event) -> bool:
-        # What is known of the session by now, not by then.
+        # The session as it is known now, not as it was then.
         session = self.sessions.get(station.session.id, station.session)
         return outlived(session, station.event, event)
 
 
 def _is_same(one: Event, other: Event) -> bool:
-    """Return whether both show the same of the same thing."""
+    """Return whether both events are the same event about the same subject."""
     return (
         one.event == other.event
         and one.container_id == other.container_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares of plugins in the time that one round took."""
+"""The plugins' shares of the time of one round."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
-    """Return the time in plugins that were seen, and between two connections that were; in order.
+    """Return the time in observed plugins and between two observed connections, in order.
 
-    What passes between two connections is spent by the plugins between them, but for what the
-    runtime itself takes. Our own time, in passive connections, is not among it.
+    The plugins between two connections take the time between these, except for the runtime's own
+    share. nri-scope's own time, in passive connections, is not included.
     """
     found: list[Span] = []
     if one.first.method in ASIDE and one.name != SYNCHRONIZE:
@@ -27,11 +27,11 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
             event = station.event
             found.append(Span(plugin(station.plugin), "", "", event.took_ns, event.timeout_ns))
     if one.name != VALIDATE:
-        # Validators are asked all at once.
+        # Validators are asked in parallel.
         for after, before in pairwise(one.stations):
             passed = before.event.mono_ns - after.answered_ns
             if after.session.role == before.session.role == Role.REPLAY:
-                # We were the runtime: no plugin was between them.
+                # nri-scope was the runtime: no plugin was between them.
                 continue
             if passed >= 0:
                 found.append(

@@ -33,7 +33,7 @@ from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import GONE, Round, Station
 
 UPDATES_MAX = 5_000
-"""Updates of other containers that are looked at in one round: far more than a node has."""
+"""Maximum number of updates of other containers examined in one round: more than any node has."""
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 _FAILED = "the runtime says that it failed"
 
@@ -41,8 +41,8 @@ _FAILED = "the runtime says that it failed"
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
     """Evaluate one UpdateContainer of a container whose spec was `before`.
 
-    Returns what was found and the spec that the update leads to. `failure` says why nothing came
-    of it, as far as others know.
+    Return the findings and the resulting spec. `failure`: why the update had no effect, as far as
+    other sources show.
     """
     return _Updating(one, chain, before).look(_refusal(one.stations) or failure)
 
@@ -133,13 +133,13 @@ class _Updating:
         return after
 
     def _undo(self) -> None:
-        """Undo the round: the runtime gave up and did nothing of it."""
+        """Undo the round: the runtime gave up and applied nothing."""
         self.found.asked += _not_done(self.found.steps, self.found.failure)
         self.found.steps = []
 
 
 def _refusal(stations: Iterable[Station]) -> str:
-    """Return why the runtime gave up, by the replies that are known; "" where nothing says so."""
+    """Return why the runtime gave up, by the known replies; "" if they do not show it."""
     turn: merging.Updating | None = None
     for station in stations:
         if turn is None:
@@ -158,8 +158,9 @@ def _refusal(stations: Iterable[Station]) -> str:
 
 
 def stop_refusal(stations: Iterable[Station]) -> str:
-    """Return why the runtime did nothing of what plugins asked for beside a StopContainer: one
-    answered with an error, or two asked for the same. "" where nothing says so.
+    """Return why the runtime applied no request that plugins made beside a StopContainer.
+
+    One plugin answered with an error, or two requested the same. "" if the replies do not show it.
     """
     turn: merging.Stopping | None = None
     for station in stations:
@@ -186,7 +187,7 @@ class Targets(Protocol):
     """Finds the containers that plugins want to be updated."""
 
     def target(self, container_id: str) -> History | None:
-        """Return the container's history; None where such a container is unknown."""
+        """Return the container's history; None if the container is unknown."""
         ...
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
@@ -204,11 +205,11 @@ def beside(
     failed: Iterable[str] = (),
     doubt: str = "",
 ) -> None:
-    """Take in updates that plugins asked for beside what an event is about, or unsolicited.
+    """Take in updates that plugins requested for other containers than the event's, or unsolicited.
 
     They become steps of these containers, in `found` and in the histories, unless the round failed
-    or the runtime says so of a container (`failed`: ids). With `doubt`, which says why, it is not
-    known whether they were carried out.
+    or the runtime reports a failure for a container (`failed`: ids). `doubt`: why it is not known
+    whether they were carried out.
     """
     not_done = frozenset(failed)
     updates = iter(wanted)
@@ -248,7 +249,7 @@ def beside(
 
 
 def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdate, list[Dropped]]:
-    """Return what NRI hands to the runtime of an update, and what it drops."""
+    """Return the part of an update that NRI passes to the runtime, and the part that it drops."""
     if not one.merged:
         kept, dropped = merging.unsolicited([one.update], str(one.owner), version=version)
         return kept[0], dropped
@@ -267,8 +268,8 @@ def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Ask
 def _not_done(
     steps: Sequence[ChangeStep], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
 ) -> list[Asked]:
-    """Return changes that were requested and not applied, or not known to be applied."""
+    """Return requested changes that were not applied, or not known to be applied."""
     limits = [one.change.after for one in steps if one.change.path == _LIMIT]
-    # That the swap limit follows the memory limit is the runtime's doing, and no request.
+    # The runtime sets the swap limit to the memory limit, without a request.
     steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
     return [one.asked(reason, fate) for one in steps]

@@ -27,23 +27,23 @@ class Owned:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Everyone who was asked, ``NN-name``, in call order."""
+        """All plugins that were asked (``NN-name``), in call order."""
         return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
 
     def owners_of(self, container: str, path: str) -> tuple[str, ...]:
         """Return the last owner of the value at `path`, or of its parents; () for none.
 
-        Several for hooks, as these are added to.
+        Several for hooks, to which plugins add.
         """
         paths = self._paths(container)
         wanted = path
         while wanted:
-            # The second member with one key has that key's owner.
+            # A second member with the same key has that key's owner.
             owners = paths.get(wanted) or paths.get(_COUNT.sub("", wanted))
             if owners is not None:
                 return owners
             wanted = wanted.rpartition("/")[0]
-        # The runtime has the swap limit follow the memory limit.
+        # The runtime sets the swap limit to the memory limit.
         return paths.get(_LIMIT, ()) if path == _SWAP else ()
 
     def _paths(self, container: str) -> dict[str, tuple[str, ...]]:
@@ -51,7 +51,7 @@ class Owned:
         if known is None:
             known = _paths(self.request.owners.owners.get(container))
             if self.version is None or V0_10 <= self.version < V0_12:
-                # These keep only the last owner of hooks, to which plugins add in turn.
+                # These versions keep only the last owner of hooks, to which plugins add in turn.
                 known.pop("/hooks", None)
             self._by_container[container] = known
         return known
@@ -64,7 +64,7 @@ def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
     for number, compound in owners.compound.items():
         base = path_of_field(number)
         for key, owner in compound.owners.items():
-            # A variable's name with a "=" in it reads like another variable later on.
+            # A variable whose name contains "=" reads like another variable later on.
             name = key.partition("=")[0] if number == api.Env else key
             path = pointer(base, name)
             found[path] = tuple(dict.fromkeys((*found.get(path, ()), *_names(owner))))
@@ -72,5 +72,5 @@ def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    # Hooks have all their owners, with commas between; who removed a thing has a dash in front.
+    # Hooks list all their owners, with commas; the owner of a removal has a dash in front.
     return tuple(dict.fromkeys(name.removeprefix("-") for name in text.split(",") if name))

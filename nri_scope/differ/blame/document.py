@@ -23,7 +23,7 @@ def document(
 ) -> dict[str, Plain]:
     """Return present ``lines`` with values, each with its owner, and ``changes`` in order.
 
-    With `pasts` it is the history of `path`, and ``began`` has the first values.
+    With `pasts` the document is the history of `path`, and ``began`` has the first values.
     """
     told: dict[str, Plain] = {
         "schema_version": SCHEMA_VERSION,

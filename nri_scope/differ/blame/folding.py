@@ -27,7 +27,7 @@ Row: TypeAlias = "OwnedLine | Fold"
 def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
     """Return the rows of a view.
 
-    ``full``: all lines; ``changed``: lines that differ from what the runtime alone would have made,
+    ``full``: all lines; ``changed``: lines that differ from the runtime's spec without plugins,
     with their parents; ``usual``: the same, with the lines between them as folds.
     """
     if kind == "full":
@@ -49,7 +49,7 @@ def _shown(lines: Sequence[OwnedLine]) -> set[int]:
         if line.heading:
             parents.setdefault(line.path, at)
         if line.dash and not line.member:
-            # A member has no line of its own, but its first one shows which member it is.
+            # A member has no line of its own, but its first line identifies the member.
             parents.setdefault(line.path.rpartition("/")[0], at)
     shown: set[int] = set()
     for at, line in enumerate(lines):

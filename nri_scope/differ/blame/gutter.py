@@ -20,7 +20,7 @@ LETTERS = {
     Evidence.REQUEST: "Q",
 }
 _WIDEST = 40
-"""Columns for an owner where nothing else sets a limit."""
+"""Columns for an owner if nothing else limits them."""
 
 
 def short(owner: Owner) -> str:
@@ -32,7 +32,7 @@ def short(owner: Owner) -> str:
 
 
 class Gutter:
-    """A gutter as wide as its content. ``width``: of the whole line; None for no limit."""
+    """A gutter as wide as its content. ``width``: the whole line's; None for no limit."""
 
     def __init__(
         self, found: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None
@@ -49,7 +49,7 @@ class Gutter:
         widths = [columns(safe(short(owner))) for owner in self._owners]
         self._owner = min(self._most, max(widths, default=0))
         self.width = self._owner + 1 + (letters + 1 if letters else 0) + 2
-        """In columns, with the bar."""
+        """Width in columns, with the bar."""
 
     def cell(self, owner: Owner | None, evidence: Sequence[Evidence], mark: str) -> str:
         """Return the gutter of one line."""
@@ -64,7 +64,7 @@ class Gutter:
         lines: list[str] = []
         ranges = [owner for owner in self._owners if _is_range(owner)]
         if ranges:
-            # One between two connections explains best; others come from later events.
+            # An owner between two connections is the best example; others come from later events.
             best = min(ranges, key=lambda owner: owner.or_runtime)
             where = "" if best.or_runtime else ", between two connections that saw it"
             indices = "this index" if best.first == best.last else "one of these indices"

@@ -27,7 +27,7 @@ def markdown(
 ) -> Iterator[str]:
     """Yield the Markdown. `body`: the text between head and legend, unbroken and without colour.
 
-    `about`: the requests to list of those not simply carried out; None for all.
+    `about`: which of the requests not simply carried out to list; None for all.
     """
     began = f", {history.beginning}" if history.beginning else ""
     yield f"### {code(history.name)}"

@@ -20,7 +20,7 @@ from .steps_by_path import Newest
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 UNMET = "!"
-"""Marks a requested value that is not in the spec that was really used."""
+"""Marks a requested value that is not in the spec that was actually used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,53 +29,53 @@ class OwnedLine:
 
     path: str
     label: str
-    """Its key, or the label of an array's member in paths."""
+    """The key, or the label of an array's member in paths."""
     value: Json
     """The value as in changes: ``bar`` of an environment variable."""
     written: Json
     """The value as in a spec: ``FOO=bar``."""
     indent: int
-    """In columns."""
+    """Indentation in columns."""
     dash: bool
     """Whether a member of an array begins here."""
     member: bool
-    """Whether it is a member of an array, and so has no key."""
+    """Whether the line is a member of an array, and so has no key."""
     heading: bool
-    """Whether it has no value, but lines with values below it."""
+    """Whether the line has no value, but lines with values below it."""
     there: bool
-    """False for removed values, and for requested ones that were not applied."""
+    """Whether the value exists; False for removed values, and for requested ones not applied."""
     owner: Owner | None
     """The owner of the value, or of its removal. None for headings that were not added as a whole:
-    they are there because of the lines below them."""
+    they exist because of the lines below them."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
-    """The step that made the line as it is; None for the container's first state."""
+    """The step that last changed the line; None for the container's first state."""
     mark: str
     """One of ``+-~>!``; a blank for lines that no plugin changed."""
     mover: ChangeStep | None = None
-    """The step that moved it, where it was not changed otherwise."""
+    """The step that moved the line, if the line was not changed otherwise."""
     remarks: tuple[str, ...] = ()
     """Further facts, such as the former value."""
 
     @property
     def before(self) -> Json:
-        """The value before the step, where the step is about exactly this line."""
+        """The value before the step, if the step is about exactly this line."""
         at_it = self.step is not None and self.step.change.path == self.path
         return self.step.change.before if self.step is not None and at_it else None
 
     @property
     def changed(self) -> bool:
-        """Whether it differs from what the runtime alone would have made."""
+        """Whether the line differs from the runtime's spec without plugins."""
         return self.mark != " "
 
 
 def document(history: History) -> Spec:
-    """Return the newest known spec: the real one where CRI reported it, with later changes."""
+    """Return the newest known spec: the real one if CRI reported it, with later changes."""
     if history.real is None:
         return history.spec
     spec = history.real
     later = (step for step in history.steps if step.event > history.real_event)
-    # Steps of one event, evidence and owner are applied together, before those of the next.
+    # Steps with the same event, evidence and owner are applied together, before those of the next.
     for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
         spec = apply(spec, [step.change for step in steps])
     return spec
@@ -95,7 +95,7 @@ class _Lines:
         self._newest = Newest(history.steps)
         self._remarks = Remarks(self._newest)
         self._known = tree(history.spec)
-        # Where CRI reported the real spec: the part of it that NRI shows, too.
+        # If CRI reported the real spec: the part of it that NRI also shows.
         self._nodes = self._known if history.real is None else tree(document(history))
         put_back(self._nodes, self._gone())
 
@@ -178,7 +178,7 @@ class _Lines:
             return RUNTIME
         if not history.created_event:
             return UNKNOWN
-        # After a connection at index 99 comes only the runtime, unless another one is at 99, too.
+        # After index 99 only the runtime follows, unless another plugin is at 99, too.
         return RUNTIME if history.tail.first == HIGHEST else history.tail
 
     def _mark(self, node: Node, step: ChangeStep | None) -> str:
@@ -190,7 +190,7 @@ class _Lines:
         if step.owner.who is Who.RUNTIME and not self._newest.by_plugins(step.change.path):
             return " "
         if step.change.kind == "removed" and node.there:
-            # It was replaced by another value.
+            # The value was replaced by another one.
             return MARKS["changed"]
         return MARKS[step.change.kind]
 

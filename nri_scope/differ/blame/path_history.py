@@ -18,9 +18,9 @@ from .spec_lines import tree
 _LISTED = 5
 _NEAR = 0.6
 _COMPARED = 5_000
-"""Paths among which the nearest one is looked for."""
+"""Maximum number of paths that are searched for the nearest one."""
 _SHOWN = 200
-"""Characters of the requested path that an error repeats."""
+"""Maximum number of characters of the requested path that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Past:
 
     path: str
     began_there: bool
-    """Whether the container began with a value at this path."""
+    """Whether the container had a value at this path from the beginning."""
     began: Json
-    """That value."""
+    """The value that it had."""
     steps: tuple[ChangeStep, ...]
     """The steps at exactly this path, in order."""
 
@@ -39,7 +39,7 @@ class Past:
 def past(history: History, path: str) -> list[Past]:
     """Return the histories of `path`, of its parents and of its parts; at least one.
 
-    One for each of these paths that was changed, or one for `path` if none was.
+    There is one for each of these paths that was changed, or one for `path` if none was.
     """
     found: dict[str, list[ChangeStep]] = {}
     for step in history.of(path):
@@ -67,7 +67,7 @@ def asked_for(history: History, path: str) -> list[Asked]:
 def resolve(history: History, wanted: str) -> str:
     """Return the path that `wanted` means.
 
-    That is a pointer, with or without its first slash, or its last part alone where that is unique.
+    `wanted` is a pointer, with or without its first slash, or only its last part if that is unique.
     Raises UsageError, which names the possible or the nearest paths.
     """
     known = _paths(history)

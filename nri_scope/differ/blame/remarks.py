@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remarks beside a line: the former value, and the fate of what was requested."""
+"""The remarks beside a line: the former value, and the fate of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .spec_lines import Node
 from .steps_by_path import Newest
 
 _VALUE_MAX = 1_000
-"""Characters of a value within a remark; `--history` and JSON have all of it."""
+"""Maximum number of characters of a value within a remark; `--history` and JSON have all of it."""
 
 
 class Remarks:
@@ -72,7 +72,7 @@ def _fate(step: ChangeStep, *, there: bool) -> list[str]:
     if there or step.change.kind == "removed":
         return []
     if step.change.path.startswith("/cdiDevices/"):
-        # The step's note says how; the spec has the devices' edits.
+        # The step's note describes it; the spec has the devices' edits.
         return ["resolved by the runtime"]
     return ["the runtime's spec has no such thing"]
 

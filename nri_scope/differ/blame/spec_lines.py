@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec as a tree of lines, with nodes for values that are not there any more."""
+"""A spec as a tree of lines, with nodes for removed values."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Node:
 
     path: str
     label: str
-    """Its key, or the label of an array's member in paths."""
+    """The key, or the label of an array's member in paths."""
     member: bool
-    """Whether it is a member of an array."""
+    """Whether the value is a member of an array."""
     value: Json
     """The value as in changes: ``bar`` of an environment variable."""
     written: Json
     """The value as in a spec: ``FOO=bar``."""
     there: bool = True
-    """False for removed values, and for requested ones that were not applied."""
+    """Whether the value exists; False for removed values, and for requested ones not applied."""
     below: list[Node] = field(default_factory=list)
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is one value on one line; removed values can still be below it."""
+        """Whether the value takes a single line; removed values can still be below it."""
         return not any(node.there for node in self.below)
 
 

@@ -49,7 +49,7 @@ class Newest:
         return None if number is None else self._steps[number]
 
     def before(self, step: ChangeStep) -> ChangeStep | None:
-        """Return the step before `step` at the same path, where `step` is the newest."""
+        """Return the step before `step` at the same path, if `step` is the newest."""
         number = self._before.get(self._at.get(step.change.path, -1))
         return None if number is None else self._steps[number]
 

@@ -21,7 +21,7 @@ from .gutter import Gutter, short
 from .owned_lines import UNMET, OwnedLine
 
 LEAST = 24
-"""Columns used for YAML even where there are fewer."""
+"""Minimum number of columns for YAML, even if fewer are available."""
 STYLES = {
     "+": Style.GOOD,
     "-": Style.BAD,
@@ -40,8 +40,8 @@ def head(
 ) -> Iterator[str]:
     """Yield the container's name, how many lines were changed, and limits of the evidence.
 
-    Without `lines` their number is left out. `about`: the requests to list of those not simply
-    carried out; None for all.
+    Without `lines` their number is left out. `about`: which of the requests not simply carried out
+    to list; None for all.
     """
     layout = Layout(width)
     began = f", {history.beginning}" if history.beginning else ""
@@ -91,7 +91,7 @@ def doing(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
     if applied and mark != UNMET and Evidence.CRI not in evidence:
         evidence = (*evidence, Evidence.CRI)
     if mark == " " and not line.there and not line.heading:
-        # The runtime's own removal: not a plugin's change, but the line is not there.
+        # The runtime's own removal is not a plugin's change, but the line is missing.
         mark = "-"
     return mark, owner, evidence
 
@@ -118,7 +118,7 @@ def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list
 
 
 def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
-    """Yield the meanings of the gutter's words, for below it."""
+    """Yield the meanings of the gutter's words, to be shown below it."""
     if lines:
         yield ""
     for line in lines:
@@ -126,7 +126,7 @@ def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
 
 
 def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
-    """Return one line of the spec as YAML; several where it is too long."""
+    """Return one line of the spec as YAML; several if it is too long."""
     head = " " * line.indent + ("- " if line.dash else "")
     if line.member and line.heading:
         # Only parts of the member were removed, and its own origin was not seen.

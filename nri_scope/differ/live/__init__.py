@@ -2,7 +2,7 @@
 """Follow a recording that probes are writing, ask the CRI about its containers, and place probes.
 
 In: the path of the growing file, messages of the recorder's process, answers of the CRI. Out:
-rounds for a renderer, and orders for the recorder's process. It is for a process of its own, the
+rounds for a renderer, and commands for the recorder's process. It runs in a process of its own, the
 viewer, and never answers a runtime.
 """
 

@@ -14,7 +14,7 @@ from ..attribution.rounds import VALIDATE
 
 
 class ChainWatch:
-    """Notices which plugins are there, other than our own connections."""
+    """Detects which plugins exist, other than our own connections."""
 
     def __init__(self, own_name: str) -> None:
         self._own_name = own_name

@@ -19,7 +19,7 @@ class CriBegan(NamedTuple):
 
 
 class CriEnded(NamedTuple):
-    """The CRI does not answer any more."""
+    """The CRI no longer answers."""
 
     reason: str
     wall_ns: int
@@ -30,35 +30,35 @@ class Answer(NamedTuple):
 
     container: str
     wall_ns: int
-    """When it was asked."""
+    """Time at which the CRI was asked."""
     mono_ns: int
     took_ns: int
     text: str
-    """The JSON under ``info``, exactly as told."""
+    """The JSON under ``info``, unchanged."""
 
 
 class ChainSeen(NamedTuple):
-    """The indices of all plugins but ours."""
+    """The indices of all plugins except our own."""
 
     indices: tuple[str, ...]
 
 
 class Asked(NamedTuple):
-    """The end of all questions to the CRI."""
+    """Sent when all questions to the CRI have been asked."""
 
     answered: int
     unanswered: int
 
 
 class Unread(NamedTuple):
-    """The output is not read any more."""
+    """The output is no longer read."""
 
 
 class ReadPosition(NamedTuple):
-    """From the recorder: there is a file, and it had come so far."""
+    """From the recorder: the file exists, and had reached this position."""
 
     event: int
-    """The newest one; 0: none."""
+    """The newest event's id; 0 for none."""
     session: int
     """The id of the last session; 0 for none."""
 
@@ -77,7 +77,7 @@ class Closed(NamedTuple):
     """From the recorder: the recording is complete."""
 
     needless: bool
-    """It never connected; its file is new and empty, and to be removed."""
+    """Whether nri-scope never connected, and the file is new, empty and to be removed."""
 
 
 ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | Asked | Unread
@@ -88,11 +88,11 @@ _TYPES = (CriBegan, CriEnded, Answer, ChainSeen, Asked, Unread, ReadPosition, Fi
 
 
 def encode(message: Message) -> tuple[int, bytes]:
-    """Return kind and payload."""
+    """Return the kind and payload of a message."""
     return _TYPES.index(type(message)), json.dumps(message).encode()
 
 
 def decode(kind: int, payload: bytes) -> Message:
-    """Return what `encode` made kind and payload of."""
+    """Return the message that `encode` turned into this kind and payload."""
     message: Message = _TYPES[kind](*json.loads(payload))
     return message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the CRI what became of containers: a few at a time, as often as needed, never for long."""
+"""Asks the CRI about the outcome of containers: a few at a time, repeatedly, with time limits."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from nri_scope.cri.status import RuntimeVersion
 
 AT_ONCE = 4
-"""Calls at one time: the runtime has other things to do."""
+"""Number of calls at one time: the runtime has other work."""
 WAITING_MAX = 2_000
-"""Containers that may wait to be asked about; further ones are not asked about, and counted."""
+"""Maximum number of containers waiting to be asked about; further ones are only counted."""
 CALL_SECONDS = 10.0
-"""For one call."""
+"""Timeout of one call, in seconds."""
 SETTLE = 0.2
-"""Seconds from when something happened to a container to when it is asked about: a container is
-usually created and started in that time, and one question does."""
+"""Seconds between an event of a container and the question about it: a container is usually created
+and started in that time, so one question is enough."""
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds before asking again about a container that the runtime does not know (yet)."""
 AWAY_PAUSE = 2.0
-"""Seconds before asking again when the runtime was not there."""
+"""Seconds before asking again if the runtime was not reachable."""
 _NOT_FOUND = 5
 
 
 class Client(Protocol):
-    """The part of a `CriClient` that is needed."""
+    """The methods of a `CriClient` that are used here."""
 
     async def version(self, *, timeout: float = ...) -> RuntimeVersion: ...
     async def container_info(self, container_id: str, *, timeout: float = ...) -> str: ...
@@ -43,7 +43,7 @@ class Client(Protocol):
 @dataclass(slots=True)
 class _Question:
     again: bool = False
-    """It changed while it was asked about."""
+    """Whether the container changed while the CRI was asked about it."""
     gone: bool = False
     attempt: int = 0
 
@@ -62,7 +62,7 @@ class Asker:
     ) -> None:
         self.answered = 0
         self.unanswered = 0
-        """Containers given up: not known to the runtime, refused, or too many at a time."""
+        """Number of containers given up: unknown to the runtime, refused, or too many at a time."""
         self._client = client
         self._tell = tell
         self._settle = settle
@@ -75,7 +75,7 @@ class Asker:
         self._idle.set()
 
     def want(self, container: str) -> None:
-        """Ask about this container, soon; and again if that is being done right now."""
+        """Ask about this container soon, and again if a question about it is in progress."""
         known = self._questions.get(container)
         if known is not None:
             known.again = True
@@ -87,19 +87,19 @@ class Asker:
             self._later(container, self._settle)
 
     def forget(self, container: str) -> None:
-        """Forget a removed container: that the CRI does not know it is not a failure any more."""
+        """Forget a removed container: it is no longer a failure that the CRI does not know it."""
         known = self._questions.get(container)
         if known is not None:
             known.gone = True
 
     async def run(self) -> None:
-        """Ask, until cancelled."""
+        """Ask until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(self._work())
 
     async def finish(self, seconds: float) -> None:
-        """Wait until there is nothing left to ask; what is left then counts as unanswered."""
+        """Wait until the queue is empty; questions left after that count as unanswered."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), seconds)
         self.unanswered += len(self._questions)
@@ -150,7 +150,7 @@ class Asker:
         asyncio.get_running_loop().call_later(seconds, self._due.put_nowait, container)
 
     def _done(self, container: str, *, answered: bool | None) -> None:
-        """Settle the question about a container; ``answered`` None: it needs no answer any more."""
+        """End the question about a container; ``answered`` None: it no longer needs an answer."""
         if answered:
             self.answered += 1
         elif answered is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which containers the CRI is to be asked about, once something happened to them."""
+"""Selects the containers that the CRI is to be asked about, by their events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..attribution.model import RoundDiff
 from ..attribution.rounds import CONTAINER_STATUS, CREATE
 
 _DONE = frozenset({"PostCreateContainer", "PostStartContainer", "PostUpdateContainer"})
-"""After these the runtime has done to the container what the event before was about."""
+"""Events after which the runtime has applied the preceding event to the container."""
 _STARTS_OR_ENDS = frozenset(
     {"StartContainer", "PostStartContainer", "StopContainer", "RemoveContainer"}
 )
 _AGAIN = (1.0, 5.0)
-"""Seconds after its creation when a container that does not run yet is asked about again."""
+"""Seconds after its creation at which a container that does not run yet is asked about again."""
 
 
 def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
@@ -29,17 +29,17 @@ def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
             continue
         wanted.update(step.container for step in one.steps)
         if one.name == CREATE:
-            # It is not there yet; what follows its creation says when it is.
+            # It does not exist yet; the events after its creation show when it does.
             wanted.discard(one.container)
     wanted.discard("")
     return wanted
 
 
 class Starting:
-    """Containers that were created and do not run yet: there may be no event of a start that fails.
+    """Containers that were created and do not run yet: a failing start may not cause an event.
 
-    containerd prepares the process before it sends plugins the start. Where that is what fails,
-    no more is heard of the container until it is removed.
+    containerd prepares the process before it sends plugins the start. If that preparation fails,
+    there is no event of the container until it is removed.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class Starting:
         self._under_way: set[str] = set()
 
     def failed(self, event: Event | None, now: float) -> str:
-        """Take an event at this time in seconds; return the id of a container that ended instead
-        of having started, "" for none.
+        """Take an event at this time in seconds; return the id of a container that ended instead of
+        starting, "" for none.
         """
         if event is None or not (container := event.container_id):
             return ""
@@ -64,7 +64,7 @@ class Starting:
         return ""
 
     def due(self, now: float) -> set[str]:
-        """Return the ids of those to be asked about again, as nothing came of them for a while."""
+        """Return the ids of containers to ask about again, as they had no event for a while."""
         found = set()
         for container, (since, count) in list(self._since.items()):
             if now - since >= _AGAIN[count]:
@@ -76,10 +76,10 @@ class Starting:
         return found
 
     def rest(self) -> set[str]:
-        """Return the ids of all that do not run yet, at the end."""
+        """Return the ids of all containers that do not run yet, at the end."""
         return {*self._since, *self._under_way}
 
 
 def is_gone(event: Event | None) -> str:
-    """Return the id of a container about which there is nothing to ask any more; "" for none."""
+    """Return the id of a container that need not be asked about again; "" for none."""
     return event.container_id if event is not None and event.event == "RemoveContainer" else ""

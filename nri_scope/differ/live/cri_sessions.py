@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI's answers on their way into the recording."""
+"""Records the CRI's answers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nri_scope.recording.cri_answers import status_request
 from .channel import Answer, CriBegan, CriEnded
 
 NAME = "cri"
-"""In the place of a plugin's name."""
+"""Used in place of a plugin's name."""
 
 
 class CriSessions:
-    """One session from each time that the CRI begins to answer to when it goes away."""
+    """Makes one session of each period in which the CRI answers."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -26,10 +26,10 @@ class CriSessions:
         self._session: int | None = None
         self._away = False
         self.answers = 0
-        """How many went into the recording."""
+        """Number of recorded answers."""
 
     def record_to(self, sink: Sink) -> None:
-        """Set where the answers go."""
+        """Set the recorder of the answers."""
         self._sink = sink
 
     def began(self, began: CriBegan) -> None:
@@ -49,7 +49,7 @@ class CriSessions:
         except ValueError:
             return
         if self._session is None:
-            # Not before there is something in it.
+            # Not before the session has an answer.
             self._session = sink.begin_session(_session(start))
         self.answers += 1
         sink.capture(
@@ -69,13 +69,13 @@ class CriSessions:
         )
 
     def ended(self, ended: CriEnded) -> None:
-        """End the session: the CRI does not answer any more."""
+        """End the session: the CRI no longer answers."""
         self._away = True
         self._say(f"{ended.reason}; whether changes were applied is not known meanwhile")
         self._end(ended.reason, ended.wall_ns)
 
     def end(self, reason: str) -> None:
-        """End the session, if there is one: there will be no more answers."""
+        """End the session, if there is one: no more answers will come."""
         self._end(reason, time_ns())
 
     def _end(self, reason: str, at_ns: int) -> None:

@@ -16,14 +16,14 @@ from .channel import Asked, CriBegan, ToRecorder
 from .cri_polling import Asker
 
 FINISH_SECONDS = 3.0
-"""For what is still to be asked about in the end."""
+"""Timeout in seconds for the remaining questions at the end."""
 
 
 class CriThread:
     """Asks the CRI at ``path``, and sends its answers to the recorder."""
 
     def __init__(self, path: Path, tell: Callable[[ToRecorder], None]) -> None:
-        """Connect. Raises ConnectError or RpcError where there is no CRI."""
+        """Connect. Raises ConnectError or RpcError if there is no CRI."""
         self._path = path
         self._tell = tell
         self._asker: Asker | None = None
@@ -35,7 +35,7 @@ class CriThread:
         started.result()
 
     def want(self, containers: Iterable[str]) -> None:
-        """Ask about these."""
+        """Ask about these containers."""
         if self._loop is not None and self._asker is not None:
             for container in containers:
                 self._loop.call_soon_threadsafe(self._asker.want, container)
@@ -46,7 +46,7 @@ class CriThread:
             self._loop.call_soon_threadsafe(self._asker.forget, container)
 
     def finish(self) -> None:
-        """Ask what is left, within reason, and end."""
+        """Ask the remaining questions, within a time limit, and end."""
         if self._loop is not None and self._finished is not None:
             self._loop.call_soon_threadsafe(self._finished.set)
             self._thread.join()
@@ -55,7 +55,7 @@ class CriThread:
         try:
             asyncio.run(self._main(started))
         except BaseException as error:
-            # Whatever the error is, the waiting thread must not hang.
+            # The waiting thread must not hang, even after an unexpected error.
             if started.done():
                 raise
             started.set_exception(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording read by the differ while it is written."""
+"""A recording that the differ reads while it is written."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ..attribution.model import RoundDiff
 from .channel import ReadPosition
 
 QUIET_NS = 10 * 10**9
-"""After so long without an event there are words on a round that is not over: five plugins that
-each take up the usual deadline are rare."""
+"""Time without an event after which an open round is reported: five plugins that each use up the
+usual deadline are rare."""
 
 
 class Seen(NamedTuple):
-    """An event as it was read, and what is over by it."""
+    """An event as it was read, and the rounds that it completes."""
 
     event: Event | None
-    """None: nothing came, and nothing more can come of these rounds."""
+    """The event. None: no event came, and these rounds cannot get any more."""
     request: bytes
     rounds: tuple[RoundDiff, ...]
 
 
 class Follower:
-    """Feeds a `Differ` with what is new in a recording, again and again.
+    """Feeds a `Differ` with the new events of a recording, repeatedly.
 
-    For one thread. Everything raises RecordingError where the file is at fault.
+    For one thread. All methods raise RecordingError if the file is invalid.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class Follower:
         self._after = after
         self._sessions: dict[int, Session] = {}
         self._said = 0
-        """The first event of the round of which `waits` told."""
+        """The first event of the round that `waits` described last."""
 
     def read(self) -> Iterator[Seen]:
-        """Yield what came since the last time, and rounds that are complete."""
+        """Yield the events since the last call, with the rounds that they complete."""
         if not self._news.has_news():
             return
         yield from self._read_new()
         if lookup.event_range(self._recording)[1] <= self._after.event:
-            # The sessions that we know of are as new as the events.
+            # The known sessions are as new as the events.
             over = tuple(self.differ.flush_over())
             if over:
                 yield Seen(None, b"", over)
 
     def waits(self) -> str:
-        """Describe a round that waits for long; "" for none, and when described once.
+        """Describe a round that has been open for long; "" for none, and if already described.
 
-        However long that is, it may go on: how many plugins are behind is not known.
+        It may still continue: the number of plugins behind is not known.
         """
         one = self.differ.open
         if one is None or one.first.id == self._said:
@@ -93,7 +93,7 @@ class Follower:
             yield Seen(None, b"", over)
 
     def _read_new(self) -> Iterator[Seen]:
-        # In this order: what is newer than the sessions we know of is for the next time.
+        # In this order: events newer than the known sessions are left for the next call.
         newest = lookup.event_range(self._recording)[1]
         for session in self._recording.sessions():
             if session.id > self._after.session and self._sessions.get(session.id) != session:

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Protocol
 
 FIRST_PLACES = ("00", "50", "99")
-"""As long as the chain is not known."""
+"""Indices of probes before the chain is known."""
 MOST = 16
-"""Probes at one time. Each of them takes the runtime some 0.1 ms of every event."""
+"""Maximum number of probes at one time. Each adds some 0.1 ms to every event in the runtime."""
 PAUSE = 5.0
-"""Seconds between two moves: each new connection has the runtime send all its containers, and a
-plugin that crashes again and again must not make that happen each time."""
+"""Seconds between two moves: the runtime sends all its containers to each new connection, and a
+plugin that crashes again and again must not cause that each time."""
 
 
 class Movable(Protocol):
@@ -60,10 +60,9 @@ class Placer:
 def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
     """Return the indices for probes, ascending, given those of the plugins of a chain.
 
-    Always 00 and 99, and one between any two neighbouring plugins where an index is free; where
-    none is, no probe can look between them. Of several free ones it is one of ``now``, where there
-    are probes already, else the middle. With more than `MOST` places, some in between are left
-    out, evenly.
+    Always 00 and 99, and one between any two neighbouring plugins if an index is free; else no
+    probe can be placed between them. Of several free indices, one of ``now`` (existing probes) is
+    preferred, else the middle. Of more than `MOST` places, some in between are left out, evenly.
     """
     plugins = sorted({int(index) for index in chain})
     kept = {int(index) for index in now}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .cri_thread import CriThread
 
 POLL_SECONDS = 0.02
-"""Between two looks at the recording, which cost microseconds where nothing came."""
+"""Seconds between two checks of the recording, which cost microseconds if it is unchanged."""
 
 
 class Audience(Protocol):
@@ -29,7 +29,7 @@ class Audience(Protocol):
 
     @property
     def nobody_reads(self) -> bool:
-        """Whether the reader of the output is gone, which ends the viewer."""
+        """Whether the output is no longer read, which ends the viewer."""
         ...
 
     def show(self, differ: Differ, seen: Seen) -> None:
@@ -65,7 +65,7 @@ class Watcher:
         return self._closed is not None and self._closed.needless
 
     def hear(self, message: Message) -> None:
-        """Take a message of the recorder, in any thread."""
+        """Take a message of the recorder; may be called in any thread."""
         match message:
             case ReadPosition():
                 self._opened = message
@@ -77,13 +77,13 @@ class Watcher:
                 pass
 
     def ask(self, cri: Path) -> None:
-        """Ask the CRI there, too. Raises ConnectError, RpcError: there is no CRI."""
+        """Ask the CRI at this socket, too. Raises ConnectError or RpcError if there is no CRI."""
         from .cri_thread import CriThread
 
         self._cri = CriThread(cri, self._tell)
 
     def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
-        """Show what is recorded to ``path``, until that is complete or the output's reader is gone.
+        """Show the recording at ``path``, until it is complete or the output is no longer read.
 
         Returns whether there was a recording. Raises RecordingError.
         """
@@ -103,7 +103,7 @@ class Watcher:
             if words:
                 self._say(words)
             if self._finish_asking and not self._asking_finished:
-                # Only now: what came until the probes left has been read.
+                # Not earlier: all events until the probes left have been read now.
                 self._asking_finished = True
                 if self._cri is not None:
                     self._cri.want(self._starting.rest())
@@ -117,7 +117,7 @@ class Watcher:
             self._take(follower, seen)
 
     def _take(self, follower: Follower, seen: Seen) -> None:
-        # Reading and showing take long; the runtime may be waiting for this processor.
+        # Reading and showing take long; the runtime may need this processor.
         os.sched_yield()
         if seen.event is not None:
             chain = self._chain.look(seen.event, seen.request)

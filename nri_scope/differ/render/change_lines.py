@@ -17,13 +17,13 @@ DEEPER = 4
 
 _STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
 _VALUE_MAX = 400
-"""Characters of one value in a terminal: five lines of it. JSON has all of it."""
+"""Maximum number of characters of one value in a terminal: five lines of it. JSON has all of it."""
 _VALUE_MAX_IN_FILES = 4_000
 """The same for output whose lines are not broken."""
 
 
 def change_lines(layout: Layout, change: Change, by: str = "", indent: int = 2) -> list[StyledText]:
-    """Return the change with its owner, in several lines where one is too short."""
+    """Return the change with its owner, in several lines if necessary."""
     path = LayoutPart(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind])
     parts = [path, *_values(layout, change)]
     if change.kind == "added" and change.at is not None:

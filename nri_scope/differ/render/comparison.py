@@ -21,7 +21,7 @@ from .renderer import Format
 
 _REAL = "the specs that the runtimes really used"
 _LISTED = 20
-"""Names in Markdown beyond which a list is folded away."""
+"""Number of names in Markdown beyond which a list is folded away."""
 
 
 def comparison(
@@ -82,7 +82,7 @@ def _legend(found: Comparison) -> list[str]:
 
 
 def _by(one: Difference) -> str:
-    """Return the owner in `a`, and in `b` where that is another one."""
+    """Return the owner in `a`, and in `b` if that is another one."""
     ours, theirs = _side(one.a), _side(one.b)
     if not ours or ours == theirs:
         return theirs
@@ -90,7 +90,7 @@ def _by(one: Difference) -> str:
 
 
 def _side(side: Side) -> str:
-    """Return the owner; "" where the value is missing and was not seen to be removed."""
+    """Return the owner; "" if the value is missing and was not seen to be removed."""
     known = f" ({wording.sources(side.evidence)})" if side.evidence else ""
     if side.present:
         return f"{wording.by(side.owner)}{known}"

@@ -27,7 +27,7 @@ class JsonRenderer:
         self.changed = False
         self._live = live
         self._quiet = quiet_unchanged
-        # Text takes much less memory than the values that it is made of.
+        # As text, which takes much less memory than the values.
         self._events: list[str] = []
         self._changes: list[str] = []
         self._places: dict[_Key, int] = {}

@@ -15,7 +15,7 @@ class Legend:
     def __init__(self) -> None:
         self._range = ""
         self._later = False
-        """Whether that range is not between two connections, but known from later events."""
+        """Whether that range is known from later events, not from two connections."""
         self._choice = ""
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
@@ -38,7 +38,7 @@ class Legend:
         if who.plugins:
             self._choice = self._choice or str(who)
         else:
-            # One between two connections explains best; others come from later events.
+            # An owner between two connections is the best example; others come from later events.
             if not self._range or (self._later and not who.or_runtime):
                 self._range, self._later = f"one of {who.index}", who.or_runtime
 

@@ -15,7 +15,7 @@ from .markdown_escape import code, folded, prose, table
 from .values import clipped_pair, place, sides
 
 _VALUE_MAX = 200
-"""Characters of one value; JSON has all of it."""
+"""Maximum number of characters of one value; JSON has all of it."""
 _NOBODY = "Not about one container"
 HEADINGS = ("", "path", "before", "after")
 """The headings of `change_cells`."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from nri_scope.text.escape import safe
 
 _FOLDED = 20
-"""Rows beyond which a table is folded away."""
+"""Number of rows beyond which a table is folded away."""
 _HARMLESS = re.compile(r"(?![0-9]+[.)])[A-Za-z0-9(][A-Za-z0-9 ,;()'\u2013\u2192\u00b5.:+-]*\Z")
-"""Prose in which nothing can be a list, a mark, a link, a mention or a reference."""
+"""Prose that cannot contain a list, a mark, a link, a mention or a reference."""
 _LINK = re.compile(r"www\.|https?:", re.IGNORECASE)
 
 
@@ -45,7 +45,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], what: str) -> 
 
 
 def folded(summary: str, lines: Sequence[str]) -> list[str]:
-    """Return lines that a click shows. ``summary`` must be trusted text."""
+    """Return lines that are shown on a click. ``summary`` must be trusted text."""
     # Without the blank lines GitHub would take the content for HTML.
     return ["", f"<details><summary>{summary}</summary>", "", *lines, "", "</details>", ""]
 

@@ -33,7 +33,7 @@ class TextRenderer:
         self._explained: set[str] = set()
         self._days = Days()
         self._apart = False
-        """Whether a blank line comes before the next round with changes."""
+        """Whether a blank line is needed before the next round with changes."""
         self._tally = _Tally()
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a spec in one line each: in common notation where that is unambiguous, else JSON.
+"""Values of a spec in one line each: in common notation if that is unambiguous, else JSON.
 
 The result is not escaped for a terminal: `nri_scope.text.escape.safe` is for the whole line.
 """
@@ -20,7 +20,7 @@ _LOOKS_OTHERWISE = re.compile(r"(?:true|false|null|[-+]?[0-9.].*)\Z")
 _COUNTED = re.compile(r"#[0-9]+\Z")
 
 _SHORTENED = 32
-"""Characters of a common prefix that are kept where it is cut."""
+"""Number of characters of a common prefix that are kept if it is cut."""
 
 
 def compact(value: Json) -> str:
@@ -81,7 +81,7 @@ def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
 
 
 def _mount(value: Spec, _key: str) -> str:
-    """Return a mount as mount(8) lists it; "" where that is ambiguous."""
+    """Return a mount as mount(8) lists it; "" if that is ambiguous."""
     if not {"destination", "type", "source"} <= value.keys() <= {*_MOUNT}:
         return ""
     source, destination, kind = value["source"], value["destination"], value["type"]
@@ -101,7 +101,7 @@ _MOUNT = ("destination", "type", "source", "options")
 
 
 def _device(value: Spec, key: str) -> str:
-    """Return a device as ls(1) and mknod(1) show it, its mode in octal; "" where ambiguous."""
+    """Return a device as ls(1) and mknod(1) show it, its mode in octal; "" if ambiguous."""
     mode, kind = value.get("fileMode"), value.get("type")
     major, minor = value.get("major"), value.get("minor")
     if not (isinstance(kind, str) and _PLAIN.match(kind)):
@@ -119,12 +119,12 @@ def _device(value: Spec, key: str) -> str:
 
 
 def _named(name: str) -> Callable[[Spec, str], str]:
-    """Return a writer of fields that omits the field `name` where the path has its value."""
+    """Return a function that writes fields, without the field `name` if the path has its value."""
     return lambda value, key: _fields(value, name, key) or ""
 
 
 def _fields(value: Spec, name: str, key: str) -> str | None:
-    """Return the fields; None where that is ambiguous."""
+    """Return the fields; None if that is ambiguous."""
     told = value
     if name:
         # If the field is omitted, readers take its value from the path.

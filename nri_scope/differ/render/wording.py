@@ -26,7 +26,7 @@ from ..attribution.owner import Owner, Who
 from .values import clipped, shown
 
 _VALUE_MAX = 200
-"""Characters of a value within a sentence."""
+"""Maximum number of characters of a value within a sentence."""
 
 
 class Weight(Enum):
@@ -42,7 +42,7 @@ WHOLE = "(the whole spec)"
 """Shown in place of an empty path."""
 
 _NO_PLUGIN = "outside plugins"
-"""The place of time between two connections that have no plugin between them."""
+"""Used for the time between two connections that have no plugin between them."""
 
 _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 
@@ -58,7 +58,7 @@ def owner(who: Owner) -> str:
 
 
 def by(who: Owner) -> str:
-    """Return an owner in words, as they follow a change."""
+    """Return an owner in words, to be put after a change."""
     return "owner unknown" if who.who is Who.UNKNOWN else f"by {owner(who)}"
 
 
@@ -79,7 +79,7 @@ def details(step: ChangeStep) -> list[tuple[Weight, str]]:
 
 
 def fate(step: ChangeStep) -> str:
-    """Return how the outcome differs from the request; "" where it is not known to differ."""
+    """Return how the outcome differs from the request; "" if it is not known to differ."""
     match step.applied:
         case Applied.NO:
             return f"NOT APPLIED: {_not_applied(step.change)}"
@@ -132,7 +132,7 @@ def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
 def request(one: Asked, of: str = "") -> str:
     """Return the owner, the request and why it was not simply carried out.
 
-    `of` names the container where that is not the current one.
+    `of` names the container if that is not the current one.
     """
     return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
 
@@ -162,7 +162,7 @@ def unnoted(requests: Iterable[Asked], steps: Iterable[ChangeStep]) -> list[Aske
 
 
 _BESIDE = ("ContainerStatus",)
-"""Rounds of which plugins are not asked."""
+"""Rounds about which plugins are not asked."""
 _TITLES = {
     "UpdateContainers": "UpdateContainers, asked out of turn",
     "ContainerStatus": "ContainerStatus, reported over CRI",
@@ -222,7 +222,7 @@ def deadline(ns: int) -> str:
 
 
 def times(spans: Sequence[Span]) -> str:
-    """Return the time that plugins took, the longest first; "" where that is unknown."""
+    """Return the time that plugins took, the longest first; "" if that is unknown."""
     took: dict[str, int] = {}
     for one in spans:
         where = _whereabouts(one.owner)
@@ -258,7 +258,7 @@ def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def fresh(diff: RoundDiff, steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Return those of `steps` that this round shows for the first time."""
+    """Return the steps that this round shows for the first time."""
     return [step for step in steps if step.event in diff.events]
 
 
@@ -275,7 +275,7 @@ def failed(steps: Iterable[ChangeStep]) -> list[ChangeStep]:
 def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
     """Return how many of the judged steps were applied, in words; "" for no steps.
 
-    Where the container never `ran`, they are only in its spec.
+    If the container never `ran`, the changes are only in its spec.
     """
     if not steps:
         return ""
@@ -288,7 +288,7 @@ def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
 
 
 def calm(diff: RoundDiff) -> bool:
-    """Return whether a round has nothing worth a line of its own."""
+    """Return whether a round has nothing that needs a line of its own."""
     return not (
         fresh(diff, diff.steps)
         or failed(judged(diff))

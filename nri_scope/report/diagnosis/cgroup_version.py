@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings for cgroup v2 (``unified``) on a node that has cgroup v1.
 
-NRI does not say which one a node has. But on v2 containerd and CRI-O give every container that is
-not privileged a cgroup namespace, and on v1 none; and with ``unified`` on v1 runc refuses to make
-the container: it is never started, and then removed.
+NRI does not report a node's version. But on v2 containerd and CRI-O give every container that is
+not privileged a cgroup namespace, on v1 they do not; and on v1 runc refuses to create a container
+with ``unified``: it is removed without having been started.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unified(Detector):
         super().__init__(scene)
         self._spec_of = spec_of
         self._waiting: Latest[tuple[int, str], tuple[int, str, str]] = Latest()
-        """Containers that were not started yet: the event, who asked, and their names."""
+        """Containers not started yet: event, owner of the request, and name."""
         self._started: Latest[tuple[int, str], bool] = Latest()
         self._shown: dict[str, Shown] = {}
         self._is_v2 = False
@@ -46,7 +46,7 @@ class Unified(Detector):
         """Note whether the container is started, or never will be."""
         key = 0, event.container_id
         if event.event in _STARTS:
-            # A creation is reported late: later events may be there already.
+            # A creation is reported late: later events may have been taken already.
             self._started[key] = True
             self._waiting.pop(key, None)
         elif event.event in _ENDS and (waiting := self._waiting.pop(key, None)) is not None:
@@ -55,7 +55,7 @@ class Unified(Detector):
                 self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note whether a plugin sets anything in ``unified``."""
+        """Note whether a plugin sets a value in ``unified``."""
         if diff.name != CREATE or self._is_v2:
             return
         if _has_cgroup_namespace(self._spec_of(diff.container)):
@@ -72,7 +72,7 @@ class Unified(Detector):
                 return
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each owner; none where any container shows that the node has cgroup
+        """Yield one finding for each owner; none if any container shows that the node has cgroup
         v2.
         """
         if self._is_v2:

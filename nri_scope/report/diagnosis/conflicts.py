@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conflicts between plugins, and other reasons why an event came to nothing."""
+"""Conflicts between plugins, and other reasons why an event had no effect."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Detector, Scene
 
 _CONFLICT = "both tried to set"
-"""The runtime's words, in all versions (containerd/nri, pkg/adaptation)."""
+"""Part of the runtime's error, in all versions (containerd/nri, pkg/adaptation)."""
 _FATAL = frozenset(
     {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContainer", "UpdateContainer"}
 )
-"""What fails in the CRI when a plugin answers with an error; of others it is only logged."""
+"""Events that fail in the CRI when a plugin answers with an error; for others it is only logged."""
 _CONFLICT_ADVICE = (
     "Let one of the two leave that field alone. A plugin that means to replace what an earlier one "
     "set has to remove it in the same reply: a removal and a new value together are no conflict. "
@@ -51,9 +51,9 @@ _AFTER_ADVICE = (
 )
 _EVENT = re.compile(r" \(event \d+\)")
 _SUSPECTS_MAX = 4
-"""Changes by plugins that are named with a failure."""
+"""Maximum number of changes by plugins that are named with a failure."""
 _LATE_NS = 250_000_000
-"""From which on a creation that nothing followed is worth reporting: runtimes take some tens of
+"""Time after which a creation without further events is worth reporting: runtimes take some tens of
 milliseconds from the chain's end to PostCreateContainer."""
 
 
@@ -63,7 +63,7 @@ class _Refused:
     words: str
     doubt: bool = False
     suspects: dict[str, None] = field(default_factory=dict)
-    """What plugins had changed, or asked for, that the runtime may not have accepted."""
+    """Changes and requests of plugins that the runtime may not have accepted."""
     shown: Shown = field(default_factory=Shown)
 
 
@@ -75,11 +75,11 @@ class Refused(Detector):
         self._found: dict[tuple[str, str], _Refused] = {}
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note whether it failed, or may have failed."""
+        """Note whether the round failed, or may have failed."""
         said = diff.failure or diff.doubt
         if not (wanted and said) or (diff.doubt and diff.open_ns < _LATE_NS):
             return
-        # One failure of many containers, each shown by other events, is one finding.
+        # The same failure of many containers, each shown by other events, is one finding.
         key = clipped(diff.name, WORDS_MAX), clipped(_EVENT.sub("", said), WORDS_MAX)
         if diff.doubt:
             key = diff.name, NOT_KNOWN
@@ -95,13 +95,13 @@ class Refused(Detector):
                 found.suspects[clipped(suspect, WORDS_MAX)] = None
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each event's name and words."""
+        """Yield one finding for each event name and error."""
         for one in self._found.values():
             yield _finding(one)
 
 
 def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-    """Yield what plugins asked for, what a runtime may refuse first."""
+    """Yield requests of plugins, those first that a runtime may refuse."""
     for one in diff.asked:
         if one.fate is RequestFate.UNKNOWN:
             yield words.request(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins near their deadline, or over it."""
+"""Plugins near or over their deadline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Slow:
     title: str
     own: bool
     several: bool = False
-    """It may have been more than one plugin."""
+    """Whether it may have been more than one plugin."""
     shown: Shown = field(default_factory=Shown)
     over: int = 0
     worst_ns: int = 0
@@ -55,11 +55,11 @@ class Times(Detector):
         self._found: dict[str, _Slow] = {}
 
     def see(self, event: Event) -> None:
-        """Note what one connection's own times show."""
+        """Note the times of one connection."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI or not self._scene.wanted(event):
             return
-        # What is set up has a deadline of its own, and so has what a plugin asks for.
+        # The set-up and a plugin's own calls have deadlines of their own.
         own = is_plugins_call(event.method, event.mark)
         if event.timeout_ns <= 0 or own or event.method == "Configure":
             return
@@ -72,7 +72,7 @@ class Times(Detector):
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note what passed between two connections."""
+        """Note the times between two connections."""
         if not wanted:
             return
         for span in diff.spans:
@@ -85,7 +85,7 @@ class Times(Detector):
                 slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each plugin, or for those between two connections."""
+        """Yield one finding for each plugin, or for the plugins between two connections."""
         for slow in self._found.values():
             count = slow.shown.count
             took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)

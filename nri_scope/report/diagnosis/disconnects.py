@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that were disconnected, and what the runtime went on with without them."""
+"""Plugins that were disconnected, and events that the runtime continued without them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS: dict[int, str] = {
     Code.DEADLINE_EXCEEDED: "did not answer in time",
     Code.UNAVAILABLE: "closed its connection while it was asked",
 }
-"""Codes that are a plugin's end and not an answer."""
+"""Status codes that mean the end of a plugin, not an answer."""
 _ADVICE = (
     "Find out why it went (its own log, `nri-scope replay FILE -- ./plugin`), and have it connect "
     "again by itself: a runtime never starts an external plugin anew. What it should have done to "
@@ -30,8 +30,8 @@ _ADVICE = (
     "validator for required plugins, which keeps containers from being created without them."
 )
 _ONE_TIMEOUT = 1.25
-"""What passes when one plugin does not answer, as a multiple of its deadline: with what the others
-take. More than that were several, and each may have been in time."""
+"""Maximum time of a span in which one plugin does not answer, as a multiple of its deadline,
+including the other plugins' time. A longer time means several plugins, each possibly in time."""
 _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
@@ -44,7 +44,7 @@ class _Gone:
     shown: Shown = field(default_factory=Shown)
     back: bool = False
     seems: bool = False
-    """Its connection was not observed."""
+    """Whether the plugin's connection was not observed."""
 
 
 class Vanished(Detector):
@@ -53,12 +53,12 @@ class Vanished(Detector):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._gone: dict[str, _Gone] = {}
-        """By plugin; the newest time only, as long as it is not back."""
+        """The newest disconnection of each plugin, until the plugin is back."""
         self._over: list[_Gone] = []
         self._newest: dict[int, int] = {}
         """The newest event of each plugin's session."""
         self._told: dict[str, int] = {}
-        """The plugins of the validators' last request, with the event."""
+        """The plugins of the validators' last request, with its event."""
         self._ours = scene.passive_plugins()
 
     def see(self, event: Event) -> None:
@@ -76,7 +76,7 @@ class Vanished(Detector):
             self._is_back(event.plugin)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note whether the chain went on without one of its plugins."""
+        """Note whether the chain continued without one of its plugins."""
         if wanted:
             self._by_the_time(diff)
         if diff.name != CREATE:
@@ -92,11 +92,11 @@ class Vanished(Detector):
                 gone.shown.add(number, container=self._scene.name_of(diff.container))
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each time that a plugin was gone."""
+        """Yield one finding for each disconnection of a plugin."""
         for gone in (*self._over, *self._gone.values()):
             count = len(gone.shown.containers)
             if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
-                # Nothing was done without it.
+                # No container was created without it.
                 continue
             yield gone.shown.finding(
                 FindingKind.DISCONNECTED,
@@ -118,8 +118,8 @@ class Vanished(Detector):
                 self._over.append(gone)
 
     def _by_the_time(self, diff: RoundDiff) -> None:
-        """Find two connections between which one plugin's deadline passed, and which
-        then went on.
+        """Find two connections between which one plugin's deadline passed before the chain
+        continued.
         """
         for span in diff.spans:
             if not (span.before and span.deadline_ns <= span.ns < _ONE_TIMEOUT * span.deadline_ns):
@@ -140,7 +140,7 @@ class Vanished(Detector):
             self._over.append(gone)
 
     def _ended_meanwhile(self, diff: RoundDiff) -> None:
-        """Find plugins whose own connection was seen to end before this."""
+        """Find plugins whose own connection was seen to end before this round."""
         for number, newest in list(self._newest.items()):
             session = self._scene.sessions[number]
             if session.ended_ns is None or session.ended_ns >= diff.at_ns:
@@ -157,7 +157,7 @@ class Vanished(Detector):
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, newest)
 
     def _outlived(self, session: Session, diff: RoundDiff) -> bool:
-        """Return whether another connection of that time still is there: else the runtime
+        """Return whether another connection of that time still exists: else the runtime
         restarted.
         """
         return any(
@@ -170,7 +170,7 @@ class Vanished(Detector):
         )
 
     def _by_the_chain(self, diff: RoundDiff) -> None:
-        """Find plugins that the validators' chain does not list any more."""
+        """Find plugins that the validators' chain no longer lists."""
         if not diff.chain:
             return
         there = set(diff.chain)
@@ -186,7 +186,7 @@ class Vanished(Detector):
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, event)
         for plugin in diff.chain:
             gone = self._gone.get(plugin)
-            # The round in which it went still lists it.
+            # The round in which it was disconnected still lists it.
             if gone is not None and gone.last not in diff.events and gone.last < diff.event:
                 self._is_back(plugin)
         self._told = dict.fromkeys(diff.chain, diff.event)

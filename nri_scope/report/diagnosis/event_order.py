@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events in an order that is allowed, and that a plugin's author may not have thought of."""
+"""Events in an order that is allowed, but that a plugin's author may not expect."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _POD_STOPPED, _POD_REMOVED = 2, 3
 _START_BITS = NriEvent.StartContainer.bit | NriEvent.PostStartContainer.bit
 _STOP_BIT = NriEvent.StopContainer.bit
 _PAIRS = 4
-"""Of events that came in the wrong order, so many are named."""
+"""Maximum number of misordered events that are named."""
 
 
 class Rule(Enum):
-    """An order that may surprise: what happened, what it means, and what to do."""
+    """A surprising order: the events, their meaning, and advice."""
 
     POD_FIRST = (
         "A container was stopped after its pod",
@@ -77,7 +77,7 @@ class _Course:
 
 
 class Order(Detector):
-    """See `Detector`. Each connection is looked at by itself: it is what a plugin sees."""
+    """See `Detector`. Each connection is examined separately, as a plugin sees only its own."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -148,7 +148,7 @@ class Order(Detector):
         if event.event == "StopContainer":
             if course.started and pod == _POD_STOPPED:
                 return Rule.POD_FIRST
-            # A container whose creation failed gets StopContainer as well: a different case.
+            # A container whose creation failed also gets StopContainer: a different case.
             never_ran = course.rank == _CREATED and _subscribed(mask, _START_BITS)
             if never_ran and self._sequence.is_whole(event.session):
                 return Rule.NEVER_RAN

@@ -51,7 +51,7 @@ class Dropped(Detector):
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Note requests that were not applied, and changes that the CRI shows as not applied."""
         if not wanted or diff.failure:
-            # Where all came to nothing, that is what there is to say.
+            # If the whole event failed, that is the only finding.
             return
         for asked in diff.asked:
             if asked.fate is RequestFate.NOT_APPLIED:

@@ -27,19 +27,19 @@ _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 
 
 class Names(Detector):
-    """See `Detector`. Events that come in turn show which connections coexist; clocks do not."""
+    """See `Detector`. Alternating events show which connections coexist; clocks do not."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._ours = scene.passive_plugins()
         self._newest: dict[str, int] = {}
-        """The session that was heard last under each ``NN-name``."""
+        """The session of the newest event under each ``NN-name``."""
         self._heard: set[int] = set()
         self._together: dict[str, Shown] = {}
         self._chains: dict[tuple[str, ...], int] = {}
 
     def see(self, event: Event) -> None:
-        """Note whether two connections under one name take turns."""
+        """Note whether events of two connections with the same name alternate."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
             return
@@ -51,7 +51,7 @@ class Names(Detector):
             self._newest[event.plugin] = event.session
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note the chain that the runtime lists, or that was seen."""
+        """Note the chain that the runtime listed, or that was observed."""
         chain = diff.chain or diff.seen_by
         if len(chain) > 1 and len(self._chains) < 1_000:
             self._chains.setdefault(tuple(chain), diff.event)

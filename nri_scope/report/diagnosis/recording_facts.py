@@ -25,23 +25,23 @@ class Scene:
     sessions: Mapping[int, Session]
     gaps: tuple[Gap, ...]
     wanted: Callable[[Event], bool]
-    """Whether an event is among what the report is about. All others are evidence still."""
+    """Whether the report is about an event. All other events are still evidence."""
     name_of: NameOf
     existed: Callable[[int], frozenset[str]]
     """The ids of the containers in a session's Synchronize."""
 
     def is_passive(self, session: int) -> bool:
-        """Return whether a connection is our own: it changes nothing."""
+        """Return whether a connection is nri-scope's own and changes nothing."""
         found = self.sessions.get(session)
         return found is None or found.role in (Role.LOGGER, Role.PROBE)
 
     def passive_plugins(self) -> frozenset[str]:
-        """Return ``NN-name`` of our own connections."""
+        """Return the ``NN-name`` of nri-scope's own connections."""
         return frozenset(one.plugin for one in self.sessions.values() if self.is_passive(one.id))
 
 
 class Detector:
-    """Looks for one kind of finding. Values are untrusted input: nothing raises."""
+    """Looks for one kind of finding. Values are untrusted input: no method raises."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -50,10 +50,10 @@ class Detector:
         """Take the next event of the recording."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Take a round that is over; what the CRI shows later comes as a round of its own."""
+        """Take a completed round; later results from the CRI come as a round of their own."""
 
     def findings(self) -> Iterable[Finding]:
-        """Return the findings, once everything was seen."""
+        """Return the findings, after all events have been taken."""
         return ()
 
 
@@ -67,7 +67,7 @@ class Latest(OrderedDict[K, V]):
 
 
 class Sequence:
-    """Which sessions lost nothing so far: of the others absence proves nothing."""
+    """Detects sessions that lost events: in these, a missing event proves nothing."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -76,19 +76,19 @@ class Sequence:
         self._in_gap: dict[int, bool] = {}
 
     def see(self, event: Event) -> None:
-        """Take each event in its turn."""
+        """Take the events in order."""
         if event.seq != self._newest.get(event.session, 0) + 1:
             self._lossy.add(event.session)
         self._newest[event.session] = event.seq
 
     def is_whole(self, session: int) -> bool:
-        """Return whether all events of this session are there until now."""
+        """Return whether this session has lost no event so far."""
         if session not in self._in_gap:
             self._in_gap[session] = any(self._touches(gap, session) for gap in self._scene.gaps)
         return session not in self._lossy and not self._in_gap[session]
 
     def _touches(self, gap: Gap, number: int) -> bool:
-        """Return whether a session may have lost something in a gap."""
+        """Return whether a session may have lost events in a gap."""
         session = self._scene.sessions.get(number)
         if gap.session is not None or session is None:
             return gap.session in (None, number)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers whose events a plugin gets, though it was never sent their existence.
+"""Containers whose events a plugin gets although it was never informed of their existence.
 
-A container that is created while a plugin is being synchronized can neither be in Synchronize
-nor come as an event (containerd#13698).
+A container that is created while a plugin is being synchronized can neither be in Synchronize nor
+come as an event (containerd#13698).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _LIVING = frozenset(
         "PostUpdateContainer",
     }
 )
-"""What only a container gets whose creation went well. Those whose creation an earlier plugin
-refused are stopped and removed, and plugins behind never saw it: that is as it should be."""
+"""Events that only successfully created containers get. Containers whose creation an earlier plugin
+refused are stopped and removed although later plugins never saw them: that is correct."""
 _ADVICE = (
     "Take a container that is not known as a new one, wherever it turns up first, and read what is "
     "needed from that event. What the plugin does at creation was not done to it: create it again. "
