@@ -12,11 +12,11 @@ the order: a JSON object of path, argv, environment and cwd, with bytes as Latin
 reported as JSON messages, each an object with one of these keys:
 
 - ``started``: the plugin's process id
-- ``failed``: the errno with which it could not be started, and ``step``: ``cwd`` or ``exec``
+- ``failed``: the errno of the failed start, and ``step``: ``cwd`` or ``exec``
 - ``exited``: the plugin's wait status
-- ``left``: processes that were still there then, as [pid, command line, whether it had left the
+- ``left``: processes that still existed then, as [pid, command line, whether it had left the
   plugin's session]
-- ``gone``: whether all of those could be killed; it is the last message
+- ``gone``: whether all of these processes could be killed; the last message
 
 Imports are few, and never from other packages of nri-scope, as they delay the plugin's start.
 """

@@ -54,7 +54,7 @@ _V = TypeVar("_V")
 
 
 class Tagged(Protocol):
-    """A value that is written as a tag and its argument."""
+    """A value that is written as a tag with an argument."""
 
     @property
     def tag(self) -> str:

@@ -44,7 +44,7 @@ _ROOM = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was written."""
+    """A finished bundle."""
 
     path: Path
     size: int
@@ -128,7 +128,7 @@ class _Draft:
 
 
 class _Packing:
-    """One export."""
+    """One export in progress."""
 
     def __init__(
         self,

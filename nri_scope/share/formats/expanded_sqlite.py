@@ -129,7 +129,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
 def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        # If this fails, the file is not used.
+        # If the writing fails, the file is not used.
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
         # Plugins of sqlite-utils are third-party code.

@@ -51,7 +51,7 @@ def document(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def parsed(text: str | bytes) -> Plain:
-    """Return the JSON object or array in a text; None for others, or if parsing loses content."""
+    """Return the object or array of a JSON text; None for others, or if parsing loses content."""
     try:
         read = json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite

@@ -84,7 +84,7 @@ class Strength(IntEnum):
 
 
 class _Reach(IntEnum):
-    """Where an original is replaced."""
+    """The places in which an original is replaced."""
 
     PLACE = 0
     """Only where a rule finds the value."""
@@ -118,7 +118,7 @@ class Known:
         self.epoch = 0
         """A number that changes when texts that were replaced before may now stay visible."""
         self.count = 0
-        """Number of values that are replaced outside of their places; only grows in one epoch."""
+        """Number of values replaced outside of their places; only grows within an epoch."""
         self._noted: dict[str, _Reach] = {}
         # Encoded forms, each with the original value.
         self._plain: dict[str, str] = {}
@@ -130,7 +130,7 @@ class Known:
         # By the first run of letters and digits, then by the run's offset and length.
         self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
 
-    # -- what is known ----------------------------------------------------------------------
+    # -- known values -----------------------------------------------------------------------
 
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; return its token."""
@@ -262,7 +262,7 @@ class Known:
         # Ids and times often contain these digits.
         return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
 
-    # -- replacing it -----------------------------------------------------------------------
+    # -- replacing values -------------------------------------------------------------------
 
     @property
     def progress(self) -> tuple[int, int, int]:

@@ -132,7 +132,7 @@ def _below(parent: _Node | None, value: str) -> _Node:
     if parent is None:
         return _Node(value, 0, None, None)
     jump = parent.jump
-    # Jump lengths as in a skew binary number: a path takes at most one step per digit.
+    # Jump lengths as in a skew binary number: a path has as many steps as the number has digits.
     if jump is not None and jump.jump is not None:
         is_equal = parent.depth - jump.depth == jump.depth - jump.jump.depth
         jump = jump.jump if is_equal else parent

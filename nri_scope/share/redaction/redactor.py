@@ -292,7 +292,7 @@ class Redactor:
             given = joined(given, shown)
         return given
 
-    # -- what was replaced ------------------------------------------------------------------
+    # -- replaced values --------------------------------------------------------------------
 
     def originals(self) -> Iterator[Original]:
         """Return all values replaced so far, for the scan of the output.

@@ -18,7 +18,7 @@ class SortedStrings:
 
     def __init__(self) -> None:
         self._lists: list[list[str]] = [[]]
-        # The first string of each list except the first one.
+        # The first string of each list except the first list.
         self._firsts: list[str] = []
 
     def add(self, value: str) -> Place:

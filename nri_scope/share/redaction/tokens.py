@@ -25,7 +25,7 @@ from .harmless import ENDINGS
 
 MARK = "redacted-"
 PLAIN = MARK + "[a-z2-7]{12}"
-"""Pattern of the plain token; all others contain one, except for addresses."""
+"""Pattern of the plain token; all other tokens contain one, except addresses."""
 HOST = ".invalid"
 MAIL = "@redacted.invalid"
 # Reserved for documentation and benchmarks (RFC 2544, RFC 3849): no host has such an address.
