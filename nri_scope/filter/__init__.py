@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the filter language to one tree, and apply it in SQL and in Python.
+"""Parse the filter language into one tree, and evaluate it in SQL and in Python.
 
 In: the text of ``--where``, of the filter bar, of export and replay. Out: a `Filter`, which selects
-rows of a recording by SQL and events that are not in a file by a Python function, with equal
-results; errors name the position and the nearest word. This room never opens a recording.
+rows of a recording with SQL, and events outside of files with a Python function, with equal
+results; errors give the position and the nearest word. This package never opens a recording.
 """
 
 from __future__ import annotations

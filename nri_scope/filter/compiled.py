@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filter, ready to use."""
+"""A filter that is ready to use."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from .tree import Node
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Says which events to keep. Equal filters have equal trees, however they were written."""
+    """Selects the events to keep. Equal filters have equal trees, however they were written."""
 
     text: str = field(compare=False)
-    """As it was typed; ``str()`` gives the canonical form."""
+    """The text as typed; ``str()`` gives the canonical form."""
     root: Node
     _test: Predicate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # One closure per node, made once: matches() runs for every event that is recorded.
+        # One closure per node, created once: matches() runs for every recorded event.
         object.__setattr__(self, "_test", predicate(self.root))
 
     def matches(self, event: Event) -> bool:
-        """Return whether ``event`` passes."""
+        """Return whether ``event`` matches."""
         return self._test(event)
 
     def to_sql(self) -> tuple[str, list[Value]]:
-        """Return the same as a condition for WHERE over the reader's event view, and its
-        parameters.
-        """
+        """Return the filter as a WHERE condition on the reader's event view, and its parameters."""
         return condition(self.root)
 
     def __str__(self) -> str:
@@ -41,8 +39,8 @@ class Filter:
 
 
 def parse(text: str) -> Filter:
-    """Parse ``text`` to a filter; the empty text lets every event through.
+    """Parse ``text`` into a filter; the empty text matches every event.
 
-    Raises FilterError, with the position of the problem, and nothing else.
+    Raises only FilterError, with the position of the problem.
     """
     return Filter(text, parse_tree(text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields a filter can name: one table, for the parser, the help texts and the completion."""
+"""The fields that a filter can name: one table for the parser, help texts and completion."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from nri_scope.nri.methods import METHODS
 
 
 class FieldKind(Enum):
-    """The way in which a field's values compare; the text is the word for it in help texts."""
+    """How values of a field are compared; each text is the term for it in help texts."""
 
     NAME = "name"
-    """Exact, ``*`` stands for anything."""
+    """Exact; ``*`` matches any text."""
     WORD = "word"
-    """As a name, but upper and lower case are the same."""
+    """Like a name, but case-insensitive."""
     STATUS = "status"
     """One of the values of ``Status``."""
     PLUGIN = "plugin"
     """A name with or without its index: ``00-probe`` or ``probe``."""
     ID = "id"
-    """The beginning of an id."""
+    """A prefix of an id."""
     PATH = "path"
-    """An OCI path or one above it."""
+    """An OCI path or one of its parents."""
     NUMBER = "number"
     INDEX = "index"
     DURATION = "duration"
@@ -34,7 +34,7 @@ class FieldKind(Enum):
 
 
 NUMERIC = frozenset((FieldKind.NUMBER, FieldKind.INDEX, FieldKind.DURATION, FieldKind.SIZE))
-"""Kinds that compare with ``>`` and ``<`` and have no text to search."""
+"""Kinds compared with ``>`` and ``<``, which have no text to search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Field:
     doc: str
     example: str
     many: bool = False
-    """The column holds several values (a tuple; in the view a JSON array); any of them counts."""
+    """Whether the column holds several values (tuple; in the view a JSON array): any may match."""
     also: tuple[str, ...] = ()
-    """Spellings that people will try, for the error that names the right one."""
+    """Other spellings that users may try; the error for these gives the correct name."""
     known: tuple[str, ...] = ()
-    """Values that there are; others need a ``*``, as a later version may have more of them."""
+    """The existing values; others need a ``*``, as later versions may add values."""
 
 
 FIELDS: tuple[Field, ...] = (
@@ -164,19 +164,19 @@ FIELDS: tuple[Field, ...] = (
         also=("owners",),
     ),
 )
-"""In the order in which help texts show them."""
+"""All fields, in the order of the help texts."""
 
 WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_id", "pod_id")
-"""Where a bare word is searched for."""
+"""The columns in which a bare word is searched for."""
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 
 _NEAR = 0.6
-"""Likeness, as difflib counts it, from which on a word may have been meant."""
+"""Minimum similarity, as computed by difflib, for suggesting a word."""
 
 
 def nearest_field(name: str) -> Field | None:
-    """Return the field that the user most likely meant by ``name``; None where none is near."""
+    """Return the field that the user most likely meant by ``name``, or None if none is similar."""
     spellings = {field.name: field for field in FIELDS}
     for field in FIELDS:
         for spelling in field.also:
@@ -185,10 +185,8 @@ def nearest_field(name: str) -> Field | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the word of ``known`` most like ``word``, upper or lower case; "" where
-    none is near.
-    """
+    """Return the word of ``known`` most similar to ``word``, ignoring case; "" if none is."""
     by_lower = {each.lower(): each for each in known}
-    # Long words take quadratic time; a misspelt word has fewer than 64 characters.
+    # Long words take quadratic time; misspelt words are shorter than 64 characters.
     found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)
     return by_lower[found[0]] if found else ""

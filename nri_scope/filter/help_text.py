@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter language in words, for help texts and documentation, from the table of fields."""
+"""Descriptions of the filter language for help texts and documentation, made from its fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYNTAX: tuple[tuple[str, str], ...] = (
     ("( … )", "together"),
     ('"…"', "exactly this text: nothing in it has a meaning"),
 )
-"""Each form and what it means."""
+"""Each form with its meaning."""
 
 NOTES: tuple[str, ...] = (
     'An empty value finds events that have none: container:"" finds those about no container.',
@@ -26,18 +26,16 @@ NOTES: tuple[str, ...] = (
     "Regular expressions are the usual ones, but for back-references and look-around; upper and "
     "lower case differ unless they begin with (?i).",
 )
-"""What neither table says."""
+"""Notes on rules that neither table covers."""
 
 
 def fields() -> list[tuple[str, str]]:
-    """Return each field's name, and what it is with an example."""
+    """Return each field's name, and its description with an example."""
     return [(field.name, f"{field.doc}, e.g. {field.example}") for field in FIELDS]
 
 
 def epilog() -> str:
-    """Return the language as an epilog for click, which leaves paragraphs after ``\b``
-    as they are.
-    """
+    """Return the language as an epilog for click, which keeps paragraphs after ``\b`` unchanged."""
     return "\n\n".join(
         [
             "\b\nFilters:\n" + _aligned(SYNTAX),

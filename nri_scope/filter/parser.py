@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter language's grammar, by recursive descent.
+"""Parse the filter language by recursive descent.
 
 ::
 
@@ -11,7 +11,7 @@
     value   = quoted | characters other than white space and parentheses
     quoted  = '"' … '"' | "'" … "'"        with \\" and \\\\ for the two characters
 
-The operators are written in capitals. Every refusal is a FilterError that says where.
+Operators are in capitals. Every error is a FilterError with a position.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .text_comparison import fold
 from .tree import OPERATORS, And, Between, Is, Matches, Node, Not, Or, Word
 
 MAX_LENGTH = 4096
-"""Characters of a filter; bounds everything that is made from it."""
+"""Maximum number of characters of a filter; bounds everything derived from the filter."""
 MAX_DEPTH = 40
-"""Parentheses and negations inside each other: the parser recurses for each."""
+"""Maximum nesting of parentheses and negations: the parser recurses for each."""
 
 _SPACE = re.compile(r"\s*")
 _OPERATOR = re.compile(r"([A-Za-z]+)(?=[\s()]|$)")
@@ -49,7 +49,7 @@ class _Value(NamedTuple):
 
 
 def parse_tree(text: str) -> Node:
-    """Return the tree of ``text``; the empty text is the filter that lets every event through.
+    """Return the tree of ``text``; the empty text gives the filter that matches every event.
 
     Raises FilterError.
     """
@@ -69,8 +69,7 @@ class _Parser:
         if len(self.text) > MAX_LENGTH:
             raise self.fail(MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
         for at, char in enumerate(self.text):
-            # Neither can be in a recording, and SQLite ends a text at the first and refuses
-            # the second.
+            # Recordings contain neither; SQLite ends a text at the first and rejects the second.
             if char == "\0" or "\ud800" <= char <= "\udfff":
                 raise self.fail(at, "a character that is not text")
         if self.at_end():
@@ -92,7 +91,7 @@ class _Parser:
         if found is None or found[1].upper() not in OPERATORS:
             return ""
         if found[1] not in OPERATORS:
-            # As a word to search for it would give a filter that no user wants.
+            # Treated as a search word, it would give a filter that no user wants.
             raise self.fail(
                 self.at,
                 f'"{found[1]}" is neither an operator nor quoted',
@@ -211,7 +210,7 @@ class _Parser:
         parts: list[str] = []
         at = start + 1
         while at < len(self.text) and self.text[at] != mark:
-            # Any other backslash is itself, so that regular expressions need no doubling.
+            # Any other backslash is literal, so that regular expressions need no doubling.
             if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("\\", mark):
                 at += 1
             parts.append(self.text[at : at + 1])
@@ -245,7 +244,7 @@ class _Parser:
         return Is(field, text, wild=wild)
 
     def state_change(self, field: Field) -> _Value | None:
-        """Return an event's name with parentheses, which would have another meaning; else None."""
+        """Return an event's name with its parentheses, which are not a group; None for others."""
         found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
         if found is None:
             return None
@@ -255,7 +254,7 @@ class _Parser:
     def check_known(self, field: Field, value: _Value) -> None:
         text = value.text
         known = {fold(each) for each in field.known}
-        # Events of a number that this version does not know are called so.
+        # The names of event numbers that are unknown to this version.
         if not known or not text or fold(text) in known or _STATE_CHANGE.fullmatch(text):
             return
         raise self.fail(
@@ -273,7 +272,7 @@ class _Parser:
             )
         start = self.at
         if self.text.startswith(('"', "'"), start):
-            # Where escapes were taken out, positions within the pattern are no longer exact.
+            # If escapes were removed, positions within the pattern are no longer exact.
             start += 1
             pattern = self.quoted()
         else:
@@ -287,7 +286,7 @@ class _Parser:
         return Matches(field, pattern)
 
     def bare_pattern(self) -> str:
-        """Return a regular expression without quotes: its own parentheses belong to it."""
+        """Return an unquoted regular expression, including its own parentheses."""
         start = self.at
         at = start
         depth = 0
@@ -325,7 +324,7 @@ class _Parser:
             case "<=":
                 high = math.floor(number)
             case _:
-                # As precisely as it was written: took:3ms is everything that shows as 3 ms.
+                # Use the precision of the input: took:3ms matches every value displayed as 3 ms.
                 low = math.ceil(number)
                 high = max(low, math.ceil(number + precision) - 1)
         return Between(field, operator + value.text, low, high)

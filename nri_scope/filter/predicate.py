@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filter as a Python function: for events that are not, or not yet, in a file."""
+"""A filter as a Python function, for events that are not (yet) in a file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Predicate = Callable[[Event], bool]
 _Test = Callable[[str], bool]
 
 INDEXED = re.compile(r"[0-9][0-9]-")
-"""How a plugin's ``NN-name`` begins."""
+"""The beginning of a plugin's ``NN-name``."""
 
 _words: Callable[[Event], tuple[str, ...]] = attrgetter(*WORD_COLUMNS)
 
 
 def predicate(node: Node) -> Predicate:
-    """Return the function that says whether an event passes."""
+    """Return the function that tests whether an event matches."""
     match node:
         case And(items):
             all_tests = tuple(predicate(item) for item in items)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations and sizes as people type them: ``500us``, ``1.5ms``, ``2h``, ``4k``, ``500M``."""
+"""Durations and sizes as typed by users: ``500us``, ``1.5ms``, ``2h``, ``4k``, ``500M``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DURATION_UNITS: dict[str, int] = {
     "h": 3600 * 1_000_000_000,
     "d": 86400 * 1_000_000_000,
 }
-"""Unit to nanoseconds."""
+"""Nanoseconds by unit."""
 
 SIZE_UNITS: dict[str, int] = {
     "b": 1,
@@ -26,19 +26,18 @@ SIZE_UNITS: dict[str, int] = {
     "g": 2**30,
     "t": 2**40,
 }
-"""Unit, in lower case, to bytes. ``k``, ``kB`` and ``KiB`` are all 1024, as with ``ls -h``."""
+"""Bytes by unit in lower case. ``k``, ``kB`` and ``KiB`` are all 1024, as with ``ls -h``."""
 
 LARGEST = 2**63 - 1
-"""What SQLite can hold."""
+"""The largest integer in SQLite."""
 
 _QUANTITY = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([A-Za-zµ]{0,3})")
 
 
 def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
-    """Return the number, the worth of its last written digit, and the unit; None if it is not a
-    quantity.
+    """Return the number, its precision and its unit; None if ``text`` is not a quantity.
 
-    The second tells how precisely the number was written: ``1.50`` gives 1/100.
+    The precision is the value of a unit in the last written digit: ``1.50`` gives 1/100.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None:
@@ -49,13 +48,13 @@ def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
 
 
 def duration_unit(unit: str) -> int | None:
-    """Return nanoseconds in ``unit``; None if there is no such unit."""
-    # The micro sign has a twin that looks alike, the Greek letter mu.
+    """Return the number of nanoseconds in ``unit``, or None if there is no such unit."""
+    # The Greek letter mu looks the same as the micro sign.
     return DURATION_UNITS.get(unit.replace("\N{GREEK SMALL LETTER MU}", "µ"))
 
 
 def size_unit(unit: str) -> int | None:
-    """Return bytes in ``unit``; None if there is no such unit."""
+    """Return the number of bytes in ``unit``, or None if there is no such unit."""
     short = unit.lower()
     if short != "b":
         short = short.removesuffix("ib") if short.endswith("ib") else short.removesuffix("b")
@@ -63,14 +62,12 @@ def size_unit(unit: str) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Return nanoseconds of ``10m``, ``1.5s`` …; None if ``text`` is not a duration (a unit is
-    needed).
-    """
+    """Return the nanoseconds in ``10m``, ``1.5s`` …; None if not a duration (with a unit)."""
     return _parse(text, duration_unit)
 
 
 def parse_size(text: str) -> int | None:
-    """Return bytes of ``500M``, ``64KiB``, ``4096`` …; None if ``text`` is not a size."""
+    """Return the bytes in ``500M``, ``64KiB``, ``4096`` …; None if ``text`` is not a size."""
     return _parse(text, lambda unit: size_unit(unit or "b"))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions of filters, by RE2: in the syntax that Go's users know, in linear time.
+"""Regular expressions of filters, by RE2: the syntax known to Go users, in linear time.
 
-Not Python's ``re``: it tries alternatives one after the other, and both the pattern (typed by
-a user) and the text (names in an untrusted recording) could make it run for ages, holding
-the interpreter's lock while ``record --where`` should be answering the runtime.
+Python's ``re`` is not used: it tries alternatives one after the other, and both the pattern (typed
+by a user) and the text (names in an untrusted recording) could make it run for minutes or more,
+holding the interpreter's lock while ``record --where`` should be answering the runtime.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ if TYPE_CHECKING:
     import re2
 
 MAX_MEMORY = 1 << 20
-"""Bytes that RE2 may take for one pattern; a pattern that would need more is refused."""
+"""Maximum memory in bytes for one pattern; patterns that need more are rejected."""
 
 
 class Regex:
     """A compiled pattern."""
 
     def __init__(self, pattern: str) -> None:
-        """Compile a pattern. Raises FilterError where RE2 refuses it, or would need too much
-        memory.
-        """
-        # Not at the top: most filters, and most commands, have no regular expression.
+        """Compile a pattern. Raises FilterError if RE2 rejects it or it needs too much memory."""
+        # Not at the top: most filters and most commands use no regular expression.
         import re2
 
         options = re2.Options()
@@ -47,11 +45,11 @@ class Regex:
         try:
             return self._compiled.search(text) is not None
         except UnicodeEncodeError:
-            # Half of a surrogate pair, which no recording stores.
+            # Replaces halves of surrogate pairs, which no recording contains.
             return self._compiled.search(text.encode("utf-8", "replace").decode()) is not None
 
 
 @lru_cache(maxsize=64)
 def regex(pattern: str) -> Regex:
-    """Return the compiled ``pattern``, kept for next time. Raises FilterError as ``Regex`` does."""
+    """Return ``pattern`` compiled, maybe from a cache. Raises FilterError as ``Regex`` does."""
     return Regex(pattern)

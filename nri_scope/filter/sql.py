@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A filter as an SQL condition over the reader's event view.
 
-The view has a column for each attribute of ``model.Event``, never NULL, with texts as texts;
-``changed`` and ``owners`` are JSON arrays. Regular expressions need ``register``.
+The view has a column for each attribute of ``model.Event``, never NULL, with text as TEXT;
+``changed`` and ``owners`` are JSON arrays. Regular expressions require ``register``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INDEXED = "[0-9][0-9]-"
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Register the operator REGEXP with the filters' regular expressions on ``connection``."""
+    """Register the operator REGEXP for the filters' regular expressions on ``connection``."""
     connection.create_function("regexp", 2, _regexp, deterministic=True)
 
 
@@ -33,7 +33,7 @@ def _regexp(pattern: object, text: object) -> bool | None:
 
 
 def condition(node: Node) -> _Condition:
-    """Return an SQL expression that is 0 or 1, never NULL, with its parameters in order."""
+    """Return an SQL expression with value 0 or 1, never NULL, with its parameters in order."""
     match node:
         case And(items):
             return _joined([condition(item) for item in items], "AND") if items else ("1", [])
@@ -53,8 +53,8 @@ def condition(node: Node) -> _Condition:
 
 
 def _joined(parts: Sequence[_Condition], operator: str) -> _Condition:
-    # A balanced tree: SQLite refuses expressions deeper than 1000, and a AND b AND c is one
-    # level deeper for each.
+    # A balanced tree: SQLite rejects expressions deeper than 1000, and each AND in a AND b AND c
+    # adds one level.
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -88,7 +88,7 @@ def _is(kind: FieldKind, column: str, text: str, wild: bool) -> _Condition:
             glob = sql_glob(text)
             return f"({column} GLOB ? OR {column} GLOB ?)", [glob, _INDEXED + glob]
         case FieldKind.PLUGIN:
-            # The concatenation compares the whole text: SQLite's GLOB stops at a NUL.
+            # The concatenation makes GLOB compare the whole text: SQLite's GLOB stops at a NUL.
             return (
                 f"({column} = ? OR ({column} GLOB ? AND {column} = substr({column}, 1, 3) || ?))",
                 [text, _INDEXED + sql_exactly(text) + "*", text],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of texts in filters: exactly as SQLite does, so that both back-ends agree."""
+"""Comparison of text in filters, exactly as in SQLite, so that both back-ends agree."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ _FOLD = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def fold(text: str) -> str:
-    """Lower the ASCII letters only, as SQLite's ``lower()`` does."""
+    """Convert only ASCII letters to lower case, as SQLite's ``lower()`` does."""
     return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
 def glob_test(pattern: str) -> Callable[[str], bool]:
-    """Return a test for whole texts; each ``*`` in ``pattern`` stands for any
-    characters, or none.
-    """
+    """Return a test for whole texts; each ``*`` in ``pattern`` matches any characters, or none."""
     first, *middle, last = pattern.split("*")
 
     def test(text: str) -> bool:
-        # SQLite's GLOB takes a NUL for the end of the text.
+        # SQLite's GLOB treats a NUL as the end of the text.
         text = text.partition("\0")[0]
         end = len(text) - len(last)
         if end < len(first) or not (text.startswith(first) and text.endswith(last)):
@@ -38,10 +36,10 @@ def glob_test(pattern: str) -> Callable[[str], bool]:
 
 
 def sql_glob(pattern: str) -> str:
-    """Convert ``pattern`` for SQLite's GLOB, where ``?`` and ``[`` are special too."""
+    """Convert ``pattern`` for SQLite's GLOB, in which ``?`` and ``[`` are also special."""
     return pattern.replace("[", "[[]").replace("?", "[?]")
 
 
 def sql_exactly(text: str) -> str:
-    """Return a pattern for SQLite's GLOB in which ``text`` stands for itself."""
+    """Return a pattern for SQLite's GLOB that matches exactly ``text``."""
     return sql_glob(text).replace("*", "[*]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parsed filter: immutable nodes, and each one's canonical text."""
+"""A parsed filter: immutable nodes, each with its canonical text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN_REGEX = re.compile(r"[A-Za-z0-9_./@+*?^$-]+")
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """A conjunction of ``items``; without items, every event."""
+    """Conjunction of ``items``; without items, it matches every event."""
 
     items: tuple[Node, ...]
 
@@ -28,7 +28,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one of ``items``."""
+    """Disjunction of ``items``."""
 
     items: tuple[Node, ...]
 
@@ -40,7 +40,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Not ``item``."""
+    """Negation of ``item``."""
 
     item: Node
 
@@ -50,7 +50,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A bare word: found within a name or an id. ``wild``: each ``*`` stands for anything."""
+    """A bare word, matched within a name or an id. ``wild``: each ``*`` matches any text."""
 
     text: str
     wild: bool
@@ -61,7 +61,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """``field:value``. ``wild``: each ``*`` in ``text`` stands for anything."""
+    """``field:value``. ``wild``: each ``*`` in ``text`` matches any text."""
 
     field: Field
     text: str
@@ -73,7 +73,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """``field:~pattern``, found anywhere in the value."""
+    """``field:~pattern``, matched anywhere in the value."""
 
     field: Field
     pattern: str
@@ -85,11 +85,11 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """``field:>number`` and its like, as whole nanoseconds, bytes … with both ends included."""
+    """``field:>number`` and similar, as whole nanoseconds, bytes … with both ends included."""
 
     field: Field
     text: str
-    """Operator and number as they were written."""
+    """Operator and number as written."""
     low: int | None
     high: int | None
 
@@ -101,7 +101,7 @@ Node = And | Or | Not | Word | Is | Matches | Between
 
 
 def quote(text: str) -> str:
-    """Return ``text`` as a value that stands for exactly itself, in quotes only where needed."""
+    """Return ``text`` as a value that matches exactly this text, quoted only if needed."""
     plain = _PLAIN.fullmatch(text) and text.upper() not in OPERATORS
     return text if plain else _in_quotes(text)
 

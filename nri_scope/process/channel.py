@@ -16,22 +16,22 @@ from .messages import WITH_DESCRIPTORS, MessageReader, message
 
 READ_BYTES = 32 << 10
 DESCRIPTORS_MAX = 8
-"""Descriptors with one message."""
+"""Maximum number of descriptors with one message."""
 TURN_BYTES = 16 << 10
-"""Bytes sent before the event loop looks at its sockets again: some microseconds."""
+"""Bytes sent before the event loop checks its sockets again: takes some microseconds."""
 WAITING_BYTES_MAX = 64 << 20
-"""Bytes that are queued at most; with more the other process is stopped, or far behind."""
+"""Maximum number of queued bytes; if exceeded, the other process is stopped or far behind."""
 ITEM_BYTES = 64
-"""Memory that a queued message takes in addition to its bytes."""
+"""Memory per queued message in addition to its bytes."""
 
 OnMessage = Callable[[int, bytes, Sequence[int]], None]
-"""Gets kind and payload of a message, and the descriptors that came with it, which it then owns."""
+"""Callback for a message: kind, payload, and its descriptors, which the callback then owns."""
 
 
 class LoopChannel:
     """Sends and receives in an event loop, without blocking.
 
-    Messages are sent in order, and in batches where many are queued.
+    Messages are sent in order, and in batches if many are queued.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class LoopChannel:
         *,
         delay_s: float = 0.0,
     ) -> None:
-        """Start to receive in the running event loop.
+        """Start receiving in the running event loop.
 
-        ``on_end`` is called, maybe twice, when nothing more comes or nothing more can be sent.
+        ``on_end`` is called, possibly twice, when no more messages can be received or sent.
         ``delay_s``: how long a message may wait to be sent together with others. Sending each at
         once would take microseconds of processor time that another process may be waiting for.
         """
@@ -64,23 +64,23 @@ class LoopChannel:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that were not sent yet."""
+        """Number of bytes not sent yet."""
         return self._bytes
 
     @property
     def receives(self) -> bool:
-        """Whether messages may still come."""
+        """Whether messages may still arrive."""
         return self._receives
 
     def offer(self, kind: int, *parts: bytes) -> bool:
-        """Send a message, or drop it and return False while more than `WAITING_BYTES_MAX` wait."""
+        """Send a message, or drop it and return False while `WAITING_BYTES_MAX` is exceeded."""
         if self._bytes > WAITING_BYTES_MAX:
             return False
         self.send(kind, *parts)
         return True
 
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message that must not be dropped, however many wait; there are few of these."""
+        """Send a message that must not be dropped, however many are queued; these are few."""
         if not self._sends:
             return
         data = message(kind, *parts)
@@ -94,11 +94,11 @@ class LoopChannel:
                 self._turn()
 
     def send_with(self, descriptors: Sequence[int], kind: int, *parts: bytes) -> None:
-        """Send a message with copies of ``descriptors``, at once.
+        """Send a message with copies of ``descriptors`` immediately.
 
-        Raises BlockingIOError where the other process has not read all earlier messages, and
-        OSError where the system cannot copy the descriptors. For a process that is gone, only
-        ``on_end`` is called.
+        Raises BlockingIOError if the other process has not read all earlier messages, and OSError
+        if the system cannot copy the descriptors. For a process that is gone, only ``on_end`` is
+        called.
         """
         if self._waiting:
             raise BlockingIOError
@@ -107,21 +107,21 @@ class LoopChannel:
             self._keep_rest(data, socket.send_fds(self._socket, [data], descriptors))
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all messages are sent, for at most ``seconds``."""
+        """Wait up to ``seconds`` until all messages are sent."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._waiting:
                     await asyncio.sleep(0.01)
 
     def finish(self) -> None:
-        """Send no more, not even queued messages; the other process may still send."""
+        """Stop sending, and drop queued messages; the other process may still send."""
         if self._sends:
             self._stop_sending()
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Stop sending and receiving. ``on_end`` is not called for this."""
+        """Stop sending and receiving, without a call of ``on_end``."""
         self._stop_sending()
         self._stop_receiving()
         self._socket.close()
@@ -182,7 +182,7 @@ class LoopChannel:
             data, descriptors, flags = b"", [], 0
         if descriptors or flags & socket.MSG_CTRUNC:
             # All belong to one message: the system ends a read after a message's descriptors. It
-            # leaves out those for which this process has no free number.
+            # omits descriptors for which this process has no free number.
             self._descriptors.append(descriptors)
         try:
             for kind, payload in self._reader.feed(data):
@@ -201,7 +201,7 @@ class LoopChannel:
 
 
 class ThreadChannel:
-    """Sends from any thread and receives in one; both may block."""
+    """Sends from any thread and receives in one; both operations may block."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
@@ -211,12 +211,12 @@ class ThreadChannel:
         self._received: deque[tuple[int, bytes]] = deque()
 
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message; it is dropped when the other process has ended."""
+        """Send a message; it is dropped if the other process has ended."""
         with contextlib.suppress(OSError), self._sending:
             self._socket.sendall(message(kind, *parts))
 
     def receive(self) -> tuple[int, bytes] | None:
-        """Return kind and payload of the next message; None when no more can come."""
+        """Return kind and payload of the next message; None if no more can arrive."""
         while not self._received:
             try:
                 data = self._socket.recv(READ_BYTES)

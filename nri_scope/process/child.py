@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and stop helper processes: the side of the process that starts them."""
+"""Start and stop helper processes: the parent's side."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from nri_scope.errors import UsageError
 
 START = Path(__file__).with_name("child_start.py")
 TERMINATE_S = 2.0
-"""Time to end for a process that ignored the end of its channel and then got SIGTERM."""
+"""Seconds to wait for the end after SIGTERM, for a process that ignored the end of its channel."""
 
 
 class ChildEnd(NamedTuple):
     """How a helper process ended."""
 
     code: int
-    """As `os.waitstatus_to_exitcode` returns it: -9 for SIGKILL."""
+    """The exit code in the form of `os.waitstatus_to_exitcode`: -9 for SIGKILL."""
     needed: int
-    """The signal that `Child.stop` had to send; 0 for none."""
+    """The signal that `Child.stop` had to send, or 0 for none."""
 
     @property
     def words(self) -> str:
-        """``exit status 3`` or ``killed by SIGSEGV``."""
+        """Return ``exit status 3`` or ``killed by SIGSEGV``."""
         return exit_words(self.code)
 
 
 class Child:
-    """A running helper process. Make one with `spawn`."""
+    """A running helper process, made by `spawn`."""
 
     def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket) -> None:
         self.pid = popen.pid
         self.socket = channel
-        """Our end of the channel, for a `LoopChannel` or `ThreadChannel`."""
+        """This process's end of the channel, for a `LoopChannel` or `ThreadChannel`."""
         self._popen = popen
 
     def signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal unless the process has ended."""
         self._popen.send_signal(number)
 
     def stop(self, seconds: float, terminate_s: float = TERMINATE_S) -> ChildEnd:
-        """End the process: close the channel; where that does not do, send SIGTERM, then SIGKILL.
+        """End the process: close the channel; if that is not enough, send SIGTERM, then SIGKILL.
 
-        ``seconds`` and ``terminate_s`` are the times to wait before the one and the other. Returns
-        when the process has ended, and the same result when called again.
+        ``seconds`` and ``terminate_s`` are the times to wait before SIGTERM and before SIGKILL.
+        Returns when the process has ended; later calls return the same result.
         """
         with contextlib.suppress(OSError):
-            # Closing alone has no effect while a thread reads from the socket.
+            # Closing alone has no effect while a thread is reading from the socket.
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
         for number, patience in ((0, seconds), (signal.SIGTERM, terminate_s)):
@@ -79,13 +79,14 @@ def spawn(
 ) -> Child:
     """Start a process that runs ``main(channel, *descriptors, *arguments)`` of ``module``.
 
-    It gets the descriptor of its end of a channel, copies of ``descriptors``, and ``output`` as its
-    standard output and error. It has a session of its own, as a terminal's signals are for the
-    process that starts it, which decides what to do about them. When that process, or the thread
-    that calls this, dies it gets the signal ``on_parents_death``, and its channel is closed.
+    The process gets the descriptor of its end of a channel, copies of ``descriptors``, and
+    ``output`` as its standard output and error. It has its own session, because signals of a
+    terminal are meant for the parent, which decides how to handle them. When the parent or the
+    thread that calls this dies, the process gets the signal ``on_parents_death``, and its channel
+    is closed.
 
-    ``with_site``: whether it needs packages beside the standard library and this one. Raises
-    UsageError, which begins with ``failure``.
+    ``with_site``: whether the module needs packages other than the standard library and this
+    package. Raises UsageError with a message that begins with ``failure``.
     """
     if not sys.executable:
         raise UsageError(f"{failure}: Python does not know its own program")
@@ -97,7 +98,7 @@ def spawn(
             popen = subprocess.Popen(
                 [
                     sys.executable,
-                    # Isolated: no folder is in its path that is not in this process's path.
+                    # Isolated: its path contains only folders of this process's path.
                     *("-I", *(() if with_site else ("-S",))),
                     *(("-B",) if sys.dont_write_bytecode else ()),
                     str(START),
@@ -122,9 +123,9 @@ def spawn(
 
 
 def _copy(descriptor: int, passed: contextlib.ExitStack) -> int:
-    """Return a copy of a descriptor, with a number above those of the standard streams.
+    """Return a copy of a descriptor, numbered above the standard streams.
 
-    Those may be closed here, but not in the new process.
+    The standard streams may be closed in this process, but not in the new one.
     """
     copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
     passed.callback(os.close, copy)
@@ -132,17 +133,17 @@ def _copy(descriptor: int, passed: contextlib.ExitStack) -> int:
 
 
 def keep_exit_statuses() -> None:
-    """Reset SIGCHLD to its default where it is ignored, as some programs do that start others.
+    """Reset SIGCHLD to its default if the program that started this one set it to be ignored.
 
-    While it is ignored, the system drops the exit statuses of helper processes. For commands only,
-    not where nri-scope is a part of another program.
+    While SIGCHLD is ignored, the system drops the exit statuses of helper processes. Only for
+    commands, not for nri-scope as part of another program.
     """
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def exit_words(code: int) -> str:
-    """Return an exit code, negative for a signal, in words, such as ``exit status 3``."""
+    """Return an exit code (negative: a signal) in words, such as ``exit status 3``."""
     if code >= 0:
         return f"exit status {code}"
     try:

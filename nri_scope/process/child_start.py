@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first lines that a helper process runs; see `child.spawn`. A program, not imported.
+"""The entry code of a helper process; see `child.spawn`. Run as a program, not imported.
 
-Only the standard library is imported, and little of it: this is part of every start.
+Imports only a few modules of the standard library, as every start waits for them.
 """
 
 import ctypes
@@ -19,17 +19,18 @@ def main() -> int:
     Its return value is the exit status, None for 0.
     """
     module, parent, on_parents_death, path, channel, *arguments = sys.argv[1:]
-    # Set as early as possible, in addition to the channel's end: a stopped process reads nothing.
+    # Set as early as possible, in addition to the channel's end, which a stopped process cannot
+    # see.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(on_parents_death), 0, 0, 0)
     if os.getppid() != int(parent):
-        # The parent died before that.
+        # The parent died before the call above.
         return 1
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Modules are found where the other process found them, however its path was made.
+    # Find modules where the parent found them, however its path was set up.
     sys.path[:] = json.loads(path)
     return __import__(module, fromlist=["main"]).main(int(channel), *arguments) or 0
 
 
 if __name__ == "__main__":
-    # There is nothing to clean up, and the other process waits for the end.
+    # No cleanup is needed, and the parent waits for the end.
     os._exit(main())

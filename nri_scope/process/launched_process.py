@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The helper process between the runtime and a plugin that it launches.
 
-It starts the plugin and makes sure that no process of the plugin is left at the end. Orphaned
-descendants of a plugin, daemons included, become children of the nearest "child subreaper"
-(prctl(2)). The process that nri-scope is a part of may have children of its own, and must not
-inherit, reap or kill anything that it did not start; so this one is the subreaper, for one plugin.
+It starts the plugin and ensures that none of the plugin's processes remain at the end. Orphaned
+descendants of a plugin, including daemons, become children of the nearest "child subreaper"
+(prctl(2)). The process that uses nri-scope may have children of its own, and must not inherit, reap
+or kill processes that it did not start; so the helper process is the subreaper, for one plugin.
 
-It gets the plugin's descriptors 0 to 2 as its own. The plugin is killed when the other end of the
-channel is closed, which also happens when the runtime itself was killed. The first message is the
-order: a JSON object of path, argv, environment and cwd, bytes as Latin-1. Events are reported in
-messages of JSON, each an object with one of these keys:
+The plugin's descriptors 0 to 2 are those of this process. The plugin is killed when the other end
+of the channel is closed, which also happens when the runtime itself is killed. The first message is
+the order: a JSON object of path, argv, environment and cwd, with bytes as Latin-1. Events are
+reported as JSON messages, each an object with one of these keys:
 
 - ``started``: the plugin's process id
-- ``failed``: the errno with which it could not be started, and ``step``: ``cwd`` or ``exec``
+- ``failed``: the errno of the failed start, and ``step``: ``cwd`` or ``exec``
 - ``exited``: the plugin's wait status
-- ``left``: processes that were still there then, as [pid, command line, whether it had left the
+- ``left``: processes that still existed then, as [pid, command line, whether it had left the
   plugin's session]
-- ``gone``: whether all of those could be killed; it is the last message
+- ``gone``: whether all of these processes could be killed; the last message
 
-Imports are few, and from no other package than this one, as they delay a plugin's start.
+Imports are few, and never from other packages of nri-scope, as they delay the plugin's start.
 """
 
-# pathlib takes as long to import as the rest of the start.
+# Importing pathlib takes as long as the rest of the start.
 # ruff: noqa: PTH123, PTH208
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ from .messages import MessageReader, message
 from .signals import ignore_stop_signals
 
 PLUGIN = 3
-"""The plugin's descriptor of its connection."""
+"""The descriptor of the plugin's connection."""
 CONTROL = 4
-"""This process's end of the channel."""
+"""The descriptor of this process's end of the channel."""
 
 LINGER_S = 1.0
-"""How long children of a plugin may take to notice that it is gone, and with it their connection:
-those that end by themselves do not count as left behind."""
+"""Seconds for the plugin's children to notice that it and its connection are gone; children that
+exit in this time do not count as left behind."""
 KILL_S = 5.0
-"""How long to go on killing. No process survives SIGKILL, except while it sleeps in the kernel; but
-one that keeps on forking might be faster than this process, or belong to another user."""
+"""Seconds to continue killing. No process survives SIGKILL, except while it sleeps in the kernel;
+but a process may fork faster than it is killed, or belong to another user."""
 
 LEFT_MAX = 50
-"""Processes that are named at most in one message."""
+"""Maximum number of processes named in one message."""
 COMMAND_MAX = 200
-"""Bytes of a command line."""
+"""Maximum length of a command line in bytes."""
 
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class Keeper:
-    """Follows one plugin from its start until no process of it is left."""
+    """Supervises one plugin from its start until none of its processes remain."""
 
     def __init__(self) -> None:
         self._plugin = 0
-        """The plugin's process id, and that of its session. It is not reaped before the runtime
-        ends it, so that no other process has the id when the runtime kills it."""
+        """The process id of the plugin, and of its session. The plugin is not reaped before the
+        runtime ends it, so that no other process has this id when the runtime kills it."""
         self._exited = False
         wakeup, ours = os.pipe()
         os.set_blocking(wakeup, False)
         os.set_blocking(ours, False)
         self._wakeup = wakeup
-        # Without a handler the signal would not reach the wakeup descriptor.
+        # Without a handler, the signal would not reach the wakeup descriptor.
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
 
     def start(self, order: dict[str, object]) -> bool:
-        """Start the plugin as a runtime does; report a failure and return False for it."""
+        """Start the plugin as a runtime does; on failure, report it and return False."""
         step = "cwd"
         try:
             os.chdir(_encoded(order["cwd"]))
@@ -91,7 +91,7 @@ class Keeper:
         return True
 
     def follow(self) -> None:
-        """Wait until the runtime ends the plugin; reap its orphans meanwhile."""
+        """Wait until the runtime ends the plugin, and reap orphans meanwhile."""
         poll = select.poll()
         poll.register(CONTROL, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
@@ -103,7 +103,7 @@ class Keeper:
                     os.waitpid(pid, os.WNOHANG)
 
     def end(self) -> None:
-        """Kill the plugin, as a runtime does, and then its descendants, which runtimes leave."""
+        """Kill the plugin, as a runtime does, then its descendants, which runtimes leave alive."""
         os.kill(self._plugin, signal.SIGKILL)
         self._until(self._notice_exit, KILL_S)
         self._until(lambda: not _reap(), LINGER_S)
@@ -111,8 +111,8 @@ class Keeper:
         _report(left=[_described(pid, self._plugin) for pid in left[:LEFT_MAX]])
         deadline = time.monotonic() + KILL_S
         while _reap() and time.monotonic() < deadline:
-            # Only direct children, whose ids cannot be reused before they are reaped here. Their
-            # children become direct ones when they have ended.
+            # Only direct children, whose ids cannot be reused before they are reaped here. When
+            # they end, their own children become direct children.
             for pid in _children(os.getpid()):
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ class Keeper:
 def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> int:
     """Run a program as the leader of a session; return its process id or raise `OSError`.
 
-    Not by os.posix_spawn, which cannot make a session in many builds of Python.
+    os.posix_spawn is not used: many builds of Python cannot create a session with it.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -203,7 +203,7 @@ def _descendants(ancestor: int) -> Iterator[int]:
 
 
 def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield each process's id and its parent's: of those running, or of zombies with ``ended``."""
+    """Yield pid and parent's pid of each running process, or with ``ended`` of each zombie."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             state, parent, *_ = _stat(int(name)) or ("", "0")
@@ -212,7 +212,7 @@ def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of proc_pid_stat(5) from the state on; [] when the process is gone."""
+    """Return the fields of proc_pid_stat(5) from the state on, or [] if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -253,12 +253,12 @@ def _report(**report: object) -> None:
         while data:
             data = data[os.write(CONTROL, data) :]
     except OSError:
-        # The runtime is gone or does not read; the plugin still has to be ended.
+        # The runtime is gone or does not read; the plugin must still be ended.
         pass
 
 
 def _order() -> dict[str, object] | None:
-    """Return the order; None where the runtime is gone."""
+    """Return the order, or None if the runtime is gone."""
     reader = MessageReader()
     while data := os.read(CONTROL, 64 << 10):
         for _, payload in reader.feed(data):
@@ -268,25 +268,25 @@ def _order() -> dict[str, object] | None:
 
 
 def _take_over(descriptor: int, connection: int) -> None:
-    """Move the channel and the plugin's connection to `CONTROL` and `PLUGIN`; close all others."""
-    # Above all other numbers: it must not overwrite a descriptor that is still to be copied.
+    """Move the channel to `CONTROL` and the plugin's connection to `PLUGIN`; close all others."""
+    # Numbered above all others, so as not to overwrite a descriptor that must still be copied.
     above = os.dup2(descriptor, max(descriptor, connection, CONTROL) + 1)
     os.dup2(connection, PLUGIN)
     os.dup2(above, CONTROL, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
-        # Inherited descriptors are not for the plugin.
+        # The plugin must not get inherited descriptors.
         if int(name) > CONTROL:
             try:
                 os.close(int(name))
             except OSError:
-                # The descriptor that listed the folder itself.
+                # The descriptor used to list the folder.
                 pass
 
 
 def main(descriptor: int, connection: str, _plugin: str) -> None:
-    """Run as the keeper of one plugin. ``_plugin`` only names it in lists of processes."""
+    """Run as the keeper of one plugin. ``_plugin`` only shows its name in process lists."""
     _take_over(descriptor, int(connection))
-    # This process ends with the runtime, and must not end before.
+    # This process must end with the runtime, not earlier.
     ignore_stop_signals()
     order = _order()
     if order is None:
@@ -295,7 +295,7 @@ def main(descriptor: int, connection: str, _plugin: str) -> None:
     keeper = Keeper()
     if not keeper.start(order):
         return
-    # Only the plugin may hold these descriptors, or its peers would not notice when it closes them.
+    # Only the plugin may hold these descriptors; otherwise its peers would not see them closed.
     for descriptor in (1, 2, 3):
         os.dup2(0, descriptor)
     os.chdir("/")

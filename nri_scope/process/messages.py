@@ -9,30 +9,30 @@ from collections.abc import Iterator
 from nri_scope.errors import RemoteProtocolError
 
 HEAD = struct.Struct("=IB")
-"""Length of the payload in bytes, and kind. Both ends run on one machine."""
+"""Payload length in bytes, and kind, in native byte order: both ends run on one machine."""
 WITH_DESCRIPTORS = 0x80
-"""Set in the kind of a message that carries descriptors; kinds are below this."""
+"""Flag in the kind of a message that carries descriptors; kinds are smaller than this."""
 PAYLOAD_MAX = 64 << 20
-"""Bytes; a peer that announces more is not an nri-scope process, or out of step."""
+"""Maximum payload in bytes; a larger one is not from nri-scope, or the stream is out of step."""
 
 
 def message(kind: int, *parts: bytes) -> bytes:
-    """Return a message as sent through a stream. Its payload is the joined parts."""
+    """Return a message as sent through a stream, with the joined parts as its payload."""
     return b"".join((HEAD.pack(sum(map(len, parts)), kind), *parts))
 
 
 class MessageReader:
-    """Splits a stream into messages, however it is chunked, in time linear in its length."""
+    """Splits a stream of arbitrary chunks into messages, in time linear in its length."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._wanted = HEAD.size
-        """Bytes needed before the next message can be complete."""
+        """Number of bytes needed to complete the next message."""
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield kind and payload of each message that is complete by now.
+        """Yield kind and payload of each message that is now complete.
 
-        Raises RemoteProtocolError for a payload of more than `PAYLOAD_MAX` bytes.
+        Raises RemoteProtocolError if a payload has more than `PAYLOAD_MAX` bytes.
         """
         if self._rest:
             self._rest += data

@@ -11,7 +11,7 @@ from types import FrameType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Helper processes import this module; not all of them need asyncio.
+    # Imported by helper processes, some of which do not need asyncio.
     import asyncio
 
 STOP_SIGNALS = {
@@ -19,10 +19,10 @@ STOP_SIGNALS = {
     signal.SIGTERM: "terminated",
     signal.SIGHUP: "the terminal is gone",
 }
-"""Signals that end a command in an orderly way, each with its description."""
+"""Signals that stop a command in an orderly way, with their descriptions."""
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""Stop signals for which Python itself has no orderly handling."""
+"""Stop signals that Python does not handle in an orderly way by default."""
 
 
 @contextmanager
@@ -37,15 +37,15 @@ def stop_signals(
     """Call ``stop`` with the number and the description of each stop signal.
 
     From the second signal on, ``again`` is called instead. Both are called as callbacks of
-    ``loop``; without one, between any two instructions of the main thread, where they may raise.
+    ``loop``; without a loop, they are called between any two instructions of the main thread, and
+    may raise.
 
-    SIGHUP stays ignored where it is ignored: that is how ``nohup`` lets a command outlive its
-    terminal. SIGINT does not stay ignored, as shells ignore it for all commands in the background,
-    and neither does SIGTERM, which has to end a command however it was started.
+    SIGHUP stays ignored if it was ignored: ``nohup`` relies on this to let a command outlive its
+    terminal. SIGINT and SIGTERM do not stay ignored: shells ignore SIGINT for all commands in the
+    background, and SIGTERM must end a command in all cases.
 
-    At the end the former handlers are restored or, with ``ignored_afterwards``, all stop signals
-    are ignored from then on: for commands that have only bounded work left. To be used in the main
-    thread.
+    At the end, the former handlers are restored or, with ``ignored_afterwards``, all stop signals
+    are ignored from then on, for commands with only bounded work left. Use it in the main thread.
     """
     before = {
         number: former
@@ -64,7 +64,7 @@ def stop_signals(
         else:
             loop.call_soon_threadsafe(act)
 
-    # Not the loop's own handlers: removing them leaves the default action in place for a moment.
+    # Not the loop's own handlers: removing one briefly restores the default action.
     for number in before:
         signal.signal(number, handle)
     try:
@@ -85,7 +85,7 @@ def ignore_stop_signals() -> None:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
     with stop_signals(_interrupt, among=END_SIGNALS):
         yield
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write files in a private folder first, and then move all to their places, or none."""
+"""Write files to a private folder first, then move all of them to their places, or none."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SUFFIX = ".nriscope.zip"
 
 
 class Outputs:
-    """A context in which drafts are written to a folder beside the output, removed at the end.
+    """A context for writing drafts to a folder beside the output, which is removed at the end.
 
-    Raises UsageError on entry where the output cannot be written, or exists without ``force``, and
-    for errors of the file system inside the block.
+    Raises UsageError on entry if the output cannot be written, or exists without ``force``, and for
+    file system errors inside the block.
     """
 
     def __init__(self, wanted: Path, source: Path, *, force: bool) -> None:
-        """Write to ``wanted``. ``source`` is the file to read, which is never overwritten."""
+        """Write to ``wanted``. ``source`` is the file to be read, which is never overwritten."""
         self.wanted = wanted
         self._source = source
         self._force = force
@@ -42,7 +42,7 @@ class Outputs:
         try:
             beside = Path(os.path.realpath(self.wanted.parent))
             self._moves = folder_access(beside).access is not FolderAccess.SHARED
-            # On the same disk, finished files are moved, not copied. Where other users could
+            # On the same disk, finished files are moved instead of copied. If other users could
             # replace the folder, they could read the drafts.
             made = tempfile.mkdtemp(prefix=".nri-scope-", dir=beside if self._moves else None)
         except OSError as error:
@@ -61,7 +61,7 @@ class Outputs:
         if isinstance(error, OSError):
             raise self._unwritable(error) from error
         if isinstance(error, RecordingError) and Path(error.path).parent == self._folder:
-            # The user does not know the drafts.
+            # The paths of drafts mean nothing to the user.
             raise RecordingError(self.wanted, error.problem, error.hint) from error
 
     @property
@@ -76,7 +76,7 @@ class Outputs:
         return self.folder / f"{self._count}{suffix}"
 
     def place(self, drafts: Sequence[Path]) -> list[Path]:
-        """Move finished drafts to their places: the output, or ``NAME-1`` and so on if several."""
+        """Move finished drafts to their places: the output, or several, ``NAME-1`` and so on."""
         targets = [self.wanted] if len(drafts) == 1 else _numbered(self.wanted, len(drafts))
         for target in targets:
             self._check(target)
@@ -97,8 +97,8 @@ class Outputs:
     def _set_aside(self, target: Path) -> Path | None:
         """Keep the file at ``target`` under a second name until all drafts are placed.
 
-        It also stays in its place meanwhile, unless the file system has no links. Return the second
-        name, beside the target (None: there is no file).
+        Meanwhile, the file also stays in its place, unless the file system has no hard links.
+        Returns the second name, beside the target, or None if there is no file.
         """
         if not os.path.lexists(target):
             return None
@@ -126,7 +126,7 @@ class Outputs:
             draft.replace(target)
             return
         try:
-            # Do not replace a file that was created meanwhile.
+            # Do not replace a file created meanwhile.
             os.link(draft, target)
         except FileExistsError as error:
             raise _exists(target) from error
@@ -138,17 +138,17 @@ class Outputs:
     def _check(self, target: Path) -> None:
         if target.is_dir():
             raise UsageError(f"{target} is a folder", "name a file in it")
-        # A device, a pipe, or a link to one must not be replaced by a file.
+        # Never replace a device, a pipe, or a link to one of these by a file.
         if target.exists() and not target.is_file():
             raise UsageError(f"{target} is not a regular file", "name another one after -o")
-        # SQLite would treat a journal beside the file as a part of it.
+        # SQLite would treat a journal beside the file as part of the file.
         if not is_settled(target.absolute()):
             raise UsageError(f"{target} is being recorded to", "name another file after -o")
         if not os.path.lexists(target):
             if not target.absolute().parent.is_dir():
                 raise UsageError(f"{target}: no such folder", "make it, or name another one")
             return
-        # Opening a missing source reports that.
+        # A missing source is reported when it is opened.
         if target.exists() and self._source.exists() and target.samefile(self._source):
             raise UsageError(f"{target} is the file to read", "name another file after -o")
         if not self._force:
@@ -160,14 +160,14 @@ class Outputs:
 
 
 def _restore(previous: Sequence[tuple[Path, Path | None]]) -> None:
-    """Restore the files that were set aside; remove new ones that replaced none."""
+    """Restore the files that were set aside, and remove new files that replaced none."""
     for target, kept in reversed(previous):
         with suppress(OSError):
             if kept is None:
                 target.unlink()
             else:
                 kept.replace(target)
-                # If it never left its place, both names still exist.
+                # If the file never left its place, both names still exist.
                 kept.unlink(missing_ok=True)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a redacted recording without a bundle, or count what redaction would replace."""
+"""Write a redacted recording without a bundle, or count the values that would be replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def redact(
     force: bool = False,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write ``source``, redacted, as the new recording ``output``; then scan all of it.
+    """Write ``source``, redacted, as the new recording ``output``; then scan all written data.
 
     Raises UsageError, RedactionLeak and RecordingError, and leaves no incomplete file.
     """
@@ -54,12 +54,12 @@ def redact_together(
     redactor: Redactor,
     on_progress: Callable[[float], None] | None = None,
 ) -> list[Extracted]:
-    """Write several recordings, redacted, as new files in ``folder``, to be compared.
+    """Write several recordings, redacted for comparison, as new files in ``folder``.
 
-    Evidence in any of them that a value is secret holds for all. Raises as `redact`.
+    Evidence in one recording that a value is secret applies to all. Raises as `redact`.
     """
     for source in sources[1:]:
-        # `redact` learns from the first one, and writes it, before the others.
+        # `redact` learns from the first recording, and writes it, before the others.
         learn(source, IncludedRows(until=newest_event(source)), redactor, _nobody)
     drafts: list[Extracted] = []
     for number, source in enumerate(sources):
@@ -71,9 +71,9 @@ def redact_together(
 def preview(
     source: Recording, redactor: Redactor, on_progress: Callable[[float], None] | None = None
 ) -> Tally:
-    """Return the count of what `redact` would replace. Raises UsageError and RecordingError.
+    """Return the counts of values that `redact` would replace. Raises UsageError, RecordingError.
 
-    The work is really done, in a private temporary folder: so the result is exact.
+    The counts are exact, since the work is actually done in a private temporary folder.
     """
     with temporary_folder() as folder, writing_to(folder):
         extract(source, folder / "r.db", change=redactor, on_progress=on_progress)
@@ -90,9 +90,9 @@ def convert(
     target: Path,
     on_progress: Callable[[float], None] | None = None,
 ) -> int:
-    """Write the chosen events to the new file ``draft`` in another format; return their number.
+    """Write the chosen events to the new file ``draft`` in another format; return how many.
 
-    ``target`` is the final path, to which the caller moves the draft. With ``redactor`` a redacted
+    ``target`` is the final path, to which the caller moves the draft. With ``redactor``, a redacted
     recording is made first, beside the draft, and both are scanned for values that should have been
     replaced. Raises as `redact`, and OSError.
     """
@@ -113,14 +113,12 @@ def convert(
 
 
 def chosen_numbers(source: Recording, selection: Selection) -> array[int] | None:
-    """Return the numbers of the events to write; None: all. Raises UsageError where none is
-    chosen.
-    """
+    """Return numbers of the events to write; None: all. Raises UsageError if none is chosen."""
     return None if selection.is_all else choose(source, selection, _nobody).events
 
 
 def _new(path: Path) -> BinaryIO:
-    """Create a file that only its owner can read."""
+    """Create a file that is readable only by its owner."""
     # By path, not by descriptor: formats place temporary files beside a stream with a name.
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relay between a runtime and one plugin, and record what they send.
 
-In: connected sockets of a runtime and of a plugin, which is launched, wrapped or connects by
-itself. Out: every byte to the other end, in the callback in which it came; copies of all bytes to
-another process, which decodes them and gives exchanges to the recorder. The relay never waits for
+In: connected sockets of a runtime and of a plugin that is launched, is wrapped or connects on its
+own. Out: every byte to the other end, in the callback in which it arrived; copies of all bytes to
+another process, which decodes them and passes exchanges to the recorder. The relay never waits for
 the recording, and never changes a byte unless faults are requested.
 """

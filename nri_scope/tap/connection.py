@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's connection through the tap: relayed by another process, recorded by this one."""
+"""One plugin's connection through the tap, relayed by another process and recorded by this one."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class TapEnd:
     """How a connection ended."""
 
     reason: str
-    """In words."""
+    """The reason for the end, in words."""
     by_us: bool
-    """Whether neither the runtime nor the plugin closed it."""
+    """Whether the tap closed the connection, rather than the runtime or the plugin."""
     registered: bool
     """Whether the runtime had accepted the plugin's registration."""
     refused: str
-    """The runtime's error where it refused the registration."""
+    """The runtime's error if it refused the registration, otherwise ""."""
     plugin: str
-    """``NN-name``; "" where the plugin never sent its name."""
+    """``NN-name``, or "" if the plugin never sent its name."""
 
 
 class Connection:
-    """A tapped connection, made before there are sockets: a plugin may print something first."""
+    """A tapped connection, created before its sockets: a plugin may print something first."""
 
     def __init__(
         self,
@@ -50,11 +50,12 @@ class Connection:
         faults: Faults | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Prepare a session. ``named`` is the runtime's name for the plugin, whatever it registers
-        as. ``say`` gets messages on events for which a user may be waiting without effect.
+        """Prepare a session. ``named`` is the runtime's name for the plugin, which may register
+        under another name. ``say`` gets messages on events for which a user may be waiting without
+        effect.
         """
         self.faults_made = ""
-        """The faults injected, in words, once the connection is over."""
+        """The injected faults in words, set once the connection has ended."""
         self._relays = relays
         self._say = say
         self._faults = faults if faults is not None and faults.any else None
@@ -70,9 +71,9 @@ class Connection:
         self._relaying: Relaying | None = None
 
     async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
-        """Relay until either end closes the connection. Both sockets are closed here at once.
+        """Relay until either end closes the connection. This process closes both sockets at once.
 
-        Raises `UsageError` where nothing can be relayed.
+        Raises `UsageError` if nothing can be relayed.
         """
         session = self._session
         relaying = self._relaying = self._relays.begin(runtime, plugin, session, self._faults)
@@ -95,7 +96,7 @@ class Connection:
         )
 
     def close(self, reason: str) -> None:
-        """Close it at both ends."""
+        """Close the connection at both ends."""
         if self._relaying is not None:
             self._relaying.close(reason)
 
@@ -104,7 +105,7 @@ class Connection:
         self._session.printed(stream, line, mono_ns)
 
     def finish(self, reason: str) -> None:
-        """End the session, after the last printed line; ``reason`` is why it ended."""
+        """End the session after the last printed line; ``reason`` is why it ended."""
         self._session.finish(reason)
 
     @property

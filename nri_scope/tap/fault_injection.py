@@ -21,24 +21,24 @@ DROPPED = "kept from the plugin on purpose (--drop)"
 FAILED = "made to fail on purpose (--error)"
 
 HELD_MAX = 1024
-"""Replies that may be delayed at a time; further ones are passed on at once."""
+"""Maximum number of replies delayed at a time; further replies are passed on at once."""
 HELD_BYTES_MAX = 64 << 20
-"""Bytes of delayed replies together."""
+"""Maximum total size of delayed replies in bytes."""
 
 
 class Faulty:
-    """Passes messages on, except those randomly picked for a fault. A `transport.relay.Through`."""
+    """Passes messages on, except those randomly chosen for a fault. A `transport.relay.Through`."""
 
     def __init__(self, faults: Faults) -> None:
         self.on_kept: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
-        """Called for each request that is not passed on, before it is reported: mux id, stream id,
-        why."""
+        """Called for each request that is not passed on, before the request is reported: mux id,
+        stream id, reason."""
         self._faults = faults
         self._chance = random.Random(faults.seed)
         self._forth = MessageFrames(PLUGIN_CONN)
         self._back = MessageFrames(PLUGIN_CONN)
         self._delays: dict[int, float] = {}
-        """Seconds by which to delay replies that are still to come, by stream id."""
+        """Seconds by which to delay future replies, by stream id."""
         self._held = self._held_bytes = 0
         self._dropped = self._failed = self._delayed = 0
 
@@ -53,7 +53,7 @@ class Faulty:
                 relay.pass_on(forth, framed.raw, arrived_ns)
 
     def ended(self, relay: Relay, forth: bool) -> None:
-        """Pass on the rest of a direction of which no more data comes."""
+        """Pass on the rest of a direction that has ended."""
         rest = (self._forth if forth else self._back).rest()
         if rest:
             relay.pass_on(forth, rest, monotonic_ns())
@@ -103,7 +103,8 @@ class Faulty:
         def release() -> None:
             left_ns = due_ns - monotonic_ns()
             if left_ns > 0:
-                # uvloop's timers count from the start of its iteration, in whole milliseconds.
+                # uvloop's timers start at the beginning of its iteration, and count whole
+                # milliseconds.
                 loop.call_later(left_ns / 1e9, release)
                 return
             self._held -= 1
@@ -124,5 +125,5 @@ class Faulty:
             return ""
         service, method, payload = named
         decoded = decode_request(method, payload, service)
-        # Another service's method may have an event's name.
+        # A method of another service may have the name of an event.
         return "" if decoded.mark == UNKNOWN else decoded.event

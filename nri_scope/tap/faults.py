@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults to inject in tests of resilience, parsed from the command line's options."""
+"""Faults to inject in resilience tests, parsed from command line options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
 
 ALL = "all"
-"""Stands for every event, in place of an event's name."""
+"""Placeholder for all events, used instead of an event's name."""
 DELAY_MAX_S = 24 * 3600.0
 
 
@@ -30,12 +30,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """All faults of one tap. Of several for one event the first one in this order applies."""
+    """All faults of one tap. If several apply to one event, the first in this order is used."""
 
     drops: tuple[Fault, ...] = ()
     """Requests that never reach the plugin."""
     errors: tuple[Fault, ...] = ()
-    """Requests that are answered with an error instead of by the plugin."""
+    """Requests that are answered with an error instead of being sent to the plugin."""
     delays: tuple[Fault, ...] = ()
     """Requests whose replies are delayed."""
     seed: int = 0
@@ -56,7 +56,7 @@ class Faults:
 
     @property
     def announcement(self) -> str:
-        """A note for the recording: its reader must not take faults for the plugin's behaviour."""
+        """A note for the recording, so that faults are not mistaken for the plugin's behaviour."""
         options = [
             f"{option} {fault.text}"
             for option, faults in (
@@ -124,7 +124,7 @@ def _probability(option: str, text: str, written: str | None) -> float:
         probability = float(written)
     except ValueError:
         probability = -1.0
-    # NaN is not between 0 and 1 either.
+    # NaN fails this comparison, too.
     if not 0.0 <= probability <= 1.0:
         raise UsageError(
             f"{option} {text!r}: {written!r} is no probability", "write a number from 0 to 1"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin that the tap launches, as a runtime would, and that ends with its connection.
+"""A plugin that the tap launches as a runtime would, and ends with its connection.
 
-The plugin gets its end of a socket pair in the way of a real runtime, so that it cannot find out
-whether the runtime or the tap is its parent.
+The plugin gets its end of a socket pair in the same way as from a real runtime, so it cannot find
+out whether its parent is the runtime or the tap.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .connection import Connection, TapEnd
 from .run import Tap, connect
 
 AGAIN_S = 1.0
-"""Time for a new process that relays to start, where the first one was killed."""
+"""Seconds for a new relay process to start after the first one was killed."""
 STOP_GRACE_S = 2.0
-"""Time to end for a plugin that was sent the signal that ends the tap."""
+"""Seconds for the plugin to end after it was sent the signal that ends the tap."""
 END_GRACE_S = 5.0
-"""Time to end for a plugin whose connection has ended; then it is killed, as runtimes do."""
+"""Seconds for the plugin to end after its connection; then it is killed, as by runtimes."""
 LAUNCHED_GRACE_S = 1.0
-"""The same for a plugin that a runtime launched: that may be about to launch it again."""
+"""The same for a plugin launched by a runtime, which may be about to launch it again."""
 REFUSED_GRACE_S = 0.5
 """The same for a plugin whose registration was not accepted."""
 
 LEFT_SHOWN = 3
-"""How many of the processes that a plugin left behind are named."""
+"""Number of processes left behind by a plugin that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Launch:
 
     command: Command
     identity: Identity
-    """The index and name that it gets in its environment."""
+    """The index and name passed to the plugin in its environment."""
     named: bool = False
-    """Whether the runtime launched it, and calls it that whatever it registers as."""
+    """Whether the runtime launched the plugin, and uses this name even if another is registered."""
 
 
 def to_socket(
@@ -72,8 +72,8 @@ async def tap_launched(
     """Launch a plugin, relay until its connection has ended, then end the plugin.
 
     ``take`` returns the runtime's connection once the plugin runs. Returns the plugin's exit
-    status, as a shell does. Raises `UsageError` for a command that cannot be run, and for one that
-    never registered as a plugin.
+    status, as a shell does. Raises `UsageError` if the command cannot be run, or never registers as
+    a plugin.
     """
     connection = tap.connection(plugin.identity if plugin.named else None)
 
@@ -85,15 +85,15 @@ async def tap_launched(
     passing = asyncio.ensure_future(_pass_signal(process, connection, tap))
     started = monotonic()
     try:
-        # Fail, if at all, before the runtime's connection is taken.
+        # If this fails, then before the runtime's connection is taken.
         await tap.relays.start(AGAIN_S)
         end = await connection.relay(take(), ours)
         lasted = monotonic() - started
         if not end.registered:
-            # If it does not end by itself, it does not use this connection.
+            # If it does not exit on its own, it does not use this connection.
             await process.wait_exit(REFUSED_GRACE_S)
             process.end()
-        # A runtime may launch the plugin again soon, and must not find this one still running.
+        # A runtime may launch the plugin again soon, when this instance must no longer run.
         await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
         slow = process.running
     finally:
@@ -119,13 +119,13 @@ async def tap_launched(
 
 
 async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> None:
-    """Send the plugin the signal that ends the tap, as the plugin has a session of its own."""
+    """Send the plugin the signal that ends the tap, as the plugin has its own session."""
     await tap.stop.wait()
     if process.running:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, tap.stop.number)
     await process.wait_exit(STOP_GRACE_S)
-    # Its children may hold the connection open.
+    # The plugin's children may keep the connection open.
     process.end()
     await process.wait_exit(STOP_GRACE_S)
     connection.close(tap.stop.reason)
@@ -134,7 +134,7 @@ async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> No
 def exit_status(process: Process, stopped_by: int) -> int:
     """Return the exit status as a shell does: 128 plus the number of a signal that ended it."""
     if process.ended_by_us:
-        # The usual end of a plugin, unless a signal was sent to stop the tap.
+        # The normal end of a plugin, unless a signal was sent to stop the tap.
         return 128 + stopped_by if stopped_by else 0
     code = process.exit_code
     if code is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket for plugins that are started elsewhere: each gets a connection to the runtime."""
+"""A socket for plugins that are started elsewhere, each of which is connected to the runtime."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .connection import Connection
 from .run import Tap, connect
 
 PEERS_MAX = 200
-"""Plugins at a time: more than any host has, but one that reconnects in a loop would exceed it."""
+"""Maximum number of plugins at a time: more than any host has, but reached by a reconnect loop."""
 ACCEPT_PAUSE_S = 0.5
-"""Pause before the next attempt where the system has no free descriptor for a connection."""
+"""Seconds to wait before retrying when the system has no free descriptor for a connection."""
 
 
 def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaitable[int]]:
     """Return the work for `run_tap` that taps every plugin that connects to ``listen``.
 
-    Each is connected to the runtime at ``path``. When there is no runtime, a plugin's connection is
-    closed at once, so that it tries again; with ``wait`` it waits for the runtime.
+    Each plugin is connected to the runtime at ``path``. Without a runtime, a plugin's connection is
+    closed at once, so that the plugin tries again; with ``wait`` it waits for the runtime.
     """
     if not listen.absolute().parent.is_dir():
         raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
@@ -68,7 +68,7 @@ async def _serve(door: Door, path: Path, tap: Tap, *, wait: bool) -> None:
         stopping.cancel()
         accepting.cancel()
         await asyncio.gather(stopping, accepting, return_exceptions=True)
-        # They end by themselves, as the same stop event ends them, too.
+        # They end on their own: the same stop event ends them, too.
         await asyncio.gather(*peers)
 
 
@@ -76,13 +76,13 @@ def _accepted(accepting: asyncio.Future[socket.socket], tap: Tap) -> socket.sock
     try:
         return accepting.result()
     except OSError as error:
-        # Most likely there are too many descriptors, some of which will be closed.
+        # The usual cause is too many descriptors, some of which will be closed.
         tap.say(f"a plugin's connection failed: {(error.strerror or str(error)).lower()}")
         return None
 
 
 async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wait: bool) -> None:
-    """Serve one plugin from its connection to its end; raise nothing for what either end does."""
+    """Serve one plugin from connection to end; raise no exception for actions of either end."""
     try:
         runtime = await connect(path, tap, wait=wait, needless=lambda: _is_gone(plugin))
     except (ConnectError, OSError) as error:
@@ -115,7 +115,7 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
 
 
 def _is_gone(plugin: socket.socket) -> bool:
-    """Return whether the plugin has closed its connection; what it sent before is ignored."""
+    """Return whether the plugin has closed its connection; data sent before that is ignored."""
     poll = select.poll()
     poll.register(plugin, select.POLLRDHUP)
     return bool(poll.poll(0))
@@ -127,7 +127,7 @@ async def _close(connection: Connection, tap: Tap) -> None:
 
 
 class _Away:
-    """Reports once that there is no runtime, not for each plugin that tries again and again."""
+    """Reports a missing runtime once, instead of for each plugin that retries repeatedly."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
@@ -140,5 +140,5 @@ class _Away:
         self._told = True
 
     def over(self) -> None:
-        """Note that the runtime is there."""
+        """Note that the runtime is available."""
         self._told = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the process that records and the one that relays: orders and reports."""
+"""Messages between the recording process and the relay process: orders and reports."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import struct
 from enum import IntEnum
 
 RELAY = 0
-"""An order: relay between the two descriptors that come with it. JSON of number and faults."""
+"""An order: relay between the two descriptors sent with it. JSON of number and faults."""
 CLOSE = 1
-"""An order: close both sockets of a relay. JSON of number and why."""
+"""An order: close both sockets of a relay. JSON of number and reason."""
 
 _PIECE = struct.Struct("=Iqq")
 
 
 class Told(IntEnum):
-    """Kinds of reports. All but pieces are JSON: the relay's number, a monotonic time, values."""
+    """Kinds of reports. All except pieces are JSON: relay number, a monotonic time, values."""
 
     READY = 0
     """The process has started."""
     FORTH = 1
-    """A piece from the runtime was passed on to the plugin: when it came, and when it was passed
-    on, as everywhere in monotonic nanoseconds."""
+    """A piece from the runtime was passed on to the plugin: when it arrived, and when it was passed
+    on, both in monotonic nanoseconds."""
     BACK = 2
     """The same in the other direction."""
     KEPT = 3
-    """A request will be reported that was not passed on: mux id, stream id, why."""
+    """The request reported next was not passed on: mux id, stream id, reason."""
     DEAF = 4
-    """No more pieces of this connection are reported before its end: why."""
+    """No more pieces of this connection will be reported before its end: reason."""
     ENDED = 5
-    """The relay is over: who ended it, why in words, and the injected faults in words."""
+    """The relay has ended: who ended it, reason in words, and the injected faults in words."""
 
 
 def piece_head(relay: int, arrived_ns: int, passed_ns: int) -> bytes:
@@ -49,6 +49,6 @@ def values(*told: object) -> bytes:
 
 
 def fault_words(error: Exception) -> str:
-    """Return why a connection is no longer recorded, for an internal error."""
+    """Describe the internal error due to which a connection is no longer recorded."""
     words = f"{type(error).__name__}: {error}"
     return f"nothing is recorded from here on, because of an internal error: {words}"

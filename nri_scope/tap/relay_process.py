@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run relays in a process of their own: the side of the tap.
+"""Run relays in a separate process: the side of the tap.
 
-Python runs one thread at a time, and some systems have few processors. In one process with decoding
-and recording, a relay would sometimes wait for these, and a runtime would wait for the relay.
+Python runs one thread at a time, and some systems have few processors. In the process that decodes
+and records, a relay would sometimes wait for this work, and a runtime for the relay.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from .faults import Faults
 from .relay_messages import CLOSE, RELAY, Told, fault_words, piece, values
 
 CLOSE_S = 3.0
-"""Time for the process to close a connection as ordered, or to report earlier pieces; then it is
+"""Seconds for the process to close a connection as ordered, or to report earlier pieces; then it is
 killed, which closes all connections."""
 READY_S = 10.0
-"""Time for the process to start."""
+"""Seconds for the process to start."""
 EXIT_S = 3.0
-"""Time for the process to end."""
+"""Seconds for the process to exit."""
 
 
 class Listener(Protocol):
-    """Receives what is relayed. An exception that it raises ends that, but never the relaying."""
+    """Receives relayed data. If it raises an exception, it gets no more, but relaying continues."""
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Take a piece that was passed on, ``forth`` to the plugin, else to the runtime.
+        """Receive a piece that was passed on, to the plugin if ``forth``, otherwise to the runtime.
 
         The times are monotonic.
         """
         ...
 
     def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """Note that a request, which comes next, does not reach the plugin."""
+        """Note that the next request does not reach the plugin."""
         ...
 
     def deafen(self, words: str, at_ns: int | None = None) -> None:
-        """Note that nothing more of this connection will come."""
+        """Note that no more data of this connection will arrive."""
         ...
 
 
@@ -57,16 +57,16 @@ class Relayed(NamedTuple):
 
     end: RelayEnd
     at_ns: int
-    """The monotonic time of it."""
+    """The monotonic time of the end."""
     faults: str
-    """The faults injected, in words; "" where none were requested."""
+    """The injected faults in words, or "" if none were requested."""
 
 
 class Relaying:
     """One relayed connection."""
 
     def __init__(self, process: _Process, number: int, listener: Listener) -> None:
-        """Use `Relays.begin` instead."""
+        """Create the state; call `Relays.begin` instead."""
         self.listener: Listener | None = listener
         self._process = process
         self._number = number
@@ -78,7 +78,7 @@ class Relaying:
         return self._ended.done()
 
     async def wait_closed(self) -> Relayed:
-        """Return how it ended, once it has ended and the listener has got all pieces."""
+        """Return how the relay ended, after the end and after the listener received all pieces."""
         return await asyncio.shield(self._ended)
 
     def close(self, words: str) -> None:
@@ -95,13 +95,13 @@ class Relaying:
         if self.closed:
             return
         if self._process.messages > told:
-            # The process is only behind, as much was relayed and processor time is short.
+            # The process is only late: much was relayed, and processor time is short.
             self._insist_later()
         else:
             self._process.kill()
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Give the listener a piece that was passed on."""
+        """Pass a relayed piece to the listener."""
         if self.listener is not None:
             try:
                 self.listener.heard(forth, data, arrived_ns, passed_ns)
@@ -127,19 +127,19 @@ class Relaying:
         listener.deafen(fault_words(error))
 
     def end(self, relayed: Relayed) -> None:
-        """Set how it ended, unless it has ended already."""
+        """Store how the relay ended, unless it has already ended."""
         if not self.closed:
             self._ended.set_result(relayed)
 
 
 class Relays:
-    """Starts relays in a process that it manages. For one event loop."""
+    """Starts relays in a process that this object manages, for one event loop."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
 
     async def start(self, within_s: float = READY_S) -> None:
-        """Start the process and wait until it is ready. Raise `UsageError` where that fails."""
+        """Start the process and wait until it is ready. Raise `UsageError` on failure."""
         process = self._running()
         try:
             async with asyncio.timeout(within_s):
@@ -159,15 +159,15 @@ class Relays:
         listener: Listener,
         faults: Faults | None = None,
     ) -> Relaying:
-        """Relay between two connected sockets, which are closed here.
+        """Relay between two connected sockets, which this process then closes.
 
-        Starts a new process where the last one was killed. Raises `UsageError` where that fails.
+        Starts a new process if the last one was killed. Raises `UsageError` if that fails.
         """
         with runtime, plugin:
             return self._running().begin(runtime, plugin, listener, faults)
 
     def close(self) -> None:
-        """End the process; connections that are still relayed are closed."""
+        """End the process, which closes all relayed connections."""
         if self._process is not None:
             self._process.close()
 
@@ -180,23 +180,23 @@ class Relays:
 class _Process:
     def __init__(self) -> None:
         self.words = ""
-        """Why it has ended; "" while it runs."""
+        """The reason why the process ended; "" while it runs."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messages = 0
-        """How many messages it has sent."""
+        """Number of messages that the process has sent."""
         self._relayings: dict[int, Relaying] = {}
         self._begun = 0
         self._child = spawn(
             "nri_scope.tap.relayer",
             failure="the process that relays cannot be started",
-            # It belongs to this process, and has nothing to finish.
+            # The relay process belongs to this process, and has no work to finish.
             on_parents_death=signal.SIGKILL,
         )
         self._channel = LoopChannel(self._child.socket, self._told, lambda: self._end(""))
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         return bool(self.words)
 
     def begin(
@@ -214,7 +214,7 @@ class _Process:
             sockets = (runtime.fileno(), plugin.fileno())
             self._channel.send_with(sockets, RELAY, values(number, texts))
         except BlockingIOError:
-            # It does not read its orders: it hangs.
+            # The process does not read its orders: it hangs.
             self.kill()
         except OSError as error:
             del self._relayings[number]
@@ -225,7 +225,7 @@ class _Process:
         return relaying
 
     def end_relay(self, number: int, words: str) -> None:
-        # Where the order cannot be sent, the process is gone, or about to be.
+        # If the order cannot be sent, the process has ended or is about to end.
         self._channel.send(CLOSE, values(number, words))
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class _Process:
         self._child.signal(signal.SIGKILL)
 
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
-        # Yield between messages of some microseconds: the runtime may wait for this processor.
+        # Yield between messages, which take some microseconds: the runtime may need this processor.
         os.sched_yield()
         self.messages += 1
         if kind in (Told.FORTH, Told.BACK):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relay process: it only relays, and sends copies to another process, which records.
+"""The relay process: it only relays, and sends copies to the recording process.
 
-It belongs to that other process: it takes orders from it alone, ignores signals that are sent to
-both, and ends when that process ends, for whatever reason. Connections are closed then.
+It belongs to the recording process: it takes orders only from there, ignores signals sent to both,
+and ends when that process ends for any reason. Connections are then closed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ TOO_MUCH = (
 )
 NO_ROOM = "the process that relays can have no more open files"
 LAST_S = 1.0
-"""Time to send the last messages at the end."""
+"""Seconds to send the last messages at the end."""
 WAIT_S = 0.02
-"""How long the report of a piece may wait. Sending each at once would take microseconds of
-processor time that the peer to which the piece was written may be waiting for."""
+"""Seconds that the report of a piece may wait. Sending each at once would take microseconds of
+processor time for which the peer that receives the piece may be waiting."""
 
 _FORTH, _BACK = int(Told.FORTH), int(Told.BACK)
-"""As plain integers, which are packed in half the time."""
+"""The values as plain integers, which are packed in half the time."""
 
 
 def main(descriptor: int) -> None:
-    """Relay as ordered on a channel, and report there, until the channel is closed."""
+    """Relay as ordered on a channel, and report on that channel, until it is closed."""
     ignore_stop_signals()
     prepare_process()
     run(_work(socket.socket(fileno=descriptor)))
@@ -54,10 +54,10 @@ async def _work(sock: socket.socket) -> None:
 
 
 class Relayer:
-    """All relays of the process."""
+    """All relays of the relay process."""
 
     def __init__(self, sock: socket.socket) -> None:
-        """Start to take orders. An event loop has to run."""
+        """Start taking orders. Needs a running event loop."""
         self.over = asyncio.Event()
         """Set when the other end of the channel is closed."""
         self._channel = LoopChannel(sock, self._obey, self.over.set, delay_s=WAIT_S)
@@ -67,7 +67,7 @@ class Relayer:
         self._tell(Told.READY, 0)
 
     async def close(self) -> None:
-        """Close all connections, and report that if the channel is still open."""
+        """Close all connections, and report it if the channel is still open."""
         for relay in self._relays.values():
             relay.close("the tap is gone")
         await asyncio.gather(*self._ending)
@@ -84,7 +84,7 @@ class Relayer:
             return
         sockets = [socket.socket(fileno=one) for one in descriptors]
         words = NO_ROOM
-        # The system leaves out descriptors for which this process has no free number.
+        # The system omits descriptors for which this process has no free number.
         if len(sockets) == 2:
             try:
                 self._begin(number, sockets[0], sockets[1], order)
@@ -117,7 +117,7 @@ class Relayer:
         ending.add_done_callback(self._ending.discard)
 
     def _faulty(self, number: int, faults: Mapping[str, Any]) -> Faulty:
-        # Imported late: decoding NRI takes memory, which most taps need in one process only.
+        # Imported late: decoding NRI takes memory, and most taps need it in one process only.
         from .fault_injection import Faulty
         from .faults import parse_faults
 

@@ -28,11 +28,11 @@ from .relay_process import READY_S, Relays
 from .settings import OnEvent, Settings
 
 Say = Callable[[str], None]
-"""Gets messages for the user, line by line. Never blocks."""
+"""Callback for messages to the user, line by line. Never blocks."""
 
 
 class Stop:
-    """The request to stop, set once by a signal; a run polls it, or waits for it."""
+    """The request to stop, set once by a signal; a run polls it or waits for it."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -46,7 +46,7 @@ class Stop:
             self._set.set()
 
     async def wait(self) -> None:
-        """Wait until it is set."""
+        """Wait until the stop is requested."""
         await self._set.wait()
 
 
@@ -64,7 +64,7 @@ class Tap:
         self._started = monotonic()
 
     def connection(self, named: Identity | None) -> Connection:
-        """Make a connection; ``named``: the runtime's name for the plugin, however it registers."""
+        """Make a connection; ``named``: the name that the runtime gives the plugin, if any."""
         faults = self.settings.faults()
         return Connection(self.relays, self.recorder, named, self.began, faults, self.say)
 
@@ -84,12 +84,12 @@ class Tap:
         )
 
     def ended(self, plugin: str) -> None:
-        """Note that a connection of ``NN-name`` is over."""
+        """Note that a connection of ``NN-name`` has ended."""
         # A connection that was never configured was not counted.
         self._there[plugin] -= self._there[plugin] > 0
 
     def summary(self, counters: RecorderCounters) -> str:
-        """Return the closing line on what was recorded."""
+        """Return the final line on what was recorded."""
         seconds = monotonic() - self._started
         return counters.outcome(Path(self.settings.output), sessions=self.sessions, seconds=seconds)
 
@@ -102,10 +102,10 @@ def run_tap(
     *,
     start_s: float = READY_S,
 ) -> int:
-    """Record what ``work`` taps, until it is done or a signal came; return its exit status.
+    """Record what ``work`` taps until it is done or a signal arrives; return the exit status.
 
-    ``start_s``: how long the process that relays may take to start. Raises `NriScopeError` where
-    tapping or recording is impossible; no file is left behind then.
+    ``start_s``: seconds for the relay process to start. Raises `NriScopeError` if tapping or
+    recording is impossible; then no file is left behind.
     """
     path = Path(settings.output)
     existed = os.path.lexists(path)
@@ -129,7 +129,7 @@ def run_tap(
         status = run(main())
         done = True
     finally:
-        # A second signal must not interrupt the last writing, which takes a bounded time.
+        # A second signal must not interrupt the final writing, which takes a bounded time.
         ignore_stop_signals()
         counters = recorder.close()
         if tap is not None and tap.sessions:
@@ -146,7 +146,7 @@ async def connect(
 ) -> socket.socket | None:
     """Connect to the runtime; with ``wait``, as soon as there is one.
 
-    Return None when stopped, or when the connection is ``needless``. Raise `ConnectError`.
+    Return None when stopped, or if the connection is ``needless``. Raise `ConnectError`.
     """
     told = False
     while not tap.stop.reason and not needless():

@@ -17,23 +17,23 @@ from nri_scope.recorder.wall_clock import wall_offset
 from nri_scope.wire import Code, Hearing, HearingEnded, NotUnderstood, RequestHeard, ResponseHeard
 
 UNANSWERED_MAX = 1024
-"""Requests that may wait for their answers; runtimes send one at a time."""
+"""Maximum number of unanswered requests; runtimes send one at a time."""
 UNANSWERED_BYTES_MAX = 32 << 20
-"""Bytes of their payloads together: eight of the largest possible."""
+"""Maximum size in bytes of all their payloads: eight payloads of the largest possible size."""
 EARLY_MAX = 16
-"""Exchanges kept until Configure is answered: the registration, in an ordinary session."""
+"""Maximum number of exchanges kept until Configure is answered: normally the registration."""
 EARLY_BYTES_MAX = 16 << 20
-"""Bytes of their payloads together."""
+"""Maximum size in bytes of all their payloads."""
 EARLY_LINES_MAX = 1000
-"""Lines printed by the plugin that are kept until then."""
+"""Maximum number of lines printed by the plugin that are kept until then."""
 NOTES_MAX = 20
-"""Notes on one connection; a peer may send any number of bad messages."""
+"""Maximum number of notes on a connection; a peer may send any number of bad messages."""
 TOLERANCE = 0.95
-"""The part of a deadline that counts as all of it: it began before the request arrived here."""
+"""The fraction of a deadline that counts as all of it: it began before the request arrived here."""
 
 
 class _Asked(NamedTuple):
-    """A request on its way."""
+    """A request that awaits its answer."""
 
     request: RequestHeard
     arrived_ns: int
@@ -41,14 +41,14 @@ class _Asked(NamedTuple):
 
 
 _Key = tuple[bool, int, int]
-"""Whether the runtime asks, the mux id, the stream id."""
+"""Whether the runtime sent the request, the mux id, the stream id."""
 
 
 class TapSession:
-    """Pairs requests with replies, both ways, and hands them over to a recorder.
+    """Pairs requests with replies in both directions, and passes them to a recorder.
 
-    It is fed by a relay, whose first socket is the runtime's, with data already passed on. The
-    session begins when Configure is answered; earlier exchanges are added to it then.
+    A relay, whose first socket is the runtime's, feeds it with data already passed on. The session
+    begins when Configure is answered; earlier exchanges are then added to it.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class TapSession:
         on_deaf: Callable[[str], None] = lambda words: None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        """Start without a session. ``named`` is the runtime's name for the plugin, whatever it
-        registers as. ``notes`` are written into each session when it begins.
+        """Start without a session. ``named`` is the runtime's name for the plugin, which may
+        register under another name. ``notes`` are written into each session when it begins.
         """
         self.identity = named
         """The plugin's index and name, once they are known."""
         self.registered = False
         """Whether the runtime accepted the registration."""
         self.refused = ""
-        """The runtime's error where it did not."""
+        """The runtime's error if it refused the registration, otherwise ""."""
         self._sink = sink
         self._named = named is not None
         self._on_began = on_began
@@ -90,14 +90,14 @@ class TapSession:
         self._deaf_since_ns = 0
         self._deaf_words = ""
         self._ended_ns = 0
-        # Wall-clock time is the monotonic clock plus this, so that setting the clock back does not
+        # Wall-clock time is the monotonic clock plus this, so that adjusting the clock does not
         # change the order of events in a session.
         self._wall_offset = wall_offset()
 
     # -- decoding ---------------------------------------------------------------------------
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Decode a piece that was passed on, ``forth`` to the plugin, else to the runtime.
+        """Decode a piece that was passed on, to the plugin if ``forth``, otherwise to the runtime.
 
         The times are monotonic.
         """
@@ -123,12 +123,12 @@ class TapSession:
             self._deaf_words = words
             self.note(words)
             self._on_deaf(words)
-            # It cannot be known any more whether these were answered.
+            # It is no longer possible to find out whether these were answered.
             self._asked.clear()
             self._kept_from.clear()
 
     def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """Note that a runtime's request, which `heard` gets next, does not reach the plugin."""
+        """Note that the next request of the runtime given to `heard` does not reach the plugin."""
         if len(self._kept_from) < UNANSWERED_MAX:
             self._kept_from[(True, conn_id, stream_id)] = words
 
@@ -160,14 +160,14 @@ class TapSession:
             self._sink.note(None, self._ended_ns, f"{whose} was not configured: {words}")
 
     def finish(self, reason: str) -> None:
-        """End the session, after the last printed line; ``reason`` is why it ended, in words."""
+        """End the session after the last printed line; ``reason`` is why it ended, in words."""
         if self._session is not None:
             self._sink.end_session(self._session, reason, self._ended_ns or self._now())
             self._session = None
 
     @property
     def in_message(self) -> tuple[bool, bool]:
-        """Whether the runtime, and the plugin, sent an incomplete message last."""
+        """Whether the last message of the runtime, and of the plugin, is incomplete."""
         return self._forth.in_message, self._back.in_message
 
     # -- exchanges --------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class TapSession:
     ) -> None:
         request = asked.request
         code, message = response.code, response.message
-        # The deadline is the caller's, which includes the time in the tap.
+        # The deadline is the caller's, and includes the time in the tap.
         if not code and 0 < request.timeout_ns < passed_ns - asked.arrived_ns:
             code, message = Code.DEADLINE_EXCEEDED, LATE
         item = Captured(
@@ -263,10 +263,10 @@ class TapSession:
     def _begin(self, request: RequestHeard, response: ResponseHeard, item: Captured) -> None:
         introduction = introduced(request.payload) or Introduction("", "", None, False, 0, 0)
         mask = 0 if response.code else subscribed(response.payload, introduction.version)
-        # The offset between the clocks may have changed while the machine was suspended.
+        # The offset between the clocks may have changed during a suspend of the machine.
         now_ns = self._now()
         if self._session is not None:
-            # No known runtime does this; the second configuration gets a session of its own.
+            # No runtime is known to do this; the second configuration gets its own session.
             self._sink.end_session(self._session, "configured again", now_ns)
         version = introduction.version
         identity = self.identity

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a tap, from the command line or from the file that a wrapper's starter reads."""
+"""The settings of a tap, from the command line or from the file read by a wrapper's starter."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from nri_scope.share.redaction.rules import Rules
 from .faults import Faults, parse_faults
 
 OnEvent = Callable[[Event, Captured], None]
-"""Is called with each event that was stored, in the writer's thread."""
+"""Callback for each stored event, called in the writer's thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A tap's settings, as plain values that can be kept in a file."""
+    """A tap's settings as plain values, which can be stored in a file."""
 
     output: str
     where: str = ""
-    """A filter of the events to keep; "" for all."""
+    """A filter of the events to keep; "" keeps all."""
     redact: str | None = None
-    """A file of redaction rules, "" for the default rules, None to record without redaction."""
+    """A file of redaction rules; "" for the default rules; None to record without redaction."""
     max_size: int | None = None
-    """Bytes."""
+    """Maximum size of the recording in bytes."""
     max_age: float | None = None
-    """Seconds."""
+    """Maximum age of events in seconds."""
     delays: tuple[str, ...] = ()
-    """Faults as given on the command line; the same for the next two."""
+    """Faults as given on the command line; also for the next two."""
     drops: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     seed: int = 0
@@ -56,7 +56,7 @@ class Settings:
             on_event=on_event,
             on_problem=on_problem,
             redaction=redaction,
-            # Another process relays, so this one may use its time to write.
+            # Another process relays, so this one is free to write.
             alone=True,
         )
         if redaction is not None:
@@ -64,7 +64,7 @@ class Settings:
         return recorder
 
     def check(self) -> None:
-        """Raise `NriScopeError` for settings that `open` would refuse, without making a file."""
+        """Raise `NriScopeError` for settings that `open` would reject, without creating a file."""
         parse(self.where)
         rules = self._rules()
         self.faults()
@@ -80,7 +80,7 @@ class Settings:
         return parse_faults(self.delays, self.drops, self.errors, self.seed)
 
     def redaction(self) -> AtSource | None:
-        """Return the redaction at the source, for one thread; None where nothing is redacted."""
+        """Return the redaction at the source, for one thread, or None for no redaction."""
         rules = self._rules()
         return None if rules is None else AtSource.to(Path(self.output), rules)
 
@@ -95,7 +95,7 @@ class Settings:
 
     @classmethod
     def read(cls, plain: Mapping[str, object]) -> Settings:
-        """Return settings from a file's values; raise `UsageError` where these are not settings."""
+        """Return settings from a file's values; raise `UsageError` if these are not settings."""
         known = {field.name for field in fields(cls)}
         values = {
             name: tuple(value) if isinstance(value, list) else value

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrap a pre-installed plugin, so that it is tapped whenever the runtime launches it; unwrap it.
+"""Wrap a pre-installed plugin, so that it is tapped whenever a runtime launches it, or unwrap it.
 
-The original moves into a folder of its own below the folder of plugins, and a wrapper takes its
-place. Runtimes ignore folders there: containerd's and CRI-O's NRI skips them, as iSulad does. But
-with NRI up to today one executable file beside the plugins that is not called ``NN-name`` keeps
-containerd from starting, so nri-scope only ever puts a file there under the plugin's own name.
+The original moves into its own folder below the plugin folder, and a wrapper replaces it. Runtimes
+ignore folders there: NRI in containerd and CRI-O skips them, and so does iSulad. But all NRI
+versions to date keep containerd from starting if an executable file beside the plugins is not
+called ``NN-name``, so nri-scope only ever puts a file there under the plugin's own name.
 
-At each moment the plugin's name leads to the original or to a complete wrapper. Wrapping gives the
-original a second name and replaces the first one by one rename; unwrapping is one rename. After an
-interruption of either, the next attempt continues or removes what is there.
+At any moment, the plugin's name leads to the original or to a complete wrapper. Wrapping gives the
+original a second name and replaces the first one with a single rename; unwrapping is a single
+rename. After an interruption, the next attempt completes the work or removes leftovers.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
 SHELL = "/bin/sh"
 
 MARK = b"#!/bin/sh\n# nri-scope tap: "
-"""The first bytes of each wrapper, and of no other file."""
+"""The first bytes of each wrapper, unique to wrappers."""
 
 _WASM = b"\0asm"
-"""The first bytes of a WebAssembly plugin, which a runtime runs inside itself."""
+"""The first bytes of a WebAssembly plugin, which runs inside the runtime."""
 
 _WRAPPER = """\
 #!/bin/sh
@@ -55,7 +55,7 @@ _LABEL = "security.selinux"
 
 ALONE_S = 5.0
 """Seconds to wait for another process that wraps or unwraps a plugin of the same folder, which
-takes less than one."""
+takes less than one second."""
 
 
 class State(Enum):
@@ -74,23 +74,23 @@ class Places:
     """The files of one wrapped plugin."""
 
     place: Path
-    """Where the runtime looks for it, ``NN-name``."""
+    """The path where the runtime looks for the plugin, ``NN-name``."""
 
     @classmethod
     def of(cls, plugin: Path) -> Places:
-        """Return the files of the plugin at ``plugin``; raise `UsageError` for another name."""
+        """Return the files of the plugin at ``plugin``; raise `UsageError` for any other name."""
         parse_plugin_file(plugin.name)
-        # Links are resolved for the folder only: the plugin may be a link to its program.
+        # Links are resolved for the folder only: the plugin may be a link to its executable.
         return cls(Path(os.path.realpath(plugin.parent)) / plugin.name)
 
     @property
     def folder(self) -> Path:
-        """The folder of all files that wrapping makes, but the wrapper once it is in place."""
+        """The folder of all files made by wrapping, except the wrapper once it is in place."""
         return self.place.parent / KEPT_FOLDER / self.place.name
 
     @property
     def original(self) -> Path:
-        """The plugin as it was installed, under its own name, which programs read."""
+        """The installed plugin under its own name, which programs read."""
         return self.folder / self.place.name
 
     @property
@@ -105,24 +105,24 @@ class Places:
 
     @property
     def untapped(self) -> Path:
-        """The file in which the wrapper notes why the plugin last ran without a tap."""
+        """The file in which the wrapper records why the plugin last ran without a tap."""
         return self.folder / "untapped.txt"
 
     @property
     def draft(self) -> Path:
-        """The wrapper until it is moved into place."""
+        """The wrapper before it is moved into place."""
         return self.folder / "wrapper"
 
     @property
     def program(self) -> Path:
-        """The file to execute: a relative link leads elsewhere from the folder it is kept in."""
+        """The file to execute: a relative link would point elsewhere from the original's folder."""
         if not self.original.is_symlink():
             return self.original
         target = self.original.readlink()
         return self.original if target.is_absolute() else self.place.parent / target
 
     def state(self) -> State:
-        """Return the state that the files are in now."""
+        """Return the current state of the files."""
         here, kept = _status(self.place), _status(self.original)
         if here is None:
             return State.PLAIN if kept is None else State.GONE
@@ -140,11 +140,11 @@ def _no_step(step: str) -> None:
 def wrap(
     plugin: Path, starter: bytes, manner: bytes, step: Callable[[str], None] = _no_step
 ) -> Places:
-    """Replace ``plugin`` by a wrapper that runs ``starter`` with Python, if that is possible.
+    """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if possible.
 
-    ``starter`` gets the name by which the runtime called the wrapper, and the arguments; it finds
-    ``manner`` and the original beside itself. ``step`` is called with the name of each step before
-    it is done. Raises `UsageError` with everything as it was.
+    ``starter`` gets the name under which the runtime called the wrapper, and the arguments; it
+    finds ``manner`` and the original beside itself. ``step`` is called with the name of each step
+    before the step is done. If `UsageError` is raised, everything is unchanged.
     """
     places = Places.of(plugin)
     with _told(places), _alone(places):
@@ -152,12 +152,12 @@ def wrap(
         try:
             _prepare(places, starter, manner, step)
             step("in place")
-            # Not `Path.replace`: this rename is the decisive step, and should stand out.
+            # Not `Path.replace`: this rename is the decisive step and should be prominent.
             os.rename(places.draft, places.place)  # noqa: PTH104
         except OSError:
             _tidy(places, step=_no_step)
             raise
-        # The plugin is wrapped, whether or not the folders can be synced.
+        # The plugin is wrapped even if the folders cannot be synced.
         with contextlib.suppress(OSError):
             _settle(places.place.parent, places.folder)
     return places
@@ -185,7 +185,7 @@ def _check_wrappable(places: Places) -> None:
 
 
 def _prepare(places: Places, starter: bytes, manner: bytes, step: Callable[[str], None]) -> None:
-    """Make all files, and the wrapper as a draft."""
+    """Create all files, including the wrapper as a draft."""
     step("folder")
     places.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     if places.state() is not State.BEGUN:
@@ -202,9 +202,9 @@ def _prepare(places: Places, starter: bytes, manner: bytes, step: Callable[[str]
 
 
 def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
-    """Put the original of ``plugin`` back, the same file as before; return the state found.
+    """Restore the original of ``plugin``, the same file as before; return the state found.
 
-    Raises `UsageError` with everything as it was.
+    If `UsageError` is raised, everything is unchanged.
     """
     places = Places.of(plugin)
     with _told(places), _alone(places):
@@ -213,7 +213,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
             case State.PLAIN if not places.folder.is_dir():
                 _check_there(places)
                 with contextlib.suppress(OSError):
-                    # After an interruption at the last step, the folder would stay forever.
+                    # After an interruption of the last step, the folder would stay forever.
                     places.folder.parent.rmdir()
                 raise UsageError(f"{places.place} is not wrapped", "nothing was changed")
             case State.TAKEN:
@@ -235,9 +235,9 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
 
 
 def check_unwrapped(program: str) -> None:
-    """Raise `UsageError` for a command that is a wrapper.
+    """Raise `UsageError` if a command is a wrapper.
 
-    It would record to the same recording as the plugin that the runtime launches.
+    A wrapper would write to the same recording as the plugin launched by the runtime.
     """
     found = shutil.which(program)
     try:
@@ -265,7 +265,7 @@ def _check_there(places: Places) -> None:
 
 
 def _check_original(places: Places) -> None:
-    """Refuse files that a runtime would not execute, and hosts where a wrapper cannot run."""
+    """Refuse files that a runtime would not execute, and hosts on which a wrapper cannot run."""
     _check_there(places)
     status = places.place.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -308,8 +308,8 @@ def _look_like(wrapper: Path, original: Path) -> None:
     status = original.stat()
     with contextlib.suppress(PermissionError):
         os.chown(wrapper, status.st_uid, status.st_gid)
-    # Its interpreter has to read it, which the original may not have needed. No setuid: it has no
-    # effect on scripts, and the original keeps it.
+    # The wrapper's interpreter must be able to read it; the original may not have needed that. No
+    # setuid: it has no effect on scripts, and the original keeps it.
     wrapper.chmod(status.st_mode & 0o777 | 0o400)
     # Some systems have no labels to copy.
     with contextlib.suppress(OSError):
@@ -317,7 +317,7 @@ def _look_like(wrapper: Path, original: Path) -> None:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file atomically: its name never leads to a part of it."""
+    """Write a file atomically: its name never leads to partial content."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -329,7 +329,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _settle(*folders: Path) -> None:
-    """Sync folders in this order, so that names reach the disk in order even at a power loss."""
+    """Sync folders in this order, so that names reach the disk in order even if power fails."""
     for folder in folders:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -343,7 +343,7 @@ def _missing(places: Places) -> UsageError:
 
 
 def _tidy(places: Places, step: Callable[[str], None]) -> None:
-    """Remove the files that wrapping made. The plugin's name must lead to the original by now."""
+    """Remove the files made by wrapping. The plugin's name must already lead to the original."""
     for path in (places.draft, places.starter, places.manner, places.untapped):
         for each in (path, path.with_name(f"{path.name}.part")):
             step(f"without {each.name}")
@@ -354,7 +354,7 @@ def _tidy(places: Places, step: Callable[[str], None]) -> None:
         places.original.unlink()
     for folder in (places.folder, places.folder.parent):
         step(f"without {folder.name}")
-        # The folder stays while it has other files, such as another plugin's.
+        # The folder stays if it contains other files, such as those of another plugin.
         with contextlib.suppress(OSError):
             folder.rmdir()
 
@@ -375,9 +375,9 @@ def _begins(path: Path, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def _alone(places: Places) -> Iterator[None]:
-    """Lock the folder of plugins against others that wrap or unwrap, which may remove files.
+    """Lock the plugin folder against other processes that wrap or unwrap and may remove files.
 
-    The lock is on the folder itself, as no lock file may be in it.
+    The lock is on the folder itself, as the folder must not contain a lock file.
     """
     folder = places.place.parent
     try:
@@ -398,7 +398,7 @@ def _alone(places: Places) -> Iterator[None]:
                     ) from None
                 sleep(0.02)
             except OSError:
-                # Some file systems, such as NFS, have no locks for folders.
+                # Some file systems, such as NFS, cannot lock folders.
                 break
         yield
     finally:
@@ -407,7 +407,7 @@ def _alone(places: Places) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _told(places: Places) -> Iterator[None]:
-    """Raise OSErrors as a UsageError of one line."""
+    """Convert OSErrors to UsageErrors with one line."""
     try:
         yield
     except OSError as error:

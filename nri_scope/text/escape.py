@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Escape text from a recording for a terminal, so that harmful characters stay visible.
 
-Names, messages and ids in a recording are untrusted. Printed as they are, they could move the
-cursor, colour or erase the screen, set a window's title, or (with bidirectional controls and
-zero-width characters) look like other text. Such characters are shown as ``\\x1b`` or ``\\u202e``.
-This is for display only and cannot be reversed: a backslash is not doubled.
+Names, messages and ids in a recording are untrusted. Printed unescaped, they could move the cursor,
+colour or erase the screen, set a window's title, or (with bidirectional controls and zero-width
+characters) look like other text. Such characters are shown as ``\\x1b`` or ``\\u202e``. This is for
+display only and cannot be reversed: a backslash is not doubled.
 
-Printed through Rich, the result belongs in a ``rich.text.Text``, never in markup.
+When printed through Rich, the result belongs in a ``rich.text.Text``, never in markup.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import re
 import unicodedata
 
 MAX_MARKS = 3
-"""Combining marks on one character; more of them pile up over the neighbouring lines."""
+"""Maximum number of combining marks on one character; more would overlap neighbouring lines."""
 
-# Printable by Python's rules, but drawn with no width or as a blank.
+# Printable by Python's rules, but drawn with zero width or as a blank.
 _INVISIBLE = frozenset(
     chr(code)
     for first, last in (
@@ -37,28 +37,29 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CUT = "…"
 
 
-# Characters that start a formula in spreadsheets: the first ones everywhere, the wide ones in Asia.
+# Characters that start a formula in spreadsheets: the ASCII ones everywhere, the wide ones in Asian
+# versions.
 _FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
-# Where a comma is the decimal sign, spreadsheets begin a new cell at a semicolon.
+# Spreadsheets start a new cell at a semicolon if the decimal sign is a comma.
 _NEXT_FORMULA = re.compile(r";(?=[\s\"']*[=+@＝＋－＠-])")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Return ``text`` as a cell of CSV: `safe`, and with a ``'`` before what may be a formula.
+    """Return ``text`` as a CSV cell: `safe`, and with a ``'`` before text that may be a formula.
 
-    That is at the start, and after a semicolon. A number is not taken for a formula, whatever its
-    sign.
+    Formulas may begin at the start and after a semicolon. A number, signed or not, is not treated
+    as a formula.
     """
     guard = "'" if text[:1] in _FORMULA and text and not _NUMBER.fullmatch(text) else ""
     return guard + _NEXT_FORMULA.sub(";'", safe(text))
 
 
 def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:
-    """Return ``text`` with characters escaped that a terminal would interpret or hide.
+    """Escape the characters in ``text`` that a terminal would interpret or hide.
 
-    ``width``: at most so many columns; longer text is cut and ends with ``…``.
-    ``newlines``: keep line ends (never with ``width``: that is one line).
+    ``width``: maximum number of columns; longer text is cut and ends with ``…``. ``newlines``: keep
+    line ends (not allowed with ``width``, which produces one line).
     """
     if not (text.isascii() and text.isprintable()):
         text = _escaped(text, newlines=newlines and width is None)
@@ -68,7 +69,7 @@ def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns ``text`` takes on a terminal; it must be ``safe`` already."""
+    """Return the number of columns of ``text`` on a terminal; the text must already be ``safe``."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 

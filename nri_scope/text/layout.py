@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lay text out in lines of a terminal's width. Everything here is escaped by `safe`."""
+"""Lay out text in lines of a terminal's width. All text is escaped by `safe`."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from .escape import columns, safe
 from .styled_text import Span, Style, StyledText
 
 _BREAKS = (" ", ",;:/=")
-"""Characters after which a line is broken: those of the first group are preferred."""
+"""Characters after which a line may be broken; the first group is preferred."""
 _NARROWEST = 20
-"""Columns that are used even where there are fewer: narrower text cannot be read."""
+"""Minimum number of columns to use, even on narrower terminals: narrower text is unreadable."""
 
 
 class LayoutPart(NamedTuple):
-    """A piece of a line that stays together where there is room."""
+    """A piece of a line that is kept together if it fits."""
 
     text: str
     style: Style = Style.PLAIN
 
 
 class Layout:
-    """Breaks text into lines of ``width`` columns; None: lines of any length."""
+    """Breaks text into lines of ``width`` columns, or of any length if ``width`` is None."""
 
     def __init__(self, width: int | None) -> None:
         self.width = width
 
     def parts(self, parts: Sequence[LayoutPart], indent: int, hanging: int) -> list[StyledText]:
-        """Return parts one after the other, with two blanks between them.
+        """Lay out parts one after the other, separated by two blanks.
 
-        A part that does not fit begins a new line, indented by ``hanging`` columns, and is broken
-        where it is longer than that line.
+        A part that does not fit starts a new line, indented by ``hanging`` columns; it is broken if
+        it is longer than that line.
         """
         lines: list[StyledText] = []
         line, used = [Span(" " * indent)], indent
@@ -62,12 +62,12 @@ class Layout:
         return lines
 
     def sentence(self, text: str, indent: int, style: Style = Style.PLAIN) -> list[StyledText]:
-        """Return one text, broken where necessary."""
+        """Lay out one text, broken where necessary."""
         return self.parts([LayoutPart(text, style)], indent, indent)
 
 
 def broken(text: str, first: int, rest: int) -> list[str]:
-    """Return `text` in pieces of at most ``first`` columns, then ``rest``, broken naturally."""
+    """Break `text` at natural places: a first piece of at most ``first`` columns, then ``rest``."""
     pieces: list[str] = []
     room = max(first, _NARROWEST)
     begin = 0
@@ -80,7 +80,7 @@ def broken(text: str, first: int, rest: int) -> list[str]:
 
 
 def _fitting(text: str, begin: int, room: int) -> int:
-    """Return the end of the text that fits into ``room`` columns; at least one character."""
+    """Return the end of the text that fits into ``room`` columns, at least one character."""
     end, used = begin, 0
     while end < len(text):
         used += columns(text[end])
@@ -91,7 +91,7 @@ def _fitting(text: str, begin: int, room: int) -> int:
 
 
 def _natural(text: str, begin: int, end: int) -> int:
-    """Return the last natural place before ``end``, unless that left half of the line empty."""
+    """Return the last natural break before ``end`` unless that leaves half of the line empty."""
     for breaks in _BREAKS:
         for at in range(end, begin + (end - begin) // 2, -1):
             if text[at - 1] in breaks:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text whose pieces have a style. One palette maps styles to those of a terminal.
+"""Text whose pieces have a style. One palette maps styles to terminal styles.
 
-Renderers name the meaning; the terminal interface shows the pieces in the colours of its theme, and
-`painted` writes the escape sequences of Rich's styles. Colour never carries meaning alone.
+Renderers choose styles by meaning; the terminal interface shows the pieces in the colours of its
+theme, and `painted` writes the escape sequences of Rich's styles. Meaning is never carried by
+colour alone.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class Style(StrEnum):
     DIM = "dim"
     KEY = "key"
     GOOD = "good"
-    """Added; in order."""
+    """Added, or in order."""
     BAD = "bad"
-    """Removed; trouble."""
+    """Removed, or failed."""
     WARN = "warn"
-    """Changed; in doubt."""
+    """Changed, or doubtful."""
     NOTE = "note"
-    """Moved; worth a look."""
+    """Moved, or noteworthy."""
 
 
 _PALETTE = {
@@ -42,7 +43,7 @@ _PALETTE = {
 
 
 class Span(NamedTuple):
-    """A piece of a line."""
+    """A piece of a line with its style."""
 
     text: str
     style: Style = Style.PLAIN
@@ -58,7 +59,7 @@ class StyledText(str):
     spans: StyledLine
 
     def __new__(cls, *spans: Span | str) -> StyledText:
-        """Join pieces; those of another StyledText keep their styles."""
+        """Join pieces; pieces of another StyledText keep their styles."""
         kept: list[Span] = []
         for span in spans:
             kept += spans_of(span) if isinstance(span, str) else (span,) if span.text else ()
@@ -68,12 +69,12 @@ class StyledText(str):
 
 
 def styled(style: Style, text: str) -> StyledText:
-    """Return ``text`` in one style."""
+    """Return ``text`` with one style."""
     return StyledText(Span(text, style))
 
 
 def spans_of(text: str) -> StyledLine:
-    """Return the pieces of a line, which may be an ordinary string."""
+    """Return the pieces of a line, which may be a plain ``str``."""
     if isinstance(text, StyledText):
         return text.spans
     return (Span(text),) if text else ()
@@ -85,7 +86,7 @@ def text_of(parts: Iterable[Span]) -> str:
 
 
 def painted(text: str) -> str:
-    """Return a line with escape sequences for a terminal. Its text must be safe already."""
+    """Return a line with escape sequences for a terminal. Its text must already be safe."""
     if not isinstance(text, StyledText):
         return text
     return "".join(paint(span.style, span.text) for span in text.spans)
@@ -101,8 +102,8 @@ def paint(style: Style, text: str) -> str:
 
 @cache
 def _sequences(style: Style) -> tuple[str, str]:
-    # Computed by Rich once for each style, and only for a terminal: output to a pipe does not wait
-    # for the import, and a line costs no call.
+    # Rich computes this once per style, and only for a terminal: output to a pipe does not wait for
+    # the import, and a line needs no call.
     from rich.color import ColorSystem
     from rich.style import Style as RichStyle
 

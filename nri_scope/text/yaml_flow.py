@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One value as YAML on one line, broken into more only where YAML allows it."""
+"""One value as YAML on one line, split into more lines only where YAML allows it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .escape import columns
 from .yaml_text import CUT, YamlValue, atom, double_quoted, key, scalar
 
 MAX_DEPTH = 24
-"""Levels of one value that are written; a malicious one may be deeper than Python's stack."""
+"""Maximum depth that is written; a malicious value may be nested deeper than Python's stack."""
 
 _NATURAL = frozenset("/:,;= ")
 _UNITS = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)|.", re.DOTALL)
 
 
 def fill(head: str, value: YamlValue, width: int | None, indent: int) -> list[str]:
-    """Return `head` and the value after it, in lines of at most `width` columns where possible.
+    """Return `head` followed by the value, in lines of at most `width` columns where possible.
 
-    `head` (``- `` or ``key: ``) stands in the first line as it is, with its indentation; the
-    others are indented by `indent` columns, which has to be more than that.
+    `head` (``- `` or ``key: ``) starts the first line unchanged, with its indentation; the other
+    lines are indented by `indent` columns, which must be more than the indentation of `head`.
     """
     pieces = _pieces(value)
     whole = f"{head}{' '.join(piece.whole for piece in pieces)}"
@@ -55,22 +55,22 @@ def fill(head: str, value: YamlValue, width: int | None, indent: int) -> list[st
 
 
 class _FlowPiece(NamedTuple):
-    """A piece of a value that may stand on a line of its own."""
+    """A piece of a value that may be placed on a line of its own."""
 
     lead: str
     shown: str
     tail: str = ""
     text: str | None = None
-    """The text that `shown` quotes; None for other values."""
+    """The text quoted in `shown`; None for values that are not text."""
 
     @property
     def whole(self) -> str:
         return f"{self.lead}{self.shown}{self.tail}"
 
     def broken(self, line: str, margin: str, width: int) -> Iterator[str]:
-        """Yield the text in several lines, the first of which continues `line`.
+        """Yield the text in several lines; the first one continues `line`.
 
-        In double quotes a backslash at the end of a line joins it with the next one.
+        In double quotes, a backslash at the end of a line joins it with the next line.
         """
         head = f'{line}{self.lead}"'
         units: list[str] = []
@@ -79,7 +79,7 @@ class _FlowPiece(NamedTuple):
             if units and used + columns(unit) + 1 + len(self.tail) > width:
                 end = _natural_end(units)
                 yield f"{head}{''.join(units[:end])}\\"
-                # A blank at the beginning of a line is not part of the text, unless escaped.
+                # An unescaped blank at the beginning of a line is not part of the text.
                 units = [*units[end:], unit]
                 head = f"{margin}{chr(92) if units[0] == ' ' else ''}"
                 used = columns(head) + sum(map(columns, units))
@@ -90,7 +90,7 @@ class _FlowPiece(NamedTuple):
 
 
 def _natural_end(units: list[str]) -> int:
-    """Return the best line end: after the last natural character, if that fills half the line."""
+    """Return the best line end: after the last natural break, if that fills half of the line."""
     for at in range(len(units), len(units) // 2, -1):
         if units[at - 1] in _NATURAL:
             return at

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values as YAML: safe for a terminal, and read back as the same values by every reader.
+"""Emit plain values as YAML that is safe for a terminal and that every reader parses alike.
 
-Written here rather than by PyYAML, which takes a third of a millisecond for a value, breaks lines
-by rules of its own and lets bidirectional controls through. The same value gives the same bytes.
+PyYAML is not used: it takes a third of a millisecond per value, breaks lines by its own rules and
+lets bidirectional controls through. Equal values give equal bytes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Protocol, TypeAlias, TypeVar
 from .escape import safe
 
 MAX_DEPTH = 200
-"""Levels of a value that are written; a malicious one may be deeper than Python's stack."""
+"""Maximum depth that is written; a malicious value may be nested deeper than Python's stack."""
 CUT = '"…"'
-"""Written in place of deeper values."""
+"""Placeholder for deeper values."""
 
 _INDENT = "  "
 _LONG_KEY = 800
-"""YAML takes a key of more than 1,024 characters for a key only after a question mark."""
+"""Keys longer than this follow a question mark; YAML requires it above 1,024 characters."""
 _ONE_LINE = 72
-"""Characters of a list that is short enough for one line."""
+"""Maximum number of characters of a list on one line."""
 
-# Text without quotes that YAML cannot read as anything else.
+# Unquoted text that YAML can only read as text.
 _FIRST = r"(?:[A-Za-z0-9_/$(]|[-.](?=[A-Za-z0-9_/]))"
 _PLAIN = re.compile(_FIRST + r"[A-Za-z0-9_/.@%+=~;()*<>$^:±#,!?&-]*")
 _WORDS = re.compile(
@@ -44,9 +44,9 @@ _NOT_TEXT = re.compile(
     r"(?:(?:[Tt]|[ \t]+)[0-9][0-9]?:[0-9][0-9]:[0-9][0-9](?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+][0-9][0-9]?(?::[0-9][0-9])?))?)?"
 )
-# Characters that end unquoted text between brackets for some readers.
+# Characters at which some readers end unquoted text between brackets.
 _ENDS_IN_FLOW = re.compile(r"[,?]")
-# What a shell takes for words and nothing else.
+# Text that a shell reads as plain words only.
 _WORDS_OF_A_SHELL = re.compile(r"[A-Za-z0-9_/.:@%+=, -]*")
 _TAGGED_NUMBER = re.compile(r"-?[0-9]+ ±[0-9.]+%?")
 
@@ -54,11 +54,11 @@ _V = TypeVar("_V")
 
 
 class Tagged(Protocol):
-    """A value that is written as a tag and its argument."""
+    """A value that is written as a tag with an argument."""
 
     @property
     def tag(self) -> str:
-        """With its exclamation mark."""
+        """The tag, with its exclamation mark."""
         ...
 
     @property
@@ -73,33 +73,33 @@ YamlValue: TypeAlias = (
 
 
 class _Written(str):
-    """A string that is written in YAML already."""
+    """A string that is already YAML."""
 
 
 class FlowMapping(dict[str, _V]):
-    """A mapping to be written on one line, however long."""
+    """A mapping to be written on one line of any length."""
 
 
 class FlowList(list[_V]):
-    """A list of strings to be written on one line, however long."""
+    """A list of strings to be written on one line of any length."""
 
 
 def to_yaml(value: YamlValue, *, short_lists: bool = False) -> str:
-    """Return a YAML document; keys keep their order. ``short_lists`` as for `yaml_lines`."""
+    """Return a YAML document; keys keep their order. ``short_lists``: see `yaml_lines`."""
     return "".join(f"{line}\n" for line in yaml_lines(value, short_lists=short_lists))
 
 
 def yaml_lines(value: YamlValue, *, short_lists: bool = False) -> Iterator[str]:
-    """Return a lazy iterator of a document's lines, without line ends.
+    """Yield the lines of a document lazily, without line ends.
 
-    ``short_lists``: write a list of strings and numbers on one line where it is short.
+    ``short_lists``: write short lists of strings and numbers on one line.
     """
     return _Lines(short_lists).document(value)
 
 
 def inert(value: YamlValue) -> YamlValue:
-    """Return a document that a shell does not obey where it is pasted into one: every string is on
-    one line, and in quotes where a shell would see more in it than words.
+    """Return a document that is harmless when pasted into a shell: every string is on one line, and
+    quoted unless a shell would read it as plain words.
     """
     if isinstance(value, str):
         return _Written(_inert(value))
@@ -133,7 +133,7 @@ def key(text: str) -> str:
 
 
 def scalar(text: str, *, in_flow: bool = False) -> str:
-    """Return a string on one line, in quotes where it needs them."""
+    """Return a string on one line, quoted if necessary."""
     return text if type(text) is _Written else _scalar(text, in_flow)
 
 
@@ -149,7 +149,7 @@ def _scalar(text: str, in_flow: bool) -> str:
 
 
 def double_quoted(text: str) -> str:
-    """Return a string with escapes; the escapes of `safe` are those that YAML has there."""
+    """Return a string with escapes; `safe` uses the same escapes as YAML."""
     return '"' + safe(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
@@ -165,7 +165,7 @@ def atom(value: bool | int | float | None) -> str:
         if value in (float("inf"), float("-inf")):
             return ".inf" if value > 0 else "-.inf"
         text = repr(value)
-        # YAML 1.1 has no exponents without a point.
+        # YAML 1.1 has no exponents without a decimal point.
         return text if "." in text or "e" not in text else text.replace("e", ".0e")
     return str(value)
 
@@ -220,9 +220,9 @@ class _Lines:
         yield from lines
 
     def _one_line(self, items: Sequence[YamlValue]) -> str:
-        """Return a list on one line; "" for one that is better written as a block."""
+        """Return a list on one line, or "" if it should be written as a block."""
         wanted = isinstance(items, FlowList)
-        # A long list is refused before it is joined.
+        # Reject a long list before joining it.
         if not wanted and (not self._short_lists or len(items) > _ONE_LINE):
             return ""
         if not all(isinstance(item, str | int) for item in items):
@@ -272,7 +272,7 @@ def _fits_a_block(text: str) -> bool:
 
 
 def _argument(argument: str) -> str:
-    # Behind a tag nothing is read as a number: only the characters matter.
+    # After a tag, no text is read as a number: only the characters matter.
     if not argument or _TAGGED_NUMBER.fullmatch(argument):
         return argument
     if safe(argument) == argument:

@@ -3,8 +3,8 @@
 
 In: a recording, a selection and a redactor; or a bundle. Out: a zip of a manifest, a README.md for
 readers and the recording; or the recording. Finished files are scanned for every replaced value
-before they get their name. This package never trusts that redaction was complete, and never trusts
-a bundle from outside.
+before they are renamed to their final name. This package never assumes that redaction was complete,
+and never trusts a bundle from elsewhere.
 """
 
 from .bundle_export import MAX_BYTES, Bundle, Exported, export

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pack a recording, or a part of it, for sharing."""
+"""Pack a recording or a part of it for sharing."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from .readme import render
 from .zip_writer import pack
 
 MAX_BYTES = 25_000_000
-"""The largest attachment that issue trackers accept."""
+"""Size of the largest attachment that issue trackers accept."""
 MAX_NOTE = 10_000
-"""Characters of a note."""
+"""Maximum number of characters of a note."""
 _MOST_PARTS = 1_000
-"""Limit of the bundles of one recording; more are of no use as attachments."""
+"""Maximum number of bundles of one recording; more are useless as attachments."""
 _ROOM = 1 << 10
-"""Bytes by which a bundle may grow when its part number is added."""
+"""Number of bytes by which a bundle may grow when its part number is added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was written."""
+    """A finished bundle."""
 
     path: Path
     size: int
@@ -56,11 +56,11 @@ class Exported:
     """The result of an export."""
 
     bundles: tuple[Bundle, ...]
-    """One bundle, or with ``split`` perhaps several, by time."""
+    """One bundle, or with ``split`` possibly several, ordered by time."""
 
     @property
     def damage(self) -> str:
-        """The damage of the original; "" for none."""
+        """The damage of the original; "" if undamaged."""
         return next((one.manifest.damage for one in self.bundles if one.manifest.damage), "")
 
 
@@ -78,16 +78,16 @@ def export(
     inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
-    """Pack the events of ``source`` that ``selection`` chooses as the bundle ``output``.
+    """Pack the events of ``source`` chosen by ``selection`` as the bundle ``output``.
 
-    The recording in it is written anew, row by row; with ``redactor`` it is redacted, and
-    everything that was written is then searched for the replaced values. A bundle larger than
+    The recording in the bundle is written from scratch, row by row; with ``redactor`` it is
+    redacted, and all written data is then searched for the replaced values. A bundle larger than
     ``max_bytes`` is an error, or with ``split`` several bundles, ``NAME-1.nriscope.zip`` and so on.
     ``marks`` are as for `extract`. ``force``: replace existing files. ``inspect`` is called with
-    each finished bundle before it gets its name; an exception from it ends the work. The same input
-    gives the same bytes.
+    each finished bundle before it is renamed to its final name; an exception from ``inspect`` stops
+    the export. The same input gives the same bytes.
 
-    The output is complete, or there is none. Raises UsageError where nothing is chosen, the output
+    The output is complete, or does not exist. Raises UsageError if no event is chosen or the output
     exists or is too large, RedactionLeak, and RecordingError.
     """
     if len(note) > MAX_NOTE:
@@ -117,18 +117,18 @@ def export(
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A bundle of its own, before it may become a part of several."""
+    """A complete bundle, which may still become one of several parts."""
 
     rebuilt: Extracted
     manifest: Manifest
     path: Path
     size: int
     busiest: str
-    """The pod with the most events, and their number, in words."""
+    """The pod with the most events and their number, in words."""
 
 
 class _Packing:
-    """One export."""
+    """One export in progress."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class _Packing:
         return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), busiest)
 
     def halves(self, draft: _Draft, max_bytes: int) -> Iterator[_Draft]:
-        """Yield the same events as several parts by time, none of them too large."""
+        """Yield the same events as several parts by time, each of which is small enough."""
         numbers = choose(self._source, self._selection, lambda done: None).events
         waiting = [(draft, numbers)]
         done = 0
@@ -199,12 +199,12 @@ class _Packing:
             draft.path.unlink()
             draft.rebuilt.path.unlink()
             middle = len(numbers) // 2
-            # The last element is taken first.
+            # The stack's last element is processed first.
             for part in (numbers[middle:], numbers[:middle]):
                 waiting.append((self.draft(replace(self._selection, numbers=part)), part))
 
     def finish(self, draft: _Draft, part: BundlePart | None) -> Bundle:
-        """Add the part's number, if any, and scan everything that was written."""
+        """Add the part's number, if any, and scan all written data."""
         manifest, path, size = draft.manifest, draft.path, draft.size
         if part is not None:
             manifest = replace(manifest, part=part)
@@ -234,7 +234,7 @@ class _Packing:
 
 
 def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
-    """Return the manifest with the other files listed, and the README.md that goes with it."""
+    """Return the manifest with the other files listed, and the matching README.md."""
     readme = render(manifest).encode("utf-8", "backslashreplace")
     with recording.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

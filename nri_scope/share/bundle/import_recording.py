@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take the recording out of a bundle."""
+"""Extract the recording from a bundle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..output_files import Outputs
 def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
     """Write the recording of the bundle ``path`` to the new file ``output``.
 
-    The file is complete and a valid recording, or it does not exist. Raises RecordingError,
+    The file is complete and a valid recording, or does not exist. Raises RecordingError and
     UsageError.
     """
     manifest = read_manifest(path)

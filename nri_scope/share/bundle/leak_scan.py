@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search everything that was written for values that should have been replaced.
+"""Search all written data for values that should have been replaced.
 
-The replaced values are known exactly, so they can be searched for without knowing how they could
-have got into the output: in the text of every table, in every unpacked message, and in every byte
-of the files, including unused pages.
+The replaced values are known exactly, so the search does not depend on how they may have reached
+the output: it covers the text of every table, every unpacked message, and every byte of the files,
+including unused pages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOGETHER = 1 << 20
 _WINDOW = 8 << 20
 _PAGE = 1_000
 _OBJECT = "object "
-# Not valid in any text: a value found across two places is no value.
+# Not valid in any text, so that no value is found across two places.
 _BETWEEN = b"\xff\xfe\xff\xfe"
 
 _REASONS = frozenset((LEFT_OUT, RING_REMOVED, DELETED, KILLED))
@@ -38,18 +38,17 @@ _OWN: dict[str, Collection[str]] = {
     "session.end_reason": _REASONS,
     "gap.reason": _REASONS,
 }
-"""Columns with texts that a recorder writes by itself, and these texts. In other columns the same
-texts count as values."""
+"""Columns with fixed texts that recorders write, and these texts. In other columns, the same texts
+count as values."""
 
 
 class Scan:
-    """Searches for originals. Methods raise RedactionLeak for ``target``, RecordingError and
-    OSError.
+    """Searches for originals. Raises RedactionLeak for ``target``, RecordingError and OSError.
 
-    ``ours`` is text that every output contains, whatever the recording holds: a value that is a
-    part of it (a variable may be ``CREATE TABLE``) is searched for in other places only. The same
-    applies to ``words``, which is called when such a value is found: the text that a format itself
-    writes.
+    ``ours`` is text that every output contains, independent of the recording: a value that is a
+    part of this text (a variable may be ``CREATE TABLE``) is searched for in other places only. The
+    same applies to ``words``, which is called when such a value is found and returns the text that
+    a format itself writes.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Scan:
             raise RedactionLeak(leak.path, leak.rule, leak.place, "choose another name") from None
 
     def _pieces(self, needles: Needles, pieces: Iterator[tuple[str, bytes]]) -> None:
-        """Search many small pieces, in groups."""
+        """Search many small pieces in groups."""
         if not len(needles):
             return
         waiting: list[tuple[str, bytes]] = []
@@ -145,7 +144,7 @@ def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
 
 
 def _explained(recording: Recording, place: str) -> str:
-    """Return a place; if it is an object, with the first event that refers to it."""
+    """Return a place, and for an object, the first event that refers to it."""
     if not place.startswith(_OBJECT):
         return place
     number = int(place.removeprefix(_OBJECT))

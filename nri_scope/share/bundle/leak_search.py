@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search bytes for many values at once, in every form in which they may be written."""
+"""Search bytes for many values at once, in all forms in which they may be encoded."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..redaction import Original
 from ..redaction.value_encodings import forms
 
 _TOGETHER = 256
-"""Values per pattern: a larger pattern takes longer for each byte, smaller ones are more
-patterns.
+"""Maximum number of values per pattern: larger patterns take longer per byte, smaller ones need
+more patterns.
 """
 _LONG = 300
-"""Bytes from which on a value is searched for by itself, as its pattern would be large."""
+"""Length in bytes from which a value is searched for individually, to keep patterns small."""
 MANY, MANY_LONG = 8_192, 256
-"""Numbers of forms, and of long ones, from which on all are found by their first bytes. That takes
-0.1 s for a MiB regardless of their number; patterns are faster for a few, and take 10 kB of memory
-for each."""
+"""Numbers of forms, and of long forms, from which all are found by their first bytes. That takes
+0.1 s per MiB regardless of their number; patterns are faster for a few forms, and take 10 kB of
+memory for each."""
 _BEGINNING = 6
-"""Number of first bytes to compare: no searchable original is shorter."""
+"""Number of first bytes to compare; no searchable original is shorter."""
 
 
 class Found(NamedTuple):
@@ -32,11 +32,11 @@ class Found(NamedTuple):
     original: Original
     start: int
     form: bytes
-    """The form in which it is written there."""
+    """The form in which the value was found."""
 
 
 class Needles:
-    """Searches for originals: as they are, in JSON, in a URL, in hexadecimal, in base64."""
+    """Searches for originals: verbatim, in JSON, in a URL, in hexadecimal and in base64."""
 
     def __init__(self, originals: Iterable[Original]) -> None:
         self._of: dict[bytes, Original] = {}
@@ -55,7 +55,7 @@ class Needles:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest form; 0 for none."""
+        """Length of the longest form in bytes; 0 if there are no forms."""
         return max(map(len, self._of), default=0)
 
     def without(self, text: bytes) -> Needles:
@@ -65,7 +65,7 @@ class Needles:
         return fewer
 
     def find(self, data: bytes) -> Found | None:
-        """Return any value found in ``data``; None for none."""
+        """Return any value found in ``data``, or None."""
         if self._are_many is None:
             long = sum(len(form) >= _LONG for form in self._of)
             self._are_many = len(self._of) >= MANY or long >= MANY_LONG
@@ -83,7 +83,7 @@ class Needles:
             self._size = min(_BEGINNING, min(map(len, self._of), default=0))
             for form in sorted(self._of):
                 begins_alike = index.setdefault(form[: self._size], [])
-                # A form that continues a shorter one is found with that one.
+                # A form that continues a shorter form is found with the shorter one.
                 if not begins_alike or not form.startswith(begins_alike[-1]):
                     begins_alike.append(form)
             self._longest = {begin: max(map(len, some)) for begin, some in index.items()}
@@ -91,8 +91,8 @@ class Needles:
         begins = (at for at in range(len(data) - size + 1) if data[at : at + size] in index)
         for at in begins:
             begin = data[at : at + size]
-            # No form is the beginning of another, so only the last one that does not sort after
-            # the text can be a prefix of the text, however many share these first bytes.
+            # No form is a prefix of another, so only the last form that does not sort after the
+            # text can be a prefix of the text, even if many share these first bytes.
             text = data[at : at + self._longest[begin]]
             place = bisect_right(index[begin], text)
             if place and text.startswith(form := index[begin][place - 1]):
@@ -101,7 +101,8 @@ class Needles:
 
     def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:
         if self._patterns is None:
-            # Sorted, so that forms with equal beginnings share a pattern, which keeps it small.
+            # Sorted, so that forms with equal beginnings share a pattern, which keeps patterns
+            # small.
             short = sorted(form for form in self._of if len(form) < _LONG)
             self._patterns = [
                 _compiled(short[start : start + _TOGETHER])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a bundle's manifest, read from the recording that is packed."""
+"""The content of a bundle's manifest, read from the packed recording."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from .readme import render
 
 _MOST_RUNTIMES = 20
 _MOST = 200
-"""Limit of the plugins listed: enough for readers; a manifest has at most `MAX_MANIFEST` bytes."""
+"""Maximum number of plugins listed: enough for readers; `MAX_MANIFEST` limits the manifest."""
 _MOST_PLACES = 500
 _LONG = 100
-"""Characters of a name. An untrusted recording may have longer ones, which are cut."""
+"""Maximum number of characters of a name. Longer ones (untrusted recordings) are cut."""
 _LONG_FILTER = 2_000
-"""Characters of an option's value."""
+"""Maximum number of characters of an option's value."""
 
 Counted = Counter[tuple[str, str]]
-"""Numbers of replaced values, by rule and place."""
+"""Numbers of replaced values by rule and place."""
 
 
 class Describing:
-    """Makes manifests for one export, and redacts the texts that the user typed."""
+    """Creates manifests for one export, and redacts texts typed by the user."""
 
     def __init__(self, selection: Selection, redactor: Redactor | None, note: str) -> None:
         self._selection = selection
@@ -49,7 +49,7 @@ class Describing:
         self._note = note
 
     def counted(self) -> Counted:
-        """Return what was replaced so far."""
+        """Return the counts of values replaced so far."""
         counts: Counted = Counter()
         if self._redactor is not None:
             for one in self._redactor.tally:
@@ -59,7 +59,7 @@ class Describing:
     def manifest(self, rebuilt: Extracted, before: Counted) -> tuple[Manifest, str]:
         """Return the manifest without its files, and the pod with the most events, in words.
 
-        ``before`` counts what was replaced for other bundles. Raises RecordingError.
+        ``before`` counts values replaced for other bundles. Raises RecordingError.
         """
         with Recording.open(rebuilt.path) as recording:
             sessions = [one for one in recording.sessions() if one.role != Role.CRI]
@@ -70,7 +70,7 @@ class Describing:
                 if event.pod:
                     pods[f"{event.namespace}/{event.pod}"] += 1
             version = recording.version
-            # Events that were left out are counted separately.
+            # Omitted events are counted separately.
             gaps = sum(not gap.is_left_out for gap in recording.gaps())
         manifest = Manifest(
             tool_version=__version__,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``README.md`` of a bundle, for readers who find it on an issue tracker."""
+"""The ``README.md`` of a bundle, for readers who find the bundle on an issue tracker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
 
 _MAX_TEXT = 500
-"""Columns of a name or a filter in a table; longer ones are cut."""
+"""Maximum number of columns of a name or a filter in a table; longer ones are cut."""
 _MAX_CHAIN = 50
 _MAX_RUNTIMES = 5
 _TICKS = re.compile("`+")
@@ -42,7 +42,7 @@ nri-scope import BUNDLE.nriscope.zip
 
 
 def render(manifest: Manifest) -> str:
-    """Return the page as Markdown. Nothing in it that comes from the recording is markup."""
+    """Return the page as Markdown. Text from the recording never acts as markup."""
     parts = [f"# {_title(manifest)}", *_note(manifest.note), "\n".join(_table(manifest))]
     parts += [*_redaction(manifest), _USE]
     return "\n\n".join(parts) + "\n"
@@ -55,7 +55,7 @@ def _title(manifest: Manifest) -> str:
 
 def _note(note: str) -> Iterator[str]:
     if note:
-        # As it was typed; no line of it can end the block.
+        # The note as typed; none of its lines can end the block.
         fence = "~" * max(3, 1 + max(map(len, _TILDES.findall(note)), default=0))
         yield f"{fence}text\n{safe(note, newlines=True)}\n{fence}"
 
@@ -121,7 +121,7 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """Return ``text`` as code in a table's cell: no markup, no link, no other cell."""
+    """Return ``text`` as code in a table cell, without effect as markup, link or cell separator."""
     shown = safe(text, _MAX_TEXT) or " "
     ticks = "`" * (1 + max(map(len, _TICKS.findall(shown)), default=0))
     # Without a space, a backtick at the edge would extend the delimiter.

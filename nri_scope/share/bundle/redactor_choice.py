@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a redactor for one recording, or for several that are compared."""
+"""Create a redactor for one recording, or for several recordings to be compared."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def redactor_for(
 ) -> Redactor:
     """Return a redactor for this recording. Raises UsageError and RecordingError.
 
-    Its key is random and never stored. ``stable``: with the user's key, so that the same recording
-    has the same tokens each time on this machine, even after it has grown. ``unlinked``: see
+    Its key is random and never stored. ``stable``: use the user's key, so that the same recording
+    always gets the same tokens on this machine, even after it has grown. ``unlinked``: see
     `Redactor`.
     """
     key = secrets.token_bytes(KEY_BYTES)
@@ -37,8 +37,8 @@ def redactor_for(
 
 
 def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:
-    """Return a redactor for several recordings, in which containers of one name get the same
-    tokens, so that they can be compared. Raises RecordingError.
+    """Return a redactor for several recordings, in which containers with the same name get the same
+    tokens, for comparisons. Raises RecordingError.
     """
     linked: dict[str, str] = {}
     for recording in recordings if len(recordings) > 1 else ():
@@ -56,7 +56,7 @@ def _memory(recordings: Iterable[Recording]) -> Memory:
 
 
 def purpose(recording: Recording) -> bytes:
-    """Return what identifies a recording: how it began, to the nanosecond."""
+    """Return the identity of a recording: its start, to the nanosecond."""
     session = next(iter(recording.sessions()), None)
     event = next(recording.events(), None)
     told = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the zip of a bundle: the same files give the same bytes."""
+"""Write the zip file of a bundle: the same files give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 _MODE = stat.S_IFREG | 0o600
 _LEVEL = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time of a zip; the real time would differ each time."""
+"""The earliest timestamp of a zip; real timestamps would differ between runs."""
 
 
 def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
     """Write the new file ``target``, readable by its owner only; return its size. Raises OSError.
 
-    ``files`` are written in their order, each given as its content or as the path of a file.
+    ``files`` are written in order, each given as its content or as the path of a file.
     """
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w+b") as file:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a new recording from a part of another one, or from all of it.
+"""Create a new recording from all or part of another one.
 
 In: an open recording, a selection of events, and a change of messages (redaction). Out: a new file
-with the chosen events and the context that replays and comparisons need. Only rows are copied,
+with the chosen events and the context needed for replays and comparisons. Only rows are copied,
 never pages, deleted rows or logs of the original.
 """
 

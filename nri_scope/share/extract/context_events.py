@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The context of chosen events, without which a part would give wrong results.
+"""Collect the context of chosen events, without which an extract would give wrong results.
 
 For every pod and container of a chosen event, all earlier events are copied, too: a plugin's
-changes show in later events, so without some of these the wrong plugin would be blamed. Rounds are
-copied as a whole for the same reason: a connection without an event of a round would look like one
-that missed it.
+changes show in later events, so if some of these were missing, the wrong plugin would be blamed.
+Rounds are copied as a whole for the same reason: a connection without an event of a round would
+look as if it had missed the round.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .sources import IncludedRows
 from .update_targets import Effects
 
 _NAMESAKES = 8
-"""Rows under one id that a recorder keeps apart."""
+"""Maximum number of rows with the same id that a recorder keeps apart."""
 _ROUND = 100
-"""Events to examine for the end of a round; more than there ever are connections."""
+"""Number of events to examine for the end of a round; exceeds any number of connections."""
 _COLUMNS = "id, session, event, pod, container, at_ns"
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _BEGINS = ("RunPodSandbox", _CREATE)
@@ -39,13 +39,13 @@ _ONLY_TOLD = (
     "PostStartContainer",
     "PostUpdateContainer",
 )
-"""Events between one that can change a container and the CRI's answer about it."""
+"""Events that may come between a change of a container and the CRI's answer about it."""
 _ASIDE = ("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
-"""Calls between the runtime and one connection, possibly in the middle of a chain."""
+"""Calls between the runtime and one connection, which may occur within a chain."""
 
 _Row = tuple[int | None, ...]
 _Subject = tuple[bool, int]
-"""Whether it is a container (or a pod), and its key."""
+"""Whether the subject is a container (or a pod), and its key."""
 
 
 def with_context(
@@ -87,16 +87,14 @@ class _Context:
     events: array[int] = field(default_factory=lambda: array("q"))
     """Events of the context, in any order, with duplicates."""
     sessions: set[int] = field(default_factory=set)
-    """Sessions of the chosen events and of their context: all that saw the same event are
-    evidence.
-    """
+    """Sessions of the chosen events and their context: all that saw the same event are evidence."""
     wanted: dict[_Subject, int] = field(default_factory=dict)
-    """Subjects, each with the last event up to which everything is needed."""
+    """Subjects, each with the last event up to which all of its events are needed."""
     _times: array[int] = field(default_factory=lambda: array("q"))
     _done: dict[_Subject, int] = field(default_factory=dict)
     _todo: list[_Subject] = field(default_factory=list)
     _aside: list[int] = field(init=False)
-    """Numbers of method and event names, as are the lists below."""
+    """Numbers of method and event names; also in the lists below."""
     _begins: list[int] = field(init=False)
     _only_told: list[int] = field(init=False)
     _told_by_cri: list[int] = field(init=False)
@@ -111,7 +109,7 @@ class _Context:
         self.sessions |= self.chosen.sessions
 
     def collect(self, on_progress: Callable[[float], None]) -> None:
-        """Add subjects and events until nothing more is needed."""
+        """Add subjects and events until no more are needed."""
         for is_container, subjects in ((True, self.chosen.containers), (False, self.chosen.pods)):
             for key, until in subjects.items():
                 self._want((is_container, key), until)
@@ -125,7 +123,7 @@ class _Context:
                 on_progress(finished / (finished + len(self._todo)))
 
     def add_witnesses(self) -> None:
-        """Add sessions that existed and saw nothing: they show where a chain ended."""
+        """Add sessions that existed but saw no such event: they show where a chain ended."""
         times = sorted({*self.chosen.times, *self._times})
         for number, session in self.chosen.known.items():
             at = bisect_left(times, session.started_ns)
@@ -141,7 +139,7 @@ class _Context:
             self._todo.append(subject)
 
     def _want_told(self) -> None:
-        """Add the subjects listed by chosen parts of Synchronize."""
+        """Add the subjects listed in chosen parts of Synchronize."""
         for event in self.chosen.synchronized:
             for _, pod, container in self._told(event):
                 self._want_both(pod, container, event)
@@ -162,7 +160,7 @@ class _Context:
             self._want((False, pod), until)
 
     def _want_updated(self, events: array[int]) -> None:
-        """Add the targets of these events: an update needs its container in the recording."""
+        """Add the targets of these events: an update requires its container in the recording."""
         for container, event in self.effects.of(events):
             self._want((True, container), event)
 
@@ -191,7 +189,7 @@ class _Context:
                 continue
             if session not in self.chosen.known:
                 continue
-            # Rounds are incomplete then; without the session, none counts as one that missed them.
+            # Rounds are incomplete then; without the session, none counts as having missed them.
             if self.bare and session not in self.chosen.sessions:
                 continue
             self.sessions.add(session)
@@ -204,7 +202,7 @@ class _Context:
         self._want_updated(ascending(new))
 
     def _want_namesakes(self, subject: _Subject, until: int) -> None:
-        # Readers of messages see rows under one id as one thing.
+        # Readers of messages treat rows with the same id as one thing.
         is_container, key = subject
         table = "container" if is_container else "pod"
         rows = self.source.rows(
@@ -229,7 +227,7 @@ class _Context:
             yield from page
 
     def _rest_of_round(self, subject: _Subject, until: int) -> Iterator[_Row]:
-        """Yield later events of the same round, or of the creation that it belongs to."""
+        """Yield later events of the same round, or of the creation to which the round belongs."""
         before = self._beside(subject, f"id <= {int(until)}", "DESC")
         if not before:
             return
@@ -256,9 +254,9 @@ class _Context:
             return [optional_numbers_of(row) for row in rows]
 
     def _answer(self, container: int, until: int) -> Iterator[_Row]:
-        """Yield the CRI's next answer about a container, if nothing can have changed it before.
+        """Yield the CRI's next answer about a container, if it cannot have changed in between.
 
-        The CRI is asked when a container runs; the answer is evidence for the result of plugins'
+        The CRI is queried when a container runs; its answer is evidence for the result of plugins'
         changes.
         """
         if not self._told_by_cri:
@@ -280,7 +278,7 @@ class _Context:
                 return
 
     def _updating(self, container: int, after: int, until: int) -> Iterator[_Row]:
-        """Yield events about other containers that asked for an update of this one."""
+        """Yield events about other containers that requested an update of this one."""
         for event in self.effects.on(container, after, until):
             rows = self.source.rows(f"SELECT {_COLUMNS} FROM event WHERE id = ?", (event,))
             with sound(self.source):
@@ -305,7 +303,7 @@ def _condition(subject: _Subject) -> str:
 
 
 def _run(rows: list[_Row], happens: int | None) -> Iterator[_Row]:
-    """Yield the newest events, as long as they are the same event at other connections."""
+    """Yield the newest rows while they show the same event at different connections."""
     seen: set[int | None] = set()
     for row in rows:
         if row[2] != happens or row[1] in seen:

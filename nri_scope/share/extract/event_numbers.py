@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorted event numbers in arrays: eight bytes each, where a set would take eighty."""
+"""Sorted event numbers in arrays: eight bytes each, compared with eighty in a set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
 CHUNK = 500
-"""Number of events to read together."""
+"""Number of events to read at a time."""
 
 
 def ascending(numbers: Iterable[int]) -> array[int]:
@@ -29,7 +29,7 @@ def joined(one: Iterable[int], other: Iterable[int]) -> array[int]:
 
 
 def is_among(numbers: Sequence[int], number: int) -> bool:
-    """Return whether the ascending ``numbers`` contain this one."""
+    """Return whether the ascending ``numbers`` contain ``number``."""
     at = bisect_left(numbers, number)
     return at < len(numbers) and numbers[at] == number
 

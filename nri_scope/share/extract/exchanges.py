@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the original with all that the new recording needs of them."""
+"""Events of the original with all data needed for the new recording."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Exchange(NamedTuple):
     request: bytes
     reply: bytes
     service: str
-    """The ttRPC service of the call; "" for the usual one."""
+    """The ttRPC service of the call; "" for the usual service."""
     pod: int | None
-    """Key of the table ``pod``."""
+    """Key into the table ``pod``."""
     container: int | None
 
 
 class Stopped(Exception):
-    """The original is damaged at an event; the events before it were yielded."""
+    """The original is damaged at an event; all earlier events have been yielded."""
 
     def __init__(self, event: int, cause: RecordingError) -> None:
         super().__init__(event, cause)

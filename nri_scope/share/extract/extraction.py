@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a new recording from a part of another one."""
+"""Create a new recording from a part of another one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .target_file import new_file
 from .update_targets import Effects
 
 DAMAGED = "the recording that this one was made of is damaged from here on"
-"""Reason of the gap in place of what could not be read."""
+"""Reason of the gap that replaces unreadable events."""
 
 _Progress = Callable[[float], None]
 _ALL = Selection()
@@ -42,12 +42,12 @@ class Extracted:
     path: Path
     counts: Counts
     first_ns: int | None
-    """Wall clock of the first chosen event; None where there is none."""
+    """Wall clock time of the first chosen event, or None without events."""
     last_ns: int | None
     damage: str = ""
-    """The damage of the original; the new recording has what came before. "" for none."""
+    """The damage of the original, "" for none; the new recording has only the events before it."""
     learned: int = 0
-    """The last event of the original that its `Change` has seen; 0 for none."""
+    """The last event of the original passed to its `Change` to learn from, or 0."""
 
 
 def extract(
@@ -60,22 +60,21 @@ def extract(
     learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write the events of ``source`` that ``selection`` chooses, with context, to the new
-    ``output``.
+    """Write events of ``source`` chosen by ``selection``, with context, to a new ``output``.
 
     Event and session numbers, positions in sessions and times are unchanged. The same input gives
-    the same bytes. Where the original is damaged, what comes before is written, and
-    `Extracted.damage` says so. A recording that is being written is read as of now.
+    the same bytes. If the original is damaged, the events before the damage are written, and
+    `Extracted.damage` describes it. A recording still being written is read in its current state.
 
-    ``marks`` are those of the original; None: those stored in it and beside it. Marks of written
-    events are written, too. ``learned``: `Extracted.learned` of an earlier part, made with the same
-    ``change``.
+    ``marks`` are the marks of the original; None: use the marks stored in it and beside it. Marks
+    of written events are also written. ``learned``: `Extracted.learned` of an earlier part, made
+    with the same ``change``.
 
-    ``on_progress`` is called now and then with the completed fraction, 0 to 1, in the calling
-    thread; an exception from it, or the interrupt key, ends the work and leaves no file behind.
+    ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
+    an exception from this callback, or the interrupt key, stops the work and leaves no file behind.
 
-    Raises UsageError where nothing is chosen or ``pod`` is not in the recording, RecordingError
-    where nothing of the original can be read, or ``output`` exists or cannot be written.
+    Raises UsageError if no event is chosen or ``pod`` is not in the recording, RecordingError if
+    the original is unreadable, or ``output`` exists or cannot be written.
     """
     progress = _Steps(on_progress or _nobody)
     with _snapshot(source), new_file(output) as connection:
@@ -104,7 +103,7 @@ class _Steps:
         self._told = 0.0
 
     def step(self, share: float) -> _Progress:
-        """Begin the next step; ``share`` is its part of the remaining work."""
+        """Begin the next step; ``share`` is its fraction of the remaining work."""
         start, length = self._before, share * (1.0 - self._before)
         self._before += length
         return lambda done: self._tell(start + length * min(max(done, 0.0), 1.0))
@@ -114,15 +113,15 @@ class _Steps:
         self._tell(1.0)
 
     def _tell(self, done: float) -> None:
-        # The amount of context is known only while it is collected; progress never goes back.
+        # The amount of context is only known once collected; reported progress never decreases.
         self._told = max(self._told, done)
         self._tell_them(self._told)
 
 
 @contextmanager
 def _snapshot(source: Recording) -> Iterator[None]:
-    """Read the recording as of now, however long it takes: meanwhile, a recorder may write it and
-    remove its oldest events.
+    """Read the recording in its current state for the whole block, although a recorder may write it
+    and remove its oldest events meanwhile.
     """
     connection = source.connection
     begun = False
@@ -153,7 +152,7 @@ class _Counts:
     first_ns: int | None = None
     last_ns: int | None = None
     newest_ns: int = 0
-    """Of the last event that was written."""
+    """Time of the last event written."""
 
 
 class _Rebuilding:

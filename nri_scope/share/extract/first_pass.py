@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show a `Change` the whole original first.
+"""Let a `Change` learn from the whole original first.
 
-The evidence that a value is a secret may be in an event that is left out, while the value itself is
-in one that is not.
+The evidence that a value is a secret may be in an event that is left out, while the value itself
+occurs in an event that is copied.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ def learn(
     marks: Sequence[Mark] | None = None,
     learned: int = 0,
 ) -> None:
-    """Show the change everything up to `IncludedRows.until`, which is lowered where an event is
-    damaged.
+    """Let the change learn all up to `IncludedRows.until`, which is lowered at a damaged event.
 
-    ``marks`` are those of the original; None: those stored in it and beside it. ``learned``: the
-    last event of this recording that this change has seen before.
+    ``marks`` are the marks of the original; None: use the marks stored in it and beside it.
+    ``learned``: the last event of this recording from which this change has already learned.
 
-    Raises RecordingError where a table is damaged.
+    Raises RecordingError if a table is damaged.
     """
     for session in source.sessions():
         for name, kind in SESSION_NAMES.items():
             change.learn_name(kind, getattr(session, name))
         change.learn_text(session.end_reason)
-        # Also of sessions whose Synchronize event is gone.
+        # Including sessions whose Synchronize event no longer exists.
         state = source.state(session.id)
         if state.pods or state.containers:
             change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The change of messages and texts on their way into a new recording."""
+"""Changes applied to messages and texts when they are copied to a new recording."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..redaction import NameKind, Redactor
 
 
 class Unchanged:
-    """Learns nothing and returns everything as it is; see `Redactor` for each method."""
+    """Learns nothing and returns its arguments unchanged; see `Redactor` for each method."""
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
         """Ignore the event."""
@@ -51,4 +51,4 @@ class Unchanged:
 
 
 Change = Redactor | Unchanged
-"""What messages and texts go through on their way into a new recording."""
+"""The change applied to messages and texts when they are copied to a new recording."""

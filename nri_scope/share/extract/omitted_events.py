@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the events of the original that are not in the new recording."""
+"""Find events of the original that are missing from the new recording."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nri_scope.recording.sqlite_text import int64
 from .row_pages import pages
 
 MOST = 256
-"""Limit of rows of ``gap`` for holes. Beyond it, neighbours are joined."""
+"""Maximum number of rows of ``gap`` for holes. If exceeded, neighbours are joined."""
 _INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
 
 
 @dataclass(slots=True)
 class Hole:
-    """Consecutive events that were left out; after joining two, some between them were not."""
+    """Consecutive omitted events; a hole joined from two may span copied events."""
 
     from_ns: int
-    """Wall clock."""
+    """Wall clock time of the first omitted event."""
     to_ns: int
     count: int
 
     def add(self, other: Hole) -> None:
-        """Join the other hole to this one."""
+        """Join the other hole to this hole."""
         self.from_ns = min(self.from_ns, other.from_ns)
         self.to_ns = max(self.to_ns, other.to_ns)
         self.count += other.count
@@ -36,14 +36,14 @@ class Hole:
 
 @dataclass(slots=True)
 class Holes:
-    """The events left out: for readers as few holes, for programs as rows of ``left_out``."""
+    """The omitted events: a few holes for readers, rows of ``left_out`` for programs."""
 
     found: list[Hole] = field(default_factory=list)
     count: int = 0
     _open: Hole | None = None
 
     def leave_out(self, at_ns: int) -> None:
-        """Add the next event, which is not in the part, to the open hole."""
+        """Add the next event, which is omitted, to the open hole."""
         self.count += 1
         if self._open is None:
             self._open = Hole(at_ns, at_ns, 1)
@@ -51,7 +51,7 @@ class Holes:
             self._open.add(Hole(at_ns, at_ns, 1))
 
     def keep(self) -> None:
-        """Close the open hole: the next event is in the part, or there is none."""
+        """Close the open hole: the next event is copied, or does not exist."""
         if self._open is None:
             return
         self.found.append(self._open)
@@ -78,7 +78,7 @@ def find_holes(
     until: int,
     on_progress: Callable[[float], None],
 ) -> Holes:
-    """Fill ``left_out`` of the new recording; return the holes. ``kept`` ascends, None is all.
+    """Fill ``left_out`` of the new recording; return the holes. ``kept``: ascending, None for all.
 
     Raises RecordingError and sqlite3.Error.
     """
@@ -88,14 +88,14 @@ def find_holes(
         return holes
     place = 0
     pending: dict[int, tuple[int, int]] = {}
-    """By session: how many events were left out since its last kept event, and the position of the
-    newest one."""
+    """By session: the number of omitted events since its last copied event, and the position of the
+    newest omitted event."""
     for page in _pages(source, until, is_part=is_part):
         made: list[tuple[int, int, int]] = []
         for event, session, seq, at_ns, before_seq, before in page:
             count, newest = pending.pop(session, (0, 0))
             if before:
-                # The original is itself a part of a recording.
+                # The original is itself an extract of a recording.
                 count, newest = count + before, before_seq
             if kept is None or (place < len(kept) and kept[place] == event):
                 place += 1

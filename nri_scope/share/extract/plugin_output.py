@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose, of the lines that plugins printed, those that belong to a part of a recording."""
+"""Select the lines printed by plugins that belong to a part of a recording."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .sources import IncludedRows
 
 
 def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
-    """Yield the part's lines, in order: those printed between one of its events and the same
-    plugin's next event, and those before the plugin's first event.
+    """Yield the part's lines in order: lines printed between one of its events and the same
+    plugin's next event, and lines before the plugin's first event.
 
-    A line is assumed to be about the plugin's last request: lines about events that are left out
-    are left out, too. Raises RecordingError.
+    A line is assumed to concern the plugin's last request: lines about omitted events are omitted,
+    too. Raises RecordingError.
     """
     if part.kept is None and part.damage is None:
         for line in printed(source):
@@ -40,7 +40,7 @@ def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
 
 
 class _NewestEvents:
-    """Goes through the events in order, and keeps the newest one of each session in ``newest``."""
+    """Steps through the events in order, keeping the newest one per session in ``newest``."""
 
     def __init__(self, source: Recording, newest: dict[int, int]) -> None:
         self._newest = newest
@@ -48,7 +48,7 @@ class _NewestEvents:
         self._next = next(self._rows, None)
 
     def advance_to(self, at_ns: int) -> None:
-        """Take all events up to this time."""
+        """Process all events up to this time."""
         while self._next is not None:
             number, session, at = self._next
             if at is not None and at > at_ns:

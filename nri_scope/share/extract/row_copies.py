@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy rows of the original into the new recording, through a `Change`."""
+"""Copy rows of the original to the new recording, changed by a `Change`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STRETCH_BYTES = Ring(None, None).stretch_bytes
 
 
 class Copying:
-    """Writes events into an empty recording, in order. Raises sqlite3.Error."""
+    """Writes events in order to an empty recording. Raises sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection, change: Change) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class Copying:
         self._stretch_began: int | None = None
 
     def events(self, exchanges: Sequence[Exchange], effects: Iterable[tuple[int, int]]) -> None:
-        """Write some events, and which other containers (keys) they asked to update."""
+        """Write some events, and the keys of other containers that these asked to update."""
         if exchanges:
             self.begin_stretch(exchanges[0].event.id)
         rows = [self._row(one) for one in exchanges]
@@ -53,7 +53,7 @@ class Copying:
         self._connection.executemany(INSERT_EFFECT, effects)
 
     def begin_stretch(self, first_event: int) -> None:
-        """Begin a new stretch, if the last one has become large enough."""
+        """Begin a new stretch if the last one is large enough."""
         stored = self.objects.stored_bytes
         if self._stretch_began is not None:
             if stored - self._stretch_began < _STRETCH_BYTES:
@@ -87,7 +87,7 @@ class Copying:
             content = rest_of(decoded, decoded.message)
             if content:
                 rest = put(Content.REST, content, "", event.method)
-        # Only CRI answers are versions of one thing.
+        # Only CRI answers are versions of the same thing.
         own = event.container_id if decoded is None else ""
         return (
             event.id,

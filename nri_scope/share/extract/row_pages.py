@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read rows by key in pages: up to the very row at which a file is damaged."""
+"""Read rows by key in pages, up to the exact row at which a file is damaged."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nri_scope.recording.sqlite_errors import sound
 from nri_scope.recording.sqlite_text import HIGHEST
 
 PAGE = 2_000
-"""Rows in one query: few, so that a signal is noticed soon and other threads can run."""
+"""Rows per query: few, so that signals are noticed soon and other threads can run."""
 _LESS = 8
 
 Numbers = tuple[int | None, ...]
 
 
 def newest_event(source: Recording) -> int:
-    """Return the last event's number; 0 for none, and the highest possible one where damaged."""
+    """Return the last event's number: 0 without events, the highest possible number if damaged."""
     try:
         rows = source.rows("SELECT id FROM event ORDER BY id DESC LIMIT 1")
         with sound(source):
@@ -36,17 +36,17 @@ def pages(
     until: int = HIGHEST,
     size: int = PAGE,
 ) -> Iterator[list[Numbers]]:
-    """Yield rows of numbers whose first column ascends from above ``after``, up to ``until``.
+    """Yield number rows whose ascending first column is above ``after`` and at most ``until``.
 
-    ``query`` takes, after ``values``, the key after which to begin and the largest number of rows.
-    Raises RecordingError, after everything before the damage was yielded.
+    ``query`` takes, after ``values``, the key after which to begin and the maximum number of rows.
+    Raises RecordingError after yielding all rows before the damage.
     """
     limit = size
     while True:
         try:
             rows = source.rows(query, [*values, after, limit])
         except RecordingError:
-            # A query that reaches the damage returns none of the rows that it read before.
+            # A query that reaches the damage returns none of the rows read before.
             if limit == 1:
                 raise
             limit = max(1, limit // _LESS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the events that a selection chooses, and their subjects."""
+"""Find the events chosen by a selection, and their subjects."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _SCAN = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Conditions that all have to hold; without any, all events are chosen."""
+    """Conditions that must all hold; without conditions, all events are chosen."""
 
     where: Filter | None = None
     since_ns: int | None = None
-    """Wall clock, included."""
+    """Earliest wall clock time, inclusive."""
     until_ns: int | None = None
-    """Wall clock, included."""
+    """Latest wall clock time, inclusive."""
     pod: str = ""
-    """``namespace/pod``: events about this pod and its containers."""
+    """``namespace/pod``: only events about this pod and its containers."""
     numbers: Sequence[int] | None = None
-    """Numbers of events; unknown ones are ignored."""
+    """Numbers of events; unknown numbers are ignored."""
     bare: bool = False
-    """Add only the context that a replay needs: the creation of pods and containers, but not their
-    later changes, so `blame` knows less about them."""
+    """Whether to add only the context needed for a replay: the creation of pods and containers, but
+    not their later changes, so that `blame` has less information about them."""
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether no event is left out."""
         return (
             self.where is None
             and self.since_ns is None
@@ -63,27 +63,27 @@ class Chosen:
     """The events that a selection chooses."""
 
     events: array[int] = field(default_factory=lambda: array("q"))
-    """Ascending."""
+    """Numbers of the chosen events, ascending."""
     sessions: set[int] = field(default_factory=set)
-    """Of the chosen events."""
+    """Sessions of the chosen events."""
     times: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock of the chosen events, except those that set up sessions; ns, in any order."""
+    """Wall clock times in ns of the chosen events, except session setup, in any order."""
     known: Mapping[int, Session] = field(default_factory=dict)
-    """All sessions; events of unknown sessions are ignored."""
+    """All sessions; events of other sessions are ignored."""
     pods: dict[int, int] = field(default_factory=dict)
-    """Subjects of chosen events, each with the newest of these events."""
+    """Pods of chosen events, each with the newest of these events; containers are below."""
     containers: dict[int, int] = field(default_factory=dict)
     setup: list[tuple[int, int]] = field(default_factory=list)
     """All events of RegisterPlugin, Configure and Synchronize, with their sessions."""
     synchronized: array[int] = field(default_factory=lambda: array("q"))
-    """Parts of Synchronize that were chosen."""
+    """Chosen parts of Synchronize."""
     until: int = 0
     """The last event that exists or could be read."""
     damage: RecordingError | None = None
 
 
 def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
-    """Examine every event. Raises UsageError where none is chosen, and RecordingError."""
+    """Examine every event. Raises UsageError if none is chosen, and RecordingError."""
     chosen = Chosen(known={session.id: session for session in source.sessions()})
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
@@ -150,6 +150,6 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
 def _check_pod(source: Recording, wanted: str) -> None:
     if any(lookup.pod_name(pod) == wanted for pod in source.pods()):
         return
-    # Raises a more precise error for a name that does not exist.
+    # Raises a more precise error for an unknown name.
     lookup.find(source, wanted)
     raise UsageError(f'"{wanted}" is not a pod', "write ns/pod")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy all tables but events: sessions, their Synchronize state, pods, gaps, notes."""
+"""Copy all tables except events: sessions, their Synchronize state, pods, gaps, notes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .row_pages import PAGE, pages
 from .sources import IncludedRows
 
 _OURS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
-"""Reasons that programs recognize by their exact text."""
+"""Reasons that programs recognize by exact text."""
 _SESSION = tuple(column.name for column in fields(Session))
 _PLACES = ("sync_event", "synced_ns", "first_event", "last_event")
 
@@ -89,7 +89,7 @@ class Tables:
     # -- Synchronize state ------------------------------------------------------------------
 
     def states(self, session: int, objects: ObjectStore) -> None:
-        """Write the state that a session was sent, as far as it concerns the part."""
+        """Write the state that a session was sent, restricted to this part of the recording."""
         events = self._source.rows(
             "SELECT DISTINCT event FROM state WHERE session = ? ORDER BY event", (session,)
         )
@@ -121,7 +121,7 @@ class Tables:
         message = self._changed(
             session, [content for _, content in pods], [content for _, content in containers]
         )
-        # A change keeps their number and order.
+        # A change preserves their number and order.
         if len(message.pods) != len(pods) or len(message.containers) != len(containers):
             raise self._damaged(session, "what Synchronize told cannot be taken apart")
         rows = [
@@ -229,7 +229,7 @@ class Tables:
     # -- texts for readers ------------------------------------------------------------------
 
     def gaps(self, more: Iterable[tuple[int, int, str, int | None]]) -> int:
-        """Write the original's gaps and ``more``: from, to, reason, events. Return their number."""
+        """Write the original's gaps and ``more``: from, to, reason, events. Return how many."""
         gaps = [gap for gap in self._source.gaps() if self._has(gap.session)]
         kept = sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
         # The original has no rows for gaps between sessions.
@@ -277,7 +277,7 @@ class Tables:
         )
 
     def outcomes(self) -> None:
-        """Write outcomes of copied creations that only events left out would show."""
+        """Write outcomes of copied creations that are only visible in omitted events."""
         is_part = holds(self._source, "outcome") and bool(
             self._source.rows("SELECT 1 FROM outcome LIMIT 1")
         )
@@ -313,7 +313,7 @@ class Tables:
     # -- observations of taps ---------------------------------------------------------------
 
     def tapped(self, events: Sequence[int]) -> None:
-        """Write what a tap observed of these events, which are copied already."""
+        """Write a tap's observations of these events, which have already been copied."""
         self._connection.executemany(
             INSERT_TAPPED,
             (
@@ -327,7 +327,7 @@ class Tables:
         )
 
     def output(self) -> None:
-        """Write the lines that plugins printed."""
+        """Write the lines printed by plugins."""
         self._connection.executemany(
             "INSERT INTO output (id, session, at_ns, stream, text) VALUES (?, ?, ?, ?, ?)",
             (

@@ -14,24 +14,24 @@ from .event_numbers import is_among
 
 @dataclass(slots=True)
 class IncludedRows:
-    """Rows of a recording by number. None in place of a collection: all rows."""
+    """Rows of a recording by number. None instead of a collection means all rows."""
 
     until: int
-    """The last event that was examined; later ones are unknown."""
+    """The last event that was examined; later events are unknown."""
     chosen: Sequence[int] | None = None
-    """Ascending, as `kept`."""
+    """Numbers of the chosen events, ascending like `kept`."""
     kept: Sequence[int] | None = None
-    """The chosen events with their context."""
+    """Numbers of the chosen events and their context."""
     sessions: Collection[int] | None = None
     pods: Collection[int] | None = None
     containers: Collection[int] | None = None
     whole_states: Sequence[int] = field(default_factory=lambda: array("q"))
-    """Chosen parts of Synchronize: their whole state is copied."""
+    """Chosen parts of Synchronize, whose whole state is copied."""
     damage: RecordingError | None = None
-    """The reason why `until` is not the end."""
+    """The reason why `until` is not the last event."""
 
     def is_chosen(self, event: int) -> bool:
-        """Return whether an event that is kept was chosen (and is not context)."""
+        """Return whether a kept event was chosen, rather than being context."""
         return self.chosen is None or is_among(self.chosen, event)
 
     def stop(self, before: int, damage: RecordingError) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a new recording: written under a temporary name, renamed when complete."""
+"""The file of a new recording, written under a temporary name and renamed when complete."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from nri_scope.recording.writable_file import lay_out
 _TAKEN = "the file exists; nothing was written"
 _OTHER_NAME = "choose another name"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""Errors of file systems without hard links."""
+"""Errors reported by file systems without hard links."""
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield an empty recording to fill; it is at ``path`` when the block ends, and only then.
+    """Yield an empty recording to fill, which only appears at ``path`` when the block ends.
 
-    It never replaces an existing file. Raises RecordingError, also for sqlite3 errors of the block;
+    Existing files are never replaced. Raises RecordingError, also for sqlite3 errors of the block;
     after any exception, no file is left behind.
     """
     with _as_recording_errors(path):
         _check_place(path)
         temporary = path.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
-        # Created here to set the mode, which SQLite then keeps.
+        # Created here to set the mode, which SQLite then preserves.
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             connection = _connect(temporary)
@@ -54,7 +54,7 @@ def _check_place(path: Path) -> None:
     if os.path.lexists(path):
         raise RecordingError(path, _TAKEN, _OTHER_NAME)
     for suffix in ("-wal", "-journal"):
-        # Left over from a file that was deleted or moved. SQLite would use it for the new one.
+        # A leftover of a deleted or moved file. SQLite would use it for the new file.
         left = path.with_name(f"{path.name}{suffix}")
         if os.path.lexists(left):
             problem = f"{left.name} of another file is beside it; nothing was written"
@@ -65,12 +65,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
     )
-    # An incomplete file is deleted, so no journal is needed, and no sync before the end.
+    # An incomplete file is deleted, so there is no need for a journal, or to sync before the end.
     connection.execute("PRAGMA journal_mode = OFF").fetchall()
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
     connection.execute("PRAGMA trusted_schema = OFF")
-    # Keep accidental content out of the file: other bytes on the next run, or data of this
+    # Keep accidental content out of the file: bytes that differ between runs, or data from this
     # process's memory.
     connection.execute("PRAGMA secure_delete = ON").fetchall()
     connection.execute("PRAGMA temp_store = MEMORY")
@@ -79,7 +79,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _put(temporary: Path, path: Path) -> None:
     try:
-        # Like a rename, but never over a file that was created meanwhile.
+        # Like a rename, but does not replace a file created meanwhile.
         os.link(temporary, path, follow_symlinks=False)
     except FileExistsError as error:
         raise RecordingError(path, _TAKEN, _OTHER_NAME) from error
@@ -91,7 +91,7 @@ def _put(temporary: Path, path: Path) -> None:
         temporary.rename(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # Some file systems do not support it, and do not need it.
+        # Some file systems neither support nor need it.
         with suppress(OSError):
             os.fsync(folder)
     finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find events that asked to update containers other than their own."""
+"""Find events that requested updates of containers other than their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = 2_000
 
 
 class Effects:
-    """The table ``effect`` of a recording, or its replacement for an older one.
+    """The table ``effect`` of a recording, or a substitute for recordings without it.
 
     Methods raise RecordingError.
     """
@@ -34,13 +34,13 @@ class Effects:
         if self._has_table:
             self.is_empty = not source.rows("SELECT 1 FROM effect LIMIT 1")
         else:
-            # Copying the events meets the same damage, and stops there.
+            # Copying the events will fail at the same damage, and stop there.
             with suppress(RecordingError):
                 self._look_through()
             self.is_empty = not self._of
 
     def of(self, events: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield containers (keys) with the event, for ascending events; ordered by event."""
+        """Yield containers (keys) with the event, for ascending events, ordered by event."""
         if self.is_empty:
             return
         if not self._has_table:
@@ -55,7 +55,7 @@ class Effects:
                     yield number_of((container,)), number_of((event,))
 
     def on(self, container: int, after: int, until: int) -> Iterator[int]:
-        """Yield the events with an effect on a container, above ``after`` and up to ``until``."""
+        """Yield events with an effect on a container, above ``after`` and up to ``until``."""
         if self.is_empty:
             return
         if not self._has_table:
@@ -75,7 +75,7 @@ class Effects:
             after = events[-1]
 
     def _look_through(self) -> None:
-        """Derive the effects from replies, as an older recording has no such table."""
+        """Derive the effects from replies, for older recordings without such a table."""
         source = self._source
         if not source.rows(MAY_HAVE_EFFECTS):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that the peer chose: methods, events and services as they were on the wire."""
+"""Names chosen by the peer: methods, events and services as sent on the wire."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _KNOWN = NRI_NAMES | {"", CONTAINER_STATUS, CRI_SERVICE}
 
 
 def is_known(name: str) -> bool:
-    """Return whether a name belongs to NRI or nri-scope, rather than being chosen by a peer.
+    """Return whether a name belongs to NRI or nri-scope, and was not chosen by a peer.
 
-    Any other name may contain anything, so it is changed as a text is.
+    Any other name may contain anything, so it is changed like a text.
     """
     return name in _KNOWN

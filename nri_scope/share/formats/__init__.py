@@ -2,9 +2,9 @@
 """Write recordings in formats that other programs read.
 
 In: an open recording and numbers of events. Out: a stream of bytes, written forwards only.
-`FORMATS` lists the formats; docs/formats.md describes them. They are meant for viewing, searching
-and drawing: nri-scope never reads them back, and a format does not know how its recording was
-redacted or where its file is.
+`FORMATS` lists the formats; docs/formats.md describes them. They are for viewing, searching and
+drawing: nri-scope never reads them back, and a format has no information about redaction of its
+recording or the path of its file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Write(Protocol):
     ) -> int:
         """Write the events; return their number. Raises RecordingError, and OSError for the stream.
 
-        ``numbers`` are those of the events to write, in any order; None means all. The stream is
-        written sequentially, so it can be a pipe.
+        ``numbers`` are the events to write, in any order; None means all. The stream is written
+        sequentially, so it can be a pipe.
         """
         ...
 
@@ -39,19 +39,19 @@ class Format:
 
     name: str
     suffix: str
-    """The usual suffix of its files."""
+    """The usual suffix of files in this format."""
     help: str
     """A short description."""
     is_text: bool
-    """Whether it may be shown in a terminal."""
+    """Whether the output may be shown in a terminal."""
     module: str
 
     def write(self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-        """Write as `Write` does. What the format needs is imported on the first call."""
+        """Write as `Write` does. Modules that the format needs are imported on the first call."""
         return cast(Write, self._module().write)(recording, numbers, stream)
 
     def own_words(self) -> bytes:
-        """Return the text that the format itself writes, whatever the recording holds."""
+        """Return the text that the format itself writes, independent of the recording."""
         return "\n".join(cast(Iterable[str], self._module().OWN_WORDS)).encode()
 
     def _module(self) -> ModuleType:
@@ -77,4 +77,4 @@ FORMATS = {
         ),
     )
 }
-"""Every format by its name."""
+"""All formats by name."""

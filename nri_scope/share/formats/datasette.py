@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin for Datasette: ``nri_json`` and ``nri_object`` for recordings that it serves.
+"""A plugin for Datasette that adds ``nri_json`` and ``nri_object`` to recordings it serves.
 
 Datasette finds it through the entry point ``datasette``; nri-scope does not import it. The
-functions read the file in which they are called, and exist in recordings only.
+functions read the file of the database in which they are called, and only exist in recordings.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nri_scope.recording.sql_functions import register
 
 
 class Database(Protocol):
-    """The part of Datasette's class of this name that is used here."""
+    """The part of Datasette's ``Database`` used here."""
 
     path: str | None
 
 
 class Datasette(Protocol):
-    """The part of Datasette's class of this name that is used here."""
+    """The part of Datasette's main class used here."""
 
     def get_database(self, name: str) -> Database:
         """Return the database. Raises KeyError."""
@@ -38,7 +38,7 @@ Hook = Callable[[sqlite3.Connection, str, Datasette], None]
 
 
 def _marked(hook: Hook) -> Hook:
-    """Mark the hook for Datasette; return it unchanged where Datasette is not installed."""
+    """Mark the hook for Datasette; return it unchanged if Datasette is not installed."""
     try:
         datasette = importlib.import_module("datasette")
     except ImportError:
@@ -48,7 +48,7 @@ def _marked(hook: Hook) -> Hook:
 
 @_marked
 def prepare_connection(conn: sqlite3.Connection, database: str, datasette: Datasette) -> None:
-    """Register nri-scope's functions for a recording; called by Datasette for each connection."""
+    """Register nri-scope's functions for a recording; Datasette calls this for each connection."""
     try:
         path = datasette.get_database(database).path
     except KeyError:
@@ -59,17 +59,17 @@ def prepare_connection(conn: sqlite3.Connection, database: str, datasette: Datas
     try:
         (application_id,) = conn.execute("PRAGMA application_id").fetchone()
     except sqlite3.DatabaseError:
-        # Datasette itself reports what is wrong with the file.
+        # Datasette itself reports problems of the file.
         return
     if application_id == APPLICATION_ID:
         register(conn, _Opened(path))
 
 
 class _Opened:
-    """A recording, opened by each thread when a function is first called.
+    """A recording, opened by each thread when it first calls a function.
 
-    Datasette opens a connection in one thread and may use it in another one, and its connection is
-    not set up for reading an untrusted file.
+    Datasette may open a connection in one thread and use it in another one, and its connection is
+    not set up to read untrusted files.
     """
 
     def __init__(self, path: str) -> None:
@@ -96,12 +96,13 @@ class _Opened:
 
 
 class _Kept:
-    """Closes a recording when its connection is gone, for which Datasette has no hook."""
+    """Closes a recording when its connection no longer exists; Datasette has no hook for this."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
 
     def __del__(self) -> None:
-        # The last reference may be dropped by another thread than the one that opened it.
+        # The last reference may be dropped by a thread other than the one that opened the
+        # recording.
         with contextlib.suppress(sqlite3.ProgrammingError):
             self.recording.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a recording to write in another format."""
+"""The part of a recording that is written in another format."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..extract.plugin_output import printed_in
 from ..extract.sources import IncludedRows
 
 _PAGE = 10_000
-"""Most events to request from a recording at a time."""
+"""Maximum number of events to request from a recording at a time."""
 _TIMES = 2
-"""Multiple of the usual decoding budget (see `Recording.allowance`): events are written as they are
+"""Factor for the usual decoding budget (see `Recording.allowance`): events are written as they are
 read."""
 
 
 class Excerpt:
-    """Events of a recording by their numbers, or all of them, with related rows.
+    """Events of a recording, selected by number, or all of them, with related rows.
 
     Every method raises RecordingError.
     """
@@ -34,7 +34,7 @@ class Excerpt:
         self._numbers = None if numbers is None else _ascending(numbers)
 
     def events(self) -> Iterator[Event]:
-        """Yield the events, in the order in which they were recorded."""
+        """Yield the events in the order in which they were recorded."""
         for among in self._pages():
             yield from self._recording.events(among=among)
 
@@ -46,13 +46,13 @@ class Excerpt:
                 return
 
     def sessions(self) -> list[Session]:
-        """Return all sessions of the recording; each event has the id of its own."""
+        """Return all sessions of the recording; each event contains its session's id."""
         return self._recording.sessions()
 
     def gaps(self) -> list[Gap]:
         """Return the gaps of all sessions that overlap the time of the events.
 
-        Lost events could have been among the chosen ones.
+        The lost events might have been among the chosen events.
         """
         since_ns, until_ns = self._time()
         return [
@@ -73,7 +73,7 @@ class Excerpt:
         )
 
     def taps(self) -> Taps:
-        """Return what taps observed of the events."""
+        """Return the observations of taps about the events."""
         return Taps(self._recording)
 
     def _pages(self) -> Iterator[array[int] | None]:
@@ -84,7 +84,7 @@ class Excerpt:
             yield self._numbers[start : start + _PAGE]
 
     def _time(self) -> tuple[float, float]:
-        """Return when the first event came and when the last one was answered."""
+        """Return when the first event arrived and when the last one was answered."""
         if self._numbers is None:
             return float("-inf"), float("inf")
         ends = [self._recording.event(self._numbers[at]) for at in (0, -1) if self._numbers]
@@ -98,7 +98,7 @@ class Excerpt:
 
 
 def _ascending(numbers: Iterable[int]) -> array[int]:
-    # An array takes eight bytes for each number, of which there may be a million.
+    # An array takes eight bytes per number; there may be a million numbers.
     given = array("q", numbers)
     if all(one < other for one, other in pairwise(given)):
         return given

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A SQLite file of plain tables with JSON in columns, for Datasette, sqlite-utils and users.
 
-It can be read without knowing or joining anything; in exchange it is many times as large as the
-recording. Made with sqlite-utils, whose conventions (names, keys, JSON as text) such tools know.
+Reading it requires no knowledge of nri-scope and no joins; in exchange, it is many times as large
+as the recording. It is made with sqlite-utils, so its conventions (names, keys, JSON as text) are
+known to such tools.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ TABLES = {
     "notes": _columns(int, "session at text"),
     "output": _columns(int, "session at stream text"),
 }
-"""The columns of every table; ``id`` is the key, and those of ``events`` are those of ``show``."""
+"""The columns of every table; ``id`` is the key. ``events`` has the columns of ``show``."""
 
 _REFERENCES = {
     ("containers", "pod_id"): "pods",
@@ -87,7 +88,7 @@ VIEWS = {
     "FROM events, json_each(events.request, '$.container.env') AS variable "
     "WHERE event = 'CreateContainer'",
 }
-"""Described in docs/formats.md."""
+"""Views, described in docs/formats.md."""
 
 OWN_WORDS = (
     *("SQLite format 3", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "idx_"),
@@ -98,17 +99,17 @@ OWN_WORDS = (
     *VIEWS.values(),
     *MESSAGE_WORDS,
 )
-"""Texts that this format itself writes; the leak scan does not report them."""
+"""Texts written by this format itself; the leak scan does not report them."""
 
 _INDEXED = (("events", "pod_id"), ("events", "container_id"), ("events", "session"))
 _BATCH = 1_000
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """Write as `formats.Write`.
+    """Write the events; see `formats.Write`.
 
-    SQLite seeks in its file, and a stream cannot: so the file is made in a temporary folder, beside
-    the stream's file where that has a name, and copied.
+    SQLite seeks in its file, which is impossible in a stream. So the file is made in a temporary
+    folder, beside the stream's file if that has a name, and then copied.
     """
     name = getattr(stream, "name", None)
     folder = Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
@@ -128,7 +129,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
 def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        # If this fails, the file is not used.
+        # If the writing fails, the file is not used.
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
         # Plugins of sqlite-utils are third-party code.
@@ -160,7 +161,7 @@ def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
 
 
 def _fill(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str, Cell]]) -> None:
-    # A recording made by hand may have an id twice.
+    # A handmade recording may contain an id twice.
     database.table(table).insert_all(rows, pk="id", batch_size=_BATCH, ignore=True)
 
 
@@ -251,5 +252,5 @@ def _cell(value: object) -> Cell:
 
 
 def _text(text: str) -> str:
-    # SQLite's own functions and the shell end a text at its first NUL.
+    # SQLite's own functions and its shell treat a NUL as the end of a text.
     return storable(text).replace("\0", "\\x00")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that every program can read, whatever the recording holds.
+"""JSON that all programs can read, for any content of a recording.
 
-Python's own output may contain what others reject: halves of surrogate pairs (I-JSON, RFC 7493,
-2.1), numbers such as NaN, thousands of nested lists. Texts and answers of the CRI are untrusted
-JSON, in which all of these can occur.
+Python's own output may contain data rejected by others: halves of surrogate pairs (I-JSON, RFC
+7493, 2.1), numbers such as NaN, thousands of nested lists. Texts and answers of the CRI are
+untrusted JSON, in which all of these can occur.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from nri_scope.nri.plain import LEFT_OUT, MALFORMED, UNKNOWN, Plain
 from nri_scope.recording.sqlite_text import storable
 
 MAX_DEPTH = 200
-"""Nesting of lists and objects. SQLite reads 1,000 levels, other programs fewer; a spec has 15."""
+"""Maximum nesting of lists and objects. SQLite reads 1,000 levels, other programs fewer; a spec has
+15."""
 
 MESSAGE_WORDS = (
     *(
@@ -32,7 +33,7 @@ MESSAGE_WORDS = (
     *(LEFT_OUT, MALFORMED, UNKNOWN),
     *("container_id", "verbose"),
 )
-"""Words of messages as JSON: the API's fields and values, and keys that nri-scope adds."""
+"""Words in messages as JSON: the API's fields and values, and keys added by nri-scope."""
 
 _CUT = "…"
 _readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
@@ -40,20 +41,20 @@ _ascii = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 
 
 def json_line(value: Plain) -> str:
-    """Return one line of ASCII JSON, as `records.to_json` does."""
+    """Return one line of ASCII JSON, in the format of `records.to_json`."""
     try:
         text = _ascii(value)
     except (ValueError, RecursionError):
         text = _ascii(mended(value))
     else:
-        # A valid pair is escaped like two halves; `mended` tells them apart.
+        # A valid pair is escaped like two halves; `mended` distinguishes the cases.
         if "\\ud" in text or _may_be_deep(text):
             text = _ascii(mended(value))
     return text.replace("\x7f", "\\u007f")
 
 
 def json_text(value: Plain) -> str:
-    """Return JSON with non-ASCII letters unescaped: for reading, and for searching in it."""
+    """Return JSON with non-ASCII letters unescaped, for reading and searching."""
     try:
         text = _readable(value)
         if text.isascii() and not _may_be_deep(text):
@@ -67,7 +68,7 @@ def json_text(value: Plain) -> str:
 
 
 def mended(value: Plain) -> Plain:
-    """Replace in ``value`` what is not portable JSON; halves of pairs become ``\\\\ud800``."""
+    """Replace parts of ``value`` that are not portable JSON, halves of pairs with ``\\\\ud800``."""
     return _mended(value, 0)
 
 
@@ -76,7 +77,7 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _depth(text: str) -> int:
-    """Return an upper bound of the nesting in ``text``: brackets in strings count, too."""
+    """Return an upper bound of the nesting in ``text``: brackets in strings also count."""
     depth = deepest = 0
     for char in text:
         if char in "[{":

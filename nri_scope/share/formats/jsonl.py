@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON lines: each event as ``show --format json`` has it, and what happened between them."""
+"""JSON lines: each event as in ``show --format json``, and sessions, gaps, notes and output."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ OWN_WORDS = (
     "request_timeout_ms started ended end_reason",
     *MESSAGE_WORDS,
 )
-"""Texts that this format itself writes; the leak scan does not report them."""
+"""Texts written by this format itself; the leak scan does not report them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """Write as `formats.Write`. Each line has ``event``, ``session``, ``gap``, ``note`` or
-    ``output``.
+    """Write as `formats.Write`.
+
+    Each line has ``event``, ``session``, ``gap``, ``note`` or ``output``.
     """
     excerpt = Excerpt(recording, numbers)
     taps = excerpt.taps()
@@ -63,7 +64,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             case Began(session):
                 _put(stream, {"session": session_record(session)})
             case _:
-                pass  # A session's own line has its end.
+                pass  # The end is in the session's own line.
     for note in excerpt.notes():
         told: Plain = {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}
         _put(stream, {"note": told})

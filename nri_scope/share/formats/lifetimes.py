@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods and containers from their first to their last event, in a single pass.
+"""Lifetimes of pods and containers, from first to last event, in a single pass.
 
-A recording may have a hundred thousand of them, few of which live at the same time.
+A recording may have a hundred thousand of them, of which few exist at the same time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FIRST = frozenset({"RunPodSandbox", "CreateContainer"})
 LAST = frozenset({"RemovePodSandbox", "RemoveContainer"})
 """Events that end a life."""
 WAIT = 1_000
-"""Events after a life's end until it is considered over: the last event is sent to one plugin after
-the other, and a slow one delays the rest."""
+"""Number of events after a life's end until the life is considered over: the last event is sent to
+one plugin after the other, and a slow plugin delays the rest."""
 
 
 @dataclass(slots=True)
@@ -26,13 +26,13 @@ class Life:
     """The life of a pod or container."""
 
     event: Event
-    """The first event about it."""
+    """The first event about the pod or container."""
     end_ns: int
-    """Wall clock when its last event was answered."""
+    """Wall clock time at which the last event was answered."""
     began: bool = False
-    """Whether its beginning was recorded."""
+    """Whether the beginning was recorded."""
     ended: bool = False
-    """Whether its end was recorded."""
+    """Whether the end was recorded."""
 
 
 class Lives:
@@ -42,15 +42,11 @@ class Lives:
         self._known: dict[str, Life] = {}
         self._ended: deque[tuple[int, str]] = deque()
         self._given: set[int] = set()
-        """Hashes of finished keys, to save memory: 64 bits, with a different seed in each
-        process.
-        """
+        """Hashes of finished keys, to save memory: 64 bits, with another seed in each process."""
         self._count = 0
 
     def hear(self, key: str, event: Event) -> Life | None:
-        """Note an event about ``key``; return its life, or None where `over` yielded that
-        before.
-        """
+        """Note an event about ``key``; return the life, or None if `over` already yielded it."""
         life = self._known.get(key)
         if life is None:
             if hash(key) in self._given:
@@ -64,7 +60,7 @@ class Lives:
         return life
 
     def over(self) -> Iterator[Life]:
-        """Yield, once, lives that are over. Call it after each event."""
+        """Yield lives that have ended, once each. Call it after each event."""
         self._count += 1
         while self._ended and self._ended[0][0] + WAIT < self._count:
             _, key = self._ended.popleft()
@@ -72,5 +68,5 @@ class Lives:
             yield self._known.pop(key)
 
     def rest(self) -> Iterator[Life]:
-        """Yield all remaining lives, at the end."""
+        """Yield all remaining lives at the end."""
         yield from self._known.values()

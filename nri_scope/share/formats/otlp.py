@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenTelemetry traces: each pod is a trace, its containers and events are spans.
 
-Everything without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection.
-Ids are derived from their subject: the same pod has the same trace in every recording.
+Data without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection. Ids are
+derived from their subject: the same pod has the same trace in every recording.
 
-Spans of pods, containers and connections are written once their duration is known, which is
-after the events in them.
+Spans of pods, containers and connections are written once their duration is known, so they follow
+their events.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ OWN_WORDS = (
     *(code.name for code in Code),
     *(f"{method.service}/{name}" for name, method in METHODS.items()),
 )
-"""Texts that this format itself writes; the leak scan does not report them."""
+"""Texts written by this format itself; the leak scan does not report them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """Write as `formats.Write`: lines of OTLP/JSON, without the messages of events."""
+    """Write lines of OTLP/JSON, without the events' messages; see `formats.Write`."""
     excerpt = Excerpt(recording, numbers)
     sessions = {session.id: session for session in excerpt.sessions()}
     traces = _Traces(recording, Lines(stream), sessions)
@@ -124,7 +124,7 @@ class _Traces:
         )
 
     def forget(self) -> None:
-        """Write the spans of pods and containers that are over."""
+        """Write the spans of pods and containers that have ended, and drop their state."""
         for life in self.containers.over():
             self._container(life)
         for life in self.pods.over():
@@ -242,7 +242,7 @@ class _Traces:
             self.pods.hear(event.pod_id, event)
         if event.container_id:
             life = self.containers.hear(event.container_id, event)
-            # A container whose first event has no pod keeps a trace of its own.
+            # A container without a pod in its first event keeps a trace of its own.
             trace = _trace(life.event if life else event)
             return trace, span_id("container", event.container_id)
         if event.pod_id:
@@ -254,7 +254,7 @@ class _Traces:
         return trace_id("session", *key), span_id("session", *key)
 
     def _session_key(self, number: int) -> tuple[int | str, ...]:
-        # Session numbers begin with 1 in every recording, so a number alone is not unique.
+        # Session numbers start at 1 in every recording, so a number alone is not unique.
         session = self.sessions.get(number)
         return (number, session.started_ns, session.plugin) if session else (number,)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OTLP/JSON: spans as text, and lines of them.
+"""Spans as OTLP/JSON text, and lines of spans.
 
 From the OpenTelemetry protocol specification, "JSON Protobuf Encoding", and opentelemetry-proto:
-ids are hexadecimal and not base64, enums are numbers, keys are in lowerCamelCase, and 64-bit
-integers are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry Protocol File
+ids are hexadecimal, not base64, enums are numbers, keys are in lowerCamelCase, and 64-bit integers
+are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry Protocol File
 Exporter").
 """
 
@@ -24,9 +24,9 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
 """The semantic conventions that define the names used here."""
 
 MAX_TEXT = 4_096
-"""Characters of a value; a longer one is cut and ends with ``…``."""
+"""Maximum number of characters of a value; a longer one is cut and ends with ``…``."""
 MAX_ITEMS = 128
-"""Items of a list; a longer one is cut and ends with ``…``."""
+"""Maximum number of items of a list; a longer one is cut and ends with ``…``."""
 
 # Collectors read lines of up to 1 MiB by default.
 _LINE_BYTES = 256 << 10
@@ -59,14 +59,14 @@ def span_id(*what: str | int) -> str:
 
 
 def _digest(size: int, *what: str | int) -> str:
-    # The lengths keep different lists from being the same text.
+    # The lengths ensure that different lists give different texts.
     told = "".join(f"{len(text)}:{text}" for text in map(str, what))
     return blake2b(told.encode("utf-8", "backslashreplace"), digest_size=size).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span; times are wall clock in nanoseconds."""
+    """A span; times are wall clock times in nanoseconds."""
 
     trace: str
     id: str
@@ -74,9 +74,9 @@ class Span:
     start_ns: int
     end_ns: int
     attributes: dict[str, Value]
-    """Attributes that are "" or an empty tuple are left out."""
+    """Attributes of the span; values "" and () are omitted."""
     parent: str = ""
-    """"" for the root of a trace."""
+    """The parent's span id; "" for the root of a trace."""
     kind: SpanKind = SpanKind.INTERNAL
     error: str | None = None
     """The error message; None for success."""

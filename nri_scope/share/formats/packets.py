@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perfetto's trace format as bytes: tracks, with slices and instants on them.
+"""Write Perfetto's trace format as bytes: tracks with slices and instants.
 
-A file is a ``perfetto.protos.Trace``, which is a sequence of ``TracePacket``; so it can be written
-piece by piece. The numbers below are field numbers of ``perfetto_trace.proto``, which never change.
+A file is a ``perfetto.protos.Trace``, which is a sequence of ``TracePacket``, so it can be written
+incrementally. The numbers below are field numbers of ``perfetto_trace.proto``, which never change.
 Tests read the output with Perfetto's own definitions.
 """
 
@@ -17,25 +17,25 @@ from nri_scope.nri.element_limits import varint
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, storable
 
 MAX_TEXT = 4_096
-"""Characters of a name or value; a longer one is cut and ends with ``…``."""
+"""Maximum number of characters of a name or value; a longer one is cut and ends with ``…``."""
 MAX_ITEMS = 128
-"""Items of a list; a longer one is cut and ends with ``…``."""
+"""Maximum number of items of a list; a longer one is cut and ends with ``…``."""
 MAX_NAMES = 1_024
-"""Names that are written once and referred to by number afterwards."""
+"""Maximum number of names that are written once and then referred to by number."""
 
 Value = bool | int | str | tuple[str, ...]
 """The types of a slice's annotations."""
 
 _CUT = "…"
 _SHORT = 64
-"""Characters up to which a name gets a number."""
+"""Maximum length in characters of names that get a number."""
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 # TracePacket.trusted_packet_sequence_id: there is a single writer.
 _SEQUENCE = 1
-# ClockSnapshot: times are wall clock, drawn as they are.
+# ClockSnapshot: times are wall clock times, drawn unchanged.
 _REALTIME, _BOOTTIME = 1, 6
 _CLEARED, _NEEDED = 1, 2
-"""TracePacket.SequenceFlags: earlier names are invalid from here on; earlier names are used."""
+"""TracePacket.SequenceFlags: discard earlier names from here on; earlier names are needed."""
 
 
 class PacketKind(IntEnum):
@@ -75,14 +75,14 @@ _OURS = _number(10, _SEQUENCE) + _number(13, _NEEDED)
 
 
 def track_id(*what: str | int) -> int:
-    """Return the deterministic number of the track about ``what``; never 0, which means none."""
+    """Return the deterministic number of the track about ``what``; never 0, which is none."""
     told = "".join(f"{len(text)}:{text}" for text in map(str, what))
     digest = blake2b(told.encode("utf-8", "backslashreplace"), digest_size=8).digest()
     return int.from_bytes(digest) | 1
 
 
 class Packets:
-    """Writes a trace. Times are wall clock in nanoseconds."""
+    """Writes a trace. Times are wall clock times in nanoseconds."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -92,7 +92,7 @@ class Packets:
     def begin(self, at_ns: int) -> None:
         """Write the first packet; ``at_ns`` is any moment of the trace."""
         at_ns = _time(at_ns)
-        # Both clocks have the same time, so that the viewer can show the time of day.
+        # Both clocks show the same time, so that the viewer can display the time of day.
         clocks = b"".join(
             _bytes(1, _number(1, clock) + _number(2, at_ns)) for clock in (_BOOTTIME, _REALTIME)
         )
@@ -106,12 +106,12 @@ class Packets:
         )
 
     def process(self, track: int, number: int, name: str, *, rank: int = 0) -> None:
-        """Define a group of tracks; ``number``, which must be unique, is shown beside its name."""
+        """Define a group of tracks; the unique ``number`` is shown beside its name."""
         process = _number(1, number) + _text(6, name)
         self._track(_number(1, track) + _bytes(3, process), rank)
 
     def track(self, track: int, parent: int, name: str, *, rank: int = 0) -> None:
-        """Define a track below another one or in a group; tracks of a lower ``rank`` come first."""
+        """Define a track below another one or in a group; lower values of ``rank`` come first."""
         self._track(_number(1, track) + _number(5, parent) + _text(2, name), rank)
 
     def event(
@@ -127,13 +127,13 @@ class Packets:
         """Write the beginning or end of a slice, or an instant.
 
         The end of a slice has no name: it ends the newest open slice of its track. Empty texts and
-        tuples among ``values`` are left out. ``flow`` connects the event with the previous one of
-        the same number; 0: none.
+        tuples among ``values`` are left out. ``flow`` connects the event with the previous event of
+        the same number; 0: no connection.
         """
         new_names: list[bytes] = []
         parts = [_TYPE[kind], _TRACK, varint(track)]
         if name:
-            # Usually a few names are used again and again; an untrusted recording may have many.
+            # Most names are used repeatedly; an untrusted recording may have many.
             number = self._numbered(self._names, 2, name, new_names)
             parts.append(_number(10, number) if number else _text(23, name))
         if category:
@@ -165,9 +165,7 @@ class Packets:
     def _numbered(
         self, numbers: dict[str, int], field: int, name: str, new_names: list[bytes]
     ) -> int:
-        """Return the number of a name, whose definition is added to ``new_names`` if it is new; 0:
-        none.
-        """
+        """Return a name's number, or 0; add the definition of a new name to ``new_names``."""
         number = numbers.get(name, 0)
         if not number and len(numbers) < MAX_NAMES and len(name) <= _SHORT:
             numbers[name] = number = len(numbers) + 1

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A timeline for ui.perfetto.dev, in Perfetto's protobuf format.
 
-The JSON format, which it reads too, is not suitable: its times are floating-point microseconds,
-too coarse for today's nanoseconds, all its tracks are threads of processes, and a viewer has to
-read the whole file before it can show anything.
+Perfetto's JSON format is not suitable: its times are floating-point microseconds, too coarse for
+present-day nanoseconds, all its tracks are threads of processes, and a viewer must read the whole
+file before it can show anything.
 
-Each pod is a process. In it, the pod and its containers are tracks that show their states, with
-their events below; an arrow goes from event to event of a container. One process has the plugin
+Each pod is a process. It contains tracks for the pod and its containers, which show their states,
+with events below; arrows connect successive events of a container. One process has the plugin
 connections with the requests to each, one the gaps, and one the notes.
 """
 
@@ -27,7 +27,7 @@ from .lifetimes import WAIT
 from .packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
-"""Rows for overlapping slices of one track; further ones are drawn as instants."""
+"""Maximum number of rows for overlapping slices of a track; further ones become instants."""
 
 _STATES = {
     "RunPodSandbox": "running",
@@ -40,7 +40,7 @@ _STATES = {
     "StopContainer": "stopped",
     "RemoveContainer": "",
 }
-"""The state of a pod or container from an event on; "": it is removed."""
+"""The state of a pod or container after each event; "": removed."""
 _UNOBSERVED = "state not observed"
 
 OWN_WORDS = (
@@ -52,16 +52,17 @@ OWN_WORDS = (
     *("status_message", "took_us", "size", "method", "mark", "changed", "owners"),
     *("container_id", "pod_id", "deadline_ms"),
 )
-"""Texts that this format itself writes; the leak scan does not report them."""
+"""Texts written by this format itself; the leak scan does not report them."""
 
 _CONNECTIONS, _GAPS, _NOTES, _NO_POD = 1, 2, 3, 1000
-"""Process numbers, which the viewer requires; they are no real processes."""
+"""Process numbers required by the viewer; these are not real processes."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """Write as `formats.Write`: one trace, without the messages of events.
+    """Write one trace, without the events' messages; see `formats.Write`.
 
-    Memory grows with what exists at one time, and little with what was removed.
+    Memory grows with the pods and containers that exist at the same time, and little with removed
+    ones.
     """
     excerpt = Excerpt(recording, numbers)
     sessions = {session.id: session for session in excerpt.sessions()}
@@ -92,12 +93,12 @@ def _begun(stream: IO[bytes], at_ns: int) -> Packets:
 
 @dataclass(slots=True)
 class _Lanes:
-    """Lanes for slices that may overlap: those of one track must be disjoint or nested."""
+    """Lanes for slices that may overlap, since slices of one track must be disjoint or nested."""
 
     parent: int
     name: str
     ends: list[int] = field(default_factory=list)
-    """The end of the last slice of each lane."""
+    """The end of the last slice in each lane."""
 
     def draw(
         self,
@@ -132,7 +133,7 @@ class _Life:
     track: int
     events: _Lanes
     state: str | None = None
-    """None: nothing is drawn yet; "": it is removed."""
+    """None if nothing has been drawn yet, "" if removed."""
     since_ns: int = 0
 
     def tell(self, packets: Packets, event: Event) -> None:
@@ -141,7 +142,7 @@ class _Life:
             told = _UNOBSERVED if self.state is None else self.state
         if told == self.state:
             return
-        # The clock may have been set back; an end before the beginning would not end the slice.
+        # The clock may have been set back; an end before the beginning would not close the slice.
         at_ns = max(event.at_ns, self.since_ns)
         if self.state:
             packets.event(PacketKind.END, self.track, at_ns)
@@ -157,13 +158,13 @@ class _Drawing:
     pods: dict[str, _Life] = field(default_factory=dict)
     containers: dict[str, _Life] = field(default_factory=dict)
     gone: deque[tuple[int, dict[str, _Life], str]] = field(default_factory=deque)
-    """Removed pods and containers that will be forgotten soon, with the number of events so far."""
+    """Removed pods and containers to be forgotten soon, with the number of events so far."""
     forgotten: set[int] = field(default_factory=set)
     """Tracks of forgotten pods and containers."""
     drawn_pods: int = 0
     count: int = 0
     connections: dict[int, tuple[_Lanes, _Lanes]] = field(default_factory=dict)
-    """For each session the lanes of its requests, and of its gaps."""
+    """For each session, the lanes of its requests and of its gaps."""
     processes: dict[int, int] = field(default_factory=dict)
     gaps: _Lanes | None = None
 
@@ -182,7 +183,7 @@ class _Drawing:
         life = self._life(event)
         if life is None:
             return
-        # Only the runtime's actions change a state, not a status request to the CRI.
+        # Only the runtime's actions change a state, not status requests to the CRI.
         if session is None or session.role != Role.CRI:
             was = life.state
             life.tell(self.packets, event)
@@ -202,12 +203,12 @@ class _Drawing:
         )
 
     def forget(self) -> None:
-        """Forget what was removed long ago; called after each event."""
+        """Forget pods and containers that were removed long ago; called after each event."""
         self.count += 1
         while self.gone and self.gone[0][0] + WAIT < self.count:
             _, lives, key = self.gone.popleft()
             life = lives.get(key)
-            # It may exist again, or may have been removed twice.
+            # It may have been created again, or removed twice.
             if life is not None and not life.state:
                 self.forgotten.add(life.track)
                 del lives[key]
@@ -232,7 +233,7 @@ class _Drawing:
         self.packets.event(PacketKind.INSTANT, process, note.at_ns, note.text, "note")
 
     def _life(self, event: Event) -> _Life | None:
-        """Return the life of the event's container, or of its pod if it has none."""
+        """Return the life of the event's container, or of its pod if there is no container."""
         pod = self._pod(event) if event.pod_id else None
         if not event.container_id:
             return pod
@@ -259,7 +260,7 @@ class _Drawing:
         return life
 
     def _group(self, event: Event) -> int:
-        """Return the process of the event's pod."""
+        """Return the process number of the event's pod."""
         if event.pod_id:
             return track_id("pod", event.pod_id)
         return self._process(_NO_POD, "containers without a pod")
@@ -268,7 +269,7 @@ class _Drawing:
         events = _Lanes(track, "events")
         if track not in self.forgotten:
             return _Life(track, events)
-        # Until when this lane is in use is no longer known.
+        # The time at which this lane becomes free is no longer known.
         events.ends.append(HIGHEST)
         return _Life(track, events, state="")
 
@@ -298,7 +299,7 @@ class _Drawing:
         self.packets.event(
             PacketKind.BEGIN, track, session.started_ns, "connected", "connection", told
         )
-        # A connection without end is drawn to the end of the timeline, and labelled so.
+        # A connection without end is drawn up to the end of the timeline, with a label.
         if session.ended_ns is not None:
             ended_ns = max(session.ended_ns, session.started_ns)
             self.packets.event(PacketKind.END, track, ended_ns)

@@ -41,7 +41,7 @@ _CONNECTION = re.compile(
 )
 _MARKS = re.compile(r"\n|\\+[\"']|[\"'`]")
 _CLOSING = ")]}>,;"
-# Not a value itself, but a container of values with keys of their own.
+# Not a value, but a container of values that have their own keys.
 _CONTAINER = re.compile(r"[{\[(]+(?:[\s\"'\\\]})]|[A-Za-z_][A-Za-z0-9_.-]*[\"']?[:=]|$)")
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 _WORDS = re.compile(r"[A-Za-z]{1,14}[.,:;!?]?")
@@ -49,7 +49,7 @@ _HAS_TOKEN = re.compile(PLAIN)
 
 
 def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Replace values of keys that name credentials, or nodes where that rule is on."""
+    """Replace values of keys that name credentials, or nodes if that rule is on."""
     is_on, nodes = engine.is_on("credential-keys"), engine.is_on("nodes")
     if not (is_on and may_name_credential(text)) and not nodes:
         return text
@@ -107,7 +107,7 @@ def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -
     if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
         engine.known.add(first, "credential-keys", strength_of(first))
     if _are_words(secret):
-        # "token: expired" is no secret, or a weak one, which must not hide the word in all texts.
+        # "token: expired" is not a secret, or a weak one, and must not hide the word in all texts.
         return engine.put("credential-keys", secret, Strength.PRIVATE, place)
     return put_for(engine, key, secret, place)
 
@@ -117,7 +117,7 @@ def _are_words(text: str) -> bool:
 
 
 class _Reader:
-    """Finds the ends of values, called from left to right, so that each character is read once."""
+    """Finds the ends of values; call it from left to right, so that each character is read once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -125,11 +125,11 @@ class _Reader:
         self._at = 0
         self._mark = ""
         self._close = "", -1
-        # The position from which on no closing mark exists.
+        # The position from which on there is no closing mark.
         self._unclosed = len(text) + 1
 
     def value(self, start: int, end: int, *, is_query: bool) -> tuple[int, int]:
-        """Return start and end of the value at ``end``, whose key is at ``start``."""
+        """Return start and end of the value found at ``end``, whose key is at ``start``."""
         text = self._text
         mark = self._enclosed_in(start)
         limit = self._closed_at(mark, end)
@@ -162,7 +162,7 @@ class _Reader:
         text = self._text
         stop = begin
         while True:
-            # Only as far as the next key, however long the text is.
+            # Only up to the next key, even in long texts.
             stop = _end(_BARE, text, stop, limit)
             if stop >= limit or _NEXT.match(text, stop) or not _GOES_ON.match(text, stop):
                 break
@@ -175,9 +175,7 @@ class _Reader:
         return stop
 
     def _closed_at(self, mark: str, end: int) -> int:
-        """Return where the quotation mark that encloses a key is closed; the text's end if
-        nowhere.
-        """
+        """Return the end of the quotation that encloses a key, or the text's end if unclosed."""
         if not mark:
             return len(self._text)
         if self._close[0] != mark or self._close[1] < end:
@@ -186,7 +184,7 @@ class _Reader:
         return self._close[1]
 
     def _enclosed_in(self, start: int) -> str:
-        """Return the quotation mark that is open in the line at ``start``; empty for none."""
+        """Return the quotation mark that is open in the line at ``start``, or ""."""
         text = self._text
         for found in _MARKS.finditer(text, self._at, start):
             mark = found[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in rules, each with a name by which a rule file switches it."""
+"""The built-in rules, each with the name used in rule files to switch it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 
 class BuiltIn(NamedTuple):
-    """A built-in rule; its name is also the one that counts are reported under."""
+    """A built-in rule; counts are reported under the rule's name."""
 
     name: str
     about: str
-    """What it replaces, in Markdown; a row of the table in docs/redaction.md."""
+    """The values that the rule replaces, in Markdown; a table row in docs/redaction.md."""
     is_on: bool = True
-    """Whether it applies unless a rule file says otherwise."""
+    """Whether the rule applies by default."""
 
 
 BUILT_IN = (

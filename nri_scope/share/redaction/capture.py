@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redact at the source: everything that a recorder gets, before it is written."""
+"""Redact at the source: all data for a recorder is redacted before it is written."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ from .rules import Rules
 from .user_key import derive, local_key
 
 NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
-"""A note in every recording that was redacted at the source."""
+"""A note in every recording redacted at the source."""
 
 MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20)
-"""A recorder runs for weeks, and pauses of Python's garbage collector, during which the runtime
-waits for an answer, grow with the memory in use. While one message is redacted, all others wait."""
+"""A recorder runs for weeks. Pauses of Python's garbage collector, during which the runtime waits
+for an answer, grow with the memory in use, and while one message is redacted, all others wait."""
 
 
 class AtSource:
-    """Redacts what one recorder writes. Used in its writer's thread only."""
+    """Redacts the data written by one recorder. Used only in the recorder's writer thread."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     @classmethod
     def to(cls, path: Path, rules: Rules) -> AtSource:
-        """Return the redaction for the recording at ``path``, with this machine's key. Raises
-        UsageError.
-        """
+        """Return redaction for the recording ``path``, by the machine's key. Raises UsageError."""
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
         return cls(Redactor(rules, key, memory=MEMORY))
 
     def captured(self, item: Captured) -> Captured:
-        """Return an event as it may be written."""
+        """Return an event, redacted for writing."""
         redactor = self._redactor
         known = item.method in METHODS
-        # In this order: texts beside the request belong to the container that it is about.
+        # In this order: texts beside the request belong to the container of the request.
         request = redactor.request(item.method, item.request, service=item.service)
         reply = redactor.reply(item.method, item.reply, service=item.service)
         said = redactor.text(item.status_message, "event.status_message", of_event=True)
@@ -60,7 +58,7 @@ class AtSource:
         )
 
     def told(self, entry: Told) -> Told:
-        """Return an entry other than an event as it may be written."""
+        """Return an entry other than an event, redacted for writing."""
         redactor = self._redactor
         match entry:
             case Begin(start=start) | Resumed(start=start):
@@ -79,14 +77,14 @@ class AtSource:
                 return replace(entry, text=self.printed(entry.text))
 
     def printed(self, text: str) -> str:
-        """Return a line that a plugin printed as it may be written."""
+        """Return a line printed by a plugin, redacted for writing."""
         return self._redactor.text(text, "output.text")
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
-    """Refuse to mix redacted events with others in one file. Raises UsageError.
+    """Refuse to mix redacted and other events in one file. Raises UsageError.
 
-    A file that cannot be read is not refused: the attempt to write it gives a better error.
+    An unreadable file is not refused: the attempt to write it gives a better error.
     """
     from nri_scope.recording.reader import Recording
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and words with which well-known programs take credentials, from their manuals."""
+"""Options and words by which well-known programs accept credentials, from their manuals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import Enum
 
 
 class Takes(Enum):
-    """What the value of an option is."""
+    """The kinds of option values."""
 
     SECRET = "s"
     """A credential: the next word, or the rest of a short option's word."""
     GLUED = "g"
-    """A credential, but never a word of its own: ``mysql -pPASSWORD DATABASE``."""
+    """A credential, but never in a separate word: ``mysql -pPASSWORD DATABASE``."""
     LOGIN = "l"
     """``user:password``"""
     PERCENT = "%"
@@ -21,24 +21,24 @@ class Takes(Enum):
     COMMA = ","
     """``user,password``"""
     SOURCE = "i"
-    """``pass:password``, or where to read it: ``file:…``, ``env:…``."""
+    """``pass:password``, or its source: ``file:…``, ``env:…``."""
     CERTIFICATE = "c"
     """``file:password``"""
     HEADER = "h"
     COOKIE = "k"
     ASSIGNED = "a"
-    """``key=value``, whatever the key is."""
+    """``key=value`` with any key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The options and words of one program."""
+    """The options and words of one program that concern credentials."""
 
     options: dict[str, Takes]
     within: frozenset[str]
-    """Words of which one has to come before; empty: no condition."""
+    """Words of which one must come before; empty for no condition."""
     words: dict[str, tuple[int, ...]]
-    """By word, which of the following words are credentials, from 1; -1: the last one."""
+    """By word, which of the following words are credentials, counted from 1; -1: the last one."""
 
 
 _OPTIONS = """
@@ -90,7 +90,7 @@ openssl: passwd=-1
 htpasswd: -b=-1 -bn=-1 -nb=-1 -cb=-1 -bc=-1 -nbB=-1 -Bbn=-1 -bnB=-1 -bnBC=-1 -nbBC=-1
 """
 ORACLE = frozenset({"sqlplus", "sqlldr", "expdp", "impdp", "exp", "imp", "rman"})
-"""Programs that take ``user/password`` as a word, with or without ``@host``."""
+"""Programs that accept ``user/password`` as a word, with or without ``@host``."""
 STDIN = frozenset({"--password-stdin", "--stdin", "kinit", "--passphrase-fd", "chpasswd", "sudo"})
 """Words of commands that read a credential from the preceding command in a pipe."""
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find credentials in command lines: those of containers and hooks, and those in scripts."""
+"""Find credentials in command lines of containers and hooks, and in scripts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(:[ \t]*)(.+)", re.DOTALL)
 _ORACLE = re.compile(r"([A-Za-z][A-Za-z0-9_$#]*/)(\"[^\"]+\"|[^@/\s]+)(@.*)?", re.DOTALL)
 _NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _KNOWN = frozenset(CLIENTS)
-# These options take user and password in every program that has them.
+# These options take user and password in every program that supports them.
 _LOGINS = frozenset({"-u", "--user", "--proxy-user"})
 _ROUNDS = 4
 _LONG_NAMES = words("pass passwd password passphrase pwd token secret auth")
-"""Names of options that some programs have after one dash."""
+"""Names of options that follow a single dash in some programs."""
 _NESTED = 3
 _DEEPEST = 4
 
@@ -39,7 +39,7 @@ _DEEPEST = 4
 def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
     """Redact a command line, word by word."""
     words = list(args)
-    # A token in place of a quote or a backslash may end a word elsewhere.
+    # A token that replaces a quote or a backslash may change where a word ends.
     for _ in range(_ROUNDS):
         before, words = words, _arguments(engine, words, place)
         if words == before or engine.is_spent():
@@ -66,12 +66,12 @@ def _arguments(engine: Engine, words: list[str], place: str) -> list[str]:
 
 
 def commands(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Find credentials in the arguments of well-known programs. A finder."""
+    """Redact credentials in arguments of well-known programs. A finder."""
     return script(engine, text, place, depth) if " " in text and names_client(text) else text
 
 
 def names_client(text: str) -> bool:
-    """Return whether ``text`` contains the name of a program that takes credentials."""
+    """Return whether ``text`` names a program that takes credentials."""
     return not _KNOWN.isdisjoint(_NAMES.findall(text))
 
 
@@ -117,7 +117,7 @@ def _piped(engine: Engine, word: str, command: Sequence[str], place: str) -> str
 
 
 def _scripts(words: Sequence[str]) -> Iterator[int]:
-    """Yield the numbers of words that shells run as scripts."""
+    """Yield the indexes of words that shells run as scripts."""
     shell_at = -1
     for number, word in enumerate(words):
         if word.rpartition("/")[2] in SHELLS:
@@ -128,7 +128,7 @@ def _scripts(words: Sequence[str]) -> Iterator[int]:
 
 
 def credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | None]:
-    """Return for each word its replacement if it is, or contains, a credential; None for others."""
+    """Return for each word its redacted form if it is or contains a credential, otherwise None."""
     given: list[str | None] = [None] * len(words)
     if not engine.is_on("credential-keys") and not engine.rules.rules and not engine.is_on("nodes"):
         return given
@@ -162,7 +162,7 @@ def _positions(
     given: list[str | None],
     place: str,
 ) -> None:
-    """Replace words that are credentials because of their position after the one at ``number``."""
+    """Replace words that are credentials due to their position after the word at ``number``."""
     positions = client.words.get(words[number].rpartition("/")[2])
     if positions is None:
         return
@@ -210,7 +210,7 @@ def _word(
 
 
 def _glued(engine: Engine, options: dict[str, Takes], word: str, place: str) -> str | None:
-    """Redact an option with its value in one word; None where it has no credential."""
+    """Redact an option and its value in one word; return None if there is no credential."""
     key, equals, value = word.partition("=")
     takes = options.get(key)
     if equals and value and takes is not None and (key.startswith("--") or len(key) > 2):
@@ -261,7 +261,7 @@ def _taken(engine: Engine, takes: Takes, value: str, place: str) -> str | None:
 
 
 def header(engine: Engine, text: str, place: str) -> str | None:
-    """Redact an HTTP header; None where it has no credential."""
+    """Redact an HTTP header; return None if there is no credential."""
     found = _HEADER.fullmatch(text)
     if found is None or certainty_at(found[1]) is Certainty.NONE:
         return None
@@ -272,7 +272,7 @@ def header(engine: Engine, text: str, place: str) -> str | None:
 
 
 def login(engine: Engine, text: str, place: str, between: str) -> str | None:
-    """Redact ``user:password`` (``:`` is ``between``); None where the text has another form."""
+    """Redact ``user:password`` (``between`` is ``:``); return None for any other form."""
     user, found, password = text.partition(between)
     if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
         return None
@@ -293,7 +293,7 @@ def _oracle(engine: Engine, word: str, place: str) -> str | None:
 
 
 def _assigned(engine: Engine, word: str, place: str, nested: int) -> str | None:
-    """Redact ``--key=value``, ``NAME=value``, and ``--env=NAME=value``; None for no credential."""
+    """Redact ``--key=value``, ``NAME=value``, ``--env=NAME=value``; None without credentials."""
     for pattern in _OPTION, _ASSIGNED:
         option = pattern.fullmatch(word)
         if option is None:
@@ -309,7 +309,7 @@ def _assigned(engine: Engine, word: str, place: str, nested: int) -> str | None:
 
 
 def _is_no_option(flag: str, arg: str) -> bool:
-    """Return whether ``arg`` is more likely the credential named by ``flag`` than an option."""
+    """Return whether ``arg`` is more likely the credential expected by ``flag`` than an option."""
     return (
         names_credential(flag.lstrip("-"))
         and len(arg) >= SECRET_MIN

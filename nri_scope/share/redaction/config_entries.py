@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find keys with their values in YAML, TOML, INI and properties, in any text.
+"""Find keys and their values in YAML, TOML, INI and properties, within any text.
 
-A parser of one of these formats rejects a text that is broken, cut off or of another format; this
-module reads keys and values as far as it can, by lines and their indentation, and continues. Every
-character is read a bounded number of times.
+A parser for one of these formats rejects text that is broken, truncated or in another format; this
+module reads as many keys and values as possible from lines and their indentation, and continues.
+Every character is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _INDENT = re.compile(r"[ \t]*")
 
 
 class Entries:
-    """All entries of one text, each after the entry that contains it."""
+    """All entries of one text, each listed after the entry that contains it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.list: list[Entry] = []
-        # Indentation and entry; an item's is larger by a half, as its keys are inside it.
+        # Indentation and entry; half a column more for a list item, as its keys are inside it.
         self._open: list[tuple[float, int]] = []
         self._has_properties = (
             "=" in text
@@ -49,14 +49,14 @@ class Entries:
             and whole.end() == len(text)
         )
         self._is_unclosed = False
-        # The parent of entries that are in no other entry: the document.
+        # The document: the parent of all top-level entries.
         self._root = self._add(Entry("", -1))
         at = 0
         while at < len(text):
             at = self._line(at)
 
     def _line(self, at: int) -> int:
-        """Read the line, or the rest of one, at ``at``; return where to continue."""
+        """Read the line, or the rest of a line, at ``at``; return the position to continue from."""
         text = self._text
         newline = text.find("\n", at)
         end = len(text) if newline < 0 else newline
@@ -89,17 +89,17 @@ class Entries:
         if brace < 0:
             return self._continued(at, end)
         if is_text:
-            # In YAML, braces inside a text have no meaning.
+            # In YAML, braces inside text have no meaning.
             self._continued(at, end)
         return self._all_braces(brace, end, self._top(at, end))
 
     def _is_colon(self, match: re.Match[str]) -> bool:
-        """Return whether a key ends as in YAML: other formats need no space after the sign."""
+        """Return whether a key ends as in YAML: other formats need no space after the colon."""
         end = match.end("sign")
         return match["sign"] == ":" and not self._text[end : end + 1].strip()
 
     def _is_in_text(self, at: int, end: int) -> bool:
-        """Return whether a line would continue an unquoted text in YAML."""
+        """Return whether a line would continue unquoted text in YAML."""
         if not self._open:
             return False
         indent, number = self._open[-1]
@@ -115,7 +115,7 @@ class Entries:
         indent = len(match["indent"])
         is_colon = match["sign"] == ":"
         if match["dashes"] and not self._is_colon(match):
-            # An item that is a text, such as a container's variable.
+            # A list item that is a text, such as a container's variable.
             item = _ITEM.match(self._text, at, end)
             assert item is not None
             return self._value(self._items(item), item.end(), end, indent)
@@ -148,7 +148,7 @@ class Entries:
         )
 
     def _items(self, match: re.Match[str]) -> int:
-        """Open an item for each dash of a line; return the last one's number."""
+        """Open an item for each dash of a line; return the number of the last item."""
         column = len(match["indent"])
         number = -1
         for dash in re.finditer(r"-[ \t]+", match["dashes"]):
@@ -176,7 +176,7 @@ class Entries:
     # -- values -----------------------------------------------------------------------------
 
     def _value(self, number: int, at: int, end: int, indent: int) -> int:
-        """Read the value of an entry, which begins at ``at``; return where to continue."""
+        """Read an entry's value, which begins at ``at``; return the position to continue from."""
         text = self._text
         entry = self.list[number]
         if at >= end or text[at:end].isspace():
@@ -184,7 +184,7 @@ class Entries:
         if _BLOCK.match(text, at, end) is not None:
             entry.start, entry.end = self._below(end, indent)
             entry.style = "|"
-            # The lines of the block may have keys of their own.
+            # The lines of the block may contain keys of their own.
             return end + 1
         marks = text[at : at + 3]
         if marks in {'"""', "'''"} and _ASSIGNING.search(text, max(0, at - 40), at):
@@ -207,7 +207,7 @@ class Entries:
         pattern = _DOUBLE if mark == '"' else _SINGLE
         match = pattern.match(self._text, at, end)
         if match is None:
-            # Over several lines, if the following ones are indented more.
+            # Over several lines if the following lines are indented more.
             _, below = self._below(end, indent)
             match = pattern.match(self._text, at, max(below, end))
         if match is None or _CLOSED.match(self._text, match.end()) is None:
@@ -217,7 +217,7 @@ class Entries:
         return True
 
     def _below(self, end: int, indent: int) -> tuple[int, int]:
-        """Return start and end of the lines after a line's end that are indented more."""
+        """Return start and end of the lines after the end of a line that are indented more."""
         text = self._text
         start = stop = end
         at = end + 1
@@ -236,7 +236,7 @@ class Entries:
         return (start, stop) if stop > end else (end, end)
 
     def _all_braces(self, at: int, end: int, above: int) -> int:
-        """Read entries in these and later braces of the line; return where to continue."""
+        """Read entries in all braces from here to the line's end; return where to continue."""
         while 0 <= at < end:
             last = self._braces(at, end, above).end
             at = self._text.find("{", last, end)
@@ -245,7 +245,7 @@ class Entries:
         return end + 1
 
     def _braces(self, at: int, end: int, above: int) -> Braces:
-        """Read the entries in braces; if they are not closed, only those in this line."""
+        """Read the entries in braces; if unclosed, only the entries in this line."""
         base = len(self.list)
         found = read(self._text, at, end, above, base)
         if not (found.is_closed or self._is_unclosed):

@@ -16,16 +16,16 @@ from .tokens import PLAIN, is_token
 if TYPE_CHECKING:
     from .engine import Engine
 
-# In JSON, slashes may have backslashes before them. After the @ anything may follow, as
-# templates and variables are no host names; also nothing, where the host is put there later.
+# In JSON, slashes may be preceded by backslashes. Any text may follow the @, as templates and
+# variables are not host names; or no text, if the host is inserted later.
 _URL = Pattern(
     r":(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@(?:[^@]|$)"
 )
-# A URL that is the whole text: its password may have any character.
+# A URL that is the whole text: its password may contain any character.
 _WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL)
 _PORT = re.compile(r"[0-9]{1,5}(?:/|$)")
 _DIGEST = re.compile(r"[a-z0-9]{3,10}:[0-9a-f]{32}")
-# user:password@tcp(host:3306)/database, and without a host.
+# user:password@tcp(host:3306)/database, also without a host.
 _GO_MYSQL = Pattern(r"[^\s\"'<>:@/?#=,;]+:([^\s\"'<>]+)@(?:[a-z0-9]{0,10}\([^()\s]*\))?/")
 # user/password@//host:1521/service
 _ORACLE = Pattern(
@@ -45,7 +45,7 @@ _HAS_TOKEN = re.compile(PLAIN)
 
 
 def connections(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Replace user and password in URLs, in other connection strings, and in files of logins."""
+    """Replace user and password in URLs, other connection strings, and files of logins."""
     if not engine.is_on("url-passwords") or len(text) < 6:
         return text
 

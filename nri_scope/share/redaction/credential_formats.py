@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find credentials by their form, with public rules and additional ones."""
+"""Find credentials by format, with public rules and additional rules."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _own(name: str, keywords: str, *expressions: str, needs_digit: bool = False)
 
 _KEY_BLOCK = r"[A-Za-z0-9 ]*(?:PRIVATE KEY(?: BLOCK)?|Static key V1)-----"
 OWN = (
-    # To the end of the text where its own end is missing.
+    # Up to the end of the text if the end mark is missing.
     _own(
         "private-key", "-----BEGIN", rf"(?s)-----BEGIN {_KEY_BLOCK}.*?(?:-----END {_KEY_BLOCK}|$)"
     ),
-    # Signed tokens have three parts, encrypted ones five, the second of which may be empty.
+    # Signed tokens have three parts; encrypted tokens have five, the second of which may be empty.
     _own("json-web-token", "eyJ", r"eyJ[\w=-]{8,}\.[\w=-]*\.[\w=-]*(?:\.[\w=-]+){0,2}"),
     _own(
         "paseto",
@@ -82,7 +82,7 @@ OWN = (
         r"\bsq[apu]_[0-9a-f]{40}",
         r"\btskey-[a-z]+-[\w-]{20,}",
     ),
-    # Public rules require the service's name beside these, or base32 letters only.
+    # Public rules require the service's name nearby, or base32 letters only.
     _own(
         "form enough",
         r"A[BKS]IA[A-Z0-9]{16} pat[a-z0-9]{14}\.[0-9a-f] [0-9a-f]{8}-us[0-9]",
@@ -104,7 +104,7 @@ OWN = (
         r"\b[0-9a-z]{5,6}[0-9a-f]{30,31}NRAL\b",
     ),
     _own("pypi", "pypi-", r"\bpypi-[\w-]{16,}"),
-    # Anthropic's, OpenAI's, OpenRouter's, and others of the same form.
+    # Anthropic's, OpenAI's, OpenRouter's, and others in the same format.
     _own(
         "sk",
         "sk-",
@@ -121,7 +121,7 @@ OWN = (
         needs_digit=True,
     ),
 )
-"""Credentials that public rules lack, or find beside a name only, or treat differently."""
+"""Credentials that public rules do not cover, find only beside a name, or treat differently."""
 
 
 @lru_cache(maxsize=1)
@@ -130,7 +130,7 @@ def _rules() -> RuleSet:
 
 
 def credential_formats(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Replace credentials that are recognized by their form. A finder."""
+    """Replace credentials that are recognized by their format. A finder."""
     if len(text) < _SHORTEST or not engine.is_on("credential-formats"):
         return text
     pieces: list[str] = []
@@ -142,7 +142,7 @@ def credential_formats(engine: Engine, text: str, place: str, depth: int) -> str
             if engine.known.is_shown(text[start:end], engine.scope.pod):
                 continue
         else:
-            # A credential longer than the rule expects: its end must not stay visible.
+            # A credential longer than the rule expects: its end must not remain visible.
             rest = _REST.match(text, end)
             end = rest.end() if rest is not None else end
         pieces += (

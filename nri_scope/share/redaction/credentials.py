@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether the value of a key is a credential, for every syntax and place."""
+"""Decide whether a key's value is a credential, for every syntax and place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHELL_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*
 
 
 def hides(key: str, value: str, certainty: Certainty) -> bool:
-    """Return whether to replace ``value``, whose keys have this ``certainty``."""
+    """Return whether to replace ``value``; ``certainty`` comes from its keys."""
     if certainty is Certainty.NONE:
         return False
     bare = value.strip()
@@ -41,7 +41,7 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
     if scheme is not None and is_token(bare[scheme.end() :].strip()):
         return False
     if _MARKED.fullmatch(bare) is not None:
-        # It was replaced before, when it was read with less of the surrounding text.
+        # Already replaced, when it was read with less of the surrounding text.
         return False
     if certainty is Certainty.FORCED:
         return bool(bare) and not is_token(bare)
@@ -67,7 +67,7 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
 def credential(
     engine: Engine, key: str, value: str, place: str, above: Certainty = Certainty.NONE
 ) -> str | None:
-    """Return what replaces the value of ``key``; None where it is no credential."""
+    """Return the replacement for the value of ``key``, or None if it is not a credential."""
     if engine.is_on("credential-keys") and hides(key, value, certainty_at(key, above)):
         return put_for(engine, key, value, place)
     return None
@@ -83,7 +83,7 @@ def put_for(engine: Engine, key: str, value: str, place: str) -> str:
 
 
 def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
-    """Return the token for the text after a scheme; learn user and password of Basic."""
+    """Return the token for the text after a scheme; learn the user and password of Basic."""
     try:
         decoded = base64.b64decode(value.strip(), validate=True).decode()
     except (ValueError, UnicodeDecodeError):
@@ -96,9 +96,7 @@ def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
 
 
 def put_encoded(engine: Engine, value: str, place: str) -> str:
-    """Return the token for a value that may be base64 of a credential, as in Secrets; learn
-    that.
-    """
+    """Return the token for a possible base64 credential, as in Secrets; learn the decoded one."""
     try:
         decoded = base64.b64decode("".join(value.split()), validate=True).decode().strip()
     except (ValueError, UnicodeDecodeError):
@@ -114,7 +112,7 @@ def put(engine: Engine, value: str, place: str, rule: str = "credential-keys") -
 
 
 def strength_of(value: str) -> Strength:
-    """Return how widely to replace a credential: ``4096`` and ``enabled`` also have other uses."""
+    """Return how widely to replace a credential: ``4096`` and ``enabled`` have other uses, too."""
     bare = value.strip()
     if is_plain(bare) or _SHELL_VARIABLE.fullmatch(bare) is not None:
         return Strength.PLAIN
@@ -122,7 +120,7 @@ def strength_of(value: str) -> Strength:
 
 
 def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
-    """Return what the user's rules make of a value with a key; None where none applies."""
+    """Return the result of the user's rules for a value with a key, or None if none applies."""
     if not engine.rules.rules and not engine.rules.values:
         return None
     given = engine.by_user(value, place, key)
@@ -143,7 +141,7 @@ def keyed_text(
     place: str,
     above: Certainty = Certainty.NONE,
 ) -> str | None:
-    """Return what replaces the value of an option; None where its key does not decide it."""
+    """Return the replacement for an option's value, or None if its key is not decisive."""
     given = by_user(engine, value, place, key)
     if given is not None:
         return given
@@ -153,7 +151,7 @@ def keyed_text(
 
 
 def node(engine: Engine, value: str, place: str) -> str:
-    """Return what replaces a node's name, where that rule is on."""
+    """Return the replacement for a node's name if that rule is on."""
     if REFERENCE.fullmatch(value) or is_plain(value):
         return value
     return engine.put("nodes", value, Strength.NAME, place)

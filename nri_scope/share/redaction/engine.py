@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of redaction (rules, known values, counts), and the passes over each text."""
+"""The state of redaction (rules, known values, counts), and its passes over each text."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from .value_owners import EVERYTHING
 from .work_limit import MESSAGE, TEXT, WorkLimit
 
 MAX_DEPTH = 4
-"""Nesting of texts: JSON in base64 in JSON."""
+"""Maximum nesting of texts, such as JSON in base64 in JSON."""
 _ROUNDS = 6
 _WITHIN = 3
-"""Nesting of values in values that are replaced as a whole."""
+"""Maximum nesting of values inside values that are replaced as a whole."""
 LONGEST = 65_536
-"""Characters of a text that is searched; a longer one may take seconds."""
+"""Maximum number of characters of a searched text; a longer one may take seconds."""
 
 _EACH, _HIT = 32, 128
-"""Work per text, beside its characters, and per replacement."""
+"""Work per text in addition to its characters, and per replacement."""
 
 _ASKED = 5
 """Units of `work_limit` for a text that was redacted before."""
 
 _Question = tuple[str, bool, tuple[Rule, ...], str | None]
-"""The scope is None if the answer is valid in all scopes, as nothing was replaced."""
+"""The scope is None if the answer applies to all scopes because nothing was replaced."""
 _Given = TypeVar("_Given")
 Finder = Callable[["Engine", str, str, int], str]
-"""Returns a text with tokens in it, given engine, text, place and depth."""
+"""A function of engine, text, place and depth that returns the text with tokens."""
 
 
 class Engine:
-    """Applies the rules, and keeps what was found so far.
+    """Applies the rules, and remembers the values found.
 
-    ``finders`` are called for texts, in their order, until nothing changes any more;
-    ``key_finders`` for keys, which should stay recognizable to programs.
+    ``finders`` are called for texts, in order, until the text no longer changes; ``key_finders``
+    for keys, which programs should still be able to recognize.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class Engine:
         self.scopes = Scopes(linked)
         self._event = 0
         self.scope = NAMES
-        """The scope of the text that is being redacted."""
+        """The scope of the text being redacted."""
         self.tally = Tally()
         self.is_counting = True
         self._finders = finders
         self._key_finders = key_finders
         self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.hosts)]
         self._values = frozenset(rules.values)
-        # Rules of what was found in a text whose answer will be remembered.
+        # Rules of the values found in a text whose answer will be cached.
         self._found: list[str] | None = None
         self._within = 0
         self._unpacked: list[str] = []
@@ -76,20 +76,20 @@ class Engine:
         self._parts: Answers[tuple[bytes, str], object, tuple[str, str]] = Answers(memory.cached)
         self._memory = memory
         self._left = memory.message
-        # Rules and places of what was found in a message part whose answer will be remembered.
+        # Rules and places of the values found in a message part whose answer will be cached.
         self._log: list[tuple[str, str]] | None = None
 
     def unlink(self) -> None:
-        """Begin another event, whose tokens must not be linkable to earlier ones."""
+        """Begin another event, whose tokens must not be linkable to earlier tokens."""
         self._event += 1
 
     def begin_message(self, *, is_part: bool = False) -> None:
-        """Begin another message; ``is_part``: about one container only."""
+        """Begin another message; ``is_part``: only about one container."""
         self.work.spend(MESSAGE)
         self._left = self._memory.part if is_part else self._memory.message
 
     def is_spent(self) -> bool:
-        """Return whether the work limit of this message is reached, so the rest is not searched."""
+        """Return whether this message has used up its work limit, so the rest is not searched."""
         return (
             self._left < 0
             and self._found is None
@@ -98,7 +98,7 @@ class Engine:
         )
 
     def rest(self, texts: Iterable[str], place: str) -> str:
-        """Return one token for the rest of a list."""
+        """Return a single token for the rest of a list."""
         return self._unseen("\0".join(texts), place)
 
     def _unseen(self, value: str, place: str) -> str:
@@ -110,7 +110,7 @@ class Engine:
         return _Within(self, scope)
 
     def enter(self, scope: Scope) -> None:
-        """Make this the scope of the following texts."""
+        """Set the scope of the following texts."""
         self.scope = scope
         if scope is NAMES:
             self.known.owners.enter(None)
@@ -135,7 +135,7 @@ class Engine:
             self.tally.add(rule, place)
 
     def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """Return the token for ``value``, unless it is one already; count it."""
+        """Return the token for ``value`` and count it, unless ``value`` is already a token."""
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
@@ -148,7 +148,7 @@ class Engine:
         return token
 
     def whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """Replace a value as `put`; first, learn the values that are found inside it."""
+        """Replace a value as `put` does, after learning the values inside it."""
         if is_token(value.strip()):
             return value
         if self._found is None:
@@ -165,19 +165,19 @@ class Engine:
         return self.put(rule, value, strength, place)
 
     def is_allowed_host(self, host: str) -> bool:
-        """Return whether a host's name may be shown."""
+        """Return whether a host name may be shown."""
         host = host.lower().rstrip(".")
         return any(pattern.fullmatch(host) is not None for pattern in self._hosts)
 
     # -- the user's rules -------------------------------------------------------------------
 
     def asked(self, place: str, key: str) -> tuple[Rule, ...]:
-        """Return the user's rules for a value; rules with a key only if the value has a key."""
+        """Return the user's rules for a value; rules for keys apply only to values with a key."""
         rules = self.rules.rules
         return tuple(rule for rule in rules if rule.fits(place, key)) if rules else ()
 
     def by_user(self, value: str, place: str, key: str = "") -> str | None:
-        """Return what the user's rules make of a value; None where none applies."""
+        """Return the result of the user's rules for a value, or None if none applies."""
         if value in self._values:
             self.known.show(value)
             return value
@@ -194,15 +194,15 @@ class Engine:
     # -- texts ------------------------------------------------------------------------------
 
     def text(self, text: str, place: str, depth: int = 0) -> str:
-        """Return ``text`` with tokens in place of what is found in it."""
+        """Return ``text`` with tokens in place of the values found."""
         return self._remember(text, place, depth, is_key=False)
 
     def key(self, key: str, place: str) -> str:
-        """Redact a key, or a name, for which only sure signs of a secret count."""
+        """Redact a key or name, using only reliable signs of a secret."""
         return self._remember(key, place, 0, is_key=True)
 
     def keeps(self, name: str) -> bool:
-        """Return whether a name stays unchanged, as far as is known now. Counts nothing."""
+        """Return whether a name currently stays unchanged. Counts nothing."""
         found, self._found = self._found, []
         try:
             return self.key(name, "") == name
@@ -215,10 +215,10 @@ class Engine:
         if len(text) > LONGEST and self.is_on("long-texts"):
             return self.put("long-texts", text, Strength.PRIVATE, place)
         if depth > MAX_DEPTH:
-            # Text that is packed this deep is replaced unseen.
+            # Text that is encoded at this depth is replaced without a search.
             return self.put("unreadable", text, Strength.PRIVATE, place)
         if self._found is None:
-            # Also for a remembered answer: what is replaced must not depend on the cache.
+            # Also for a cached answer: replacements must not depend on the cache.
             self._left -= len(text) + _EACH
             if self.is_spent():
                 return self._unseen(text, place)
@@ -271,14 +271,13 @@ class Engine:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether messages have no work limit, so that their parts do not depend on each other."""
+        """Whether messages have no work limit, so that their parts do not affect each other."""
         return self._memory.part == self._memory.message == UNBOUNDED
 
     def part(self, content: bytes, redacted: Callable[[], _Given]) -> _Given:
-        """Return the redacted part of a message, which most events repeat, from the cache if
-        possible.
+        """Return the redacted form of a message part that many events repeat, cached if possible.
 
-        ``content`` identifies the part; ``redacted`` does the work if necessary.
+        ``content`` identifies the part; ``redacted`` does the work if it is not in the cache.
         """
         self.work.spend(_ASKED + len(content) // 64)
         question = content, self._tokens.scope
@@ -311,7 +310,7 @@ class Engine:
             if self.is_counting:
                 self.tally.repeat(answer.found)
             if self._log is not None:
-                # It is inside a part that is being redacted.
+                # This text is in a part that is being redacted.
                 self._log += answer.found
                 self._unpacked.append(answer.looked_at)
         return cast("_Given", answer.text)
@@ -320,10 +319,10 @@ class Engine:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Half of a surrogate pair, which can only come from JSON.
+            # Half of a surrogate pair, which can only originate from JSON.
             return self.put("unreadable", text, Strength.PRIVATE, place)
         finders = self._key_finders if is_key else self._finders
-        # A token may complete another match, and one secret may make another one known.
+        # A token may complete another match, and one secret may reveal another one.
         for _ in range(_ROUNDS):
             before = text, self.known.progress
             self.work.spend(TEXT + len(text))
@@ -344,7 +343,7 @@ class Engine:
         return text
 
     def replaced(self, rule: Rule, text: str, place: str) -> str:
-        """Return ``text`` with tokens in place of what a user's rule finds in it."""
+        """Return ``text`` with tokens in place of the matches of a user's rule."""
         pattern = rule.pattern
         assert pattern is not None
         pieces: list[str] = []
@@ -360,7 +359,7 @@ class Engine:
 
 
 class _Within:
-    """The context of `Engine.within`: used for each name and id, so lighter than a generator."""
+    """The context of `Engine.within`: entered for each name and id, so not a slower generator."""
 
     __slots__ = ("_before", "_engine", "_scope")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find keys with their values in braces: JSON, flow maps of YAML, inline tables of TOML."""
+"""Find keys and their values in braces: JSON, flow maps of YAML, inline tables of TOML."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ _SINGLE = re.compile(r"'((?:[^']|'')*)'")
 _CHUNK = re.compile(r"[^,\[\]{}\n]*")
 _SPACE = re.compile(r"\s*")
 _SIGN = re.compile(r"[ \t]*(?::|=>?)")
-# In an unquoted value; "a:b" is one text, and so is "http://x".
+# In an unquoted value; "a:b" is one text, as is "http://x".
 _KEY = re.compile(r"\s*([^\s:=\"'][^:=\"'\n,\[\]{}]{0,200}?)[ \t]*(?::(?=[\s\"'\[{]|\Z)|=>?)")
 
 
 @dataclass(slots=True)
 class Entry:
-    """A key, or an item of a list, with the place of its value if that is a text."""
+    """A key or a list item, with the position of its value if that is a text."""
 
     key: str
-    """Empty for an item of a list."""
+    """The key, or "" for a list item."""
     above: int
-    """The number of the entry that contains this one in its value; -1: none."""
+    """The number of the entry whose value contains this entry; -1 for none."""
     start: int = -1
-    """Where the value's text begins, without quotes; -1: it is a map, a list, or missing."""
+    """The start of the value's text, without quotes; -1 if it is a map, a list, or missing."""
     end: int = -1
     style: str = ""
-    """A quotation mark, ``|`` for a block, or empty."""
+    """A quotation mark, ``|`` for a block, or ""."""
 
 
 @dataclass(slots=True)
 class _Bracket:
     owner: int
-    """The entry whose value it is."""
+    """The entry that has this value."""
     key: str = ""
     has_key: bool = False
 
 
 @dataclass(slots=True)
 class Braces:
-    """The entries read from one opening brace on."""
+    """The entries read from an opening brace on."""
 
     end: int
     """The position after the closing brace, or where reading stopped."""
@@ -50,9 +50,9 @@ class Braces:
 
 
 def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
-    """Read from the brace at ``at``, at most up to ``limit``.
+    """Read from the brace at ``at``, up to ``limit`` at most.
 
-    ``above`` is the entry whose value begins there; the first new entry gets the number ``base``.
+    ``above`` is the entry whose value begins there; ``base`` is the number of the first new entry.
     """
     found = Braces(limit)
     entries = found.entries
@@ -94,7 +94,7 @@ def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
 def _scalar(
     text: str, at: int, limit: int, top: _Bracket, add: Callable[[int, int, str], int]
 ) -> int:
-    """Read a key, or a value that is a text; return where to continue."""
+    """Read a key, or a value that is a text; return the position to continue from."""
     mark = text[at]
     if mark in "\"'":
         quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at, limit)

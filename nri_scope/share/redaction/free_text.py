@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find sensitive values in free text by their form: addresses, host names, users, random text."""
+"""Find sensitive values in free text by format: addresses, host names, users, random text."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _HOME = Pattern(
 )
 _WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
 _TRANSITIONS = 0.42
-"""Changes between capitals, small letters and digits, per character: random text has 0.62, names
-0.3."""
+"""Minimum changes between capitals, small letters and digits per character: random text has 0.62,
+names 0.3."""
 _CAPITALS = str.maketrans("", "", ascii_uppercase)
 _PARTLY = re.compile(PLAIN)
 _ENDS_IN_TOKEN = re.compile(PLAIN + "$")
 
 
 def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
-    """Return ``text`` with the result of ``put`` in place of a group of each match."""
+    """Return ``text`` with a group of each match replaced by the result of ``put``."""
     pieces: list[str] = []
     at = 0
     for match in pattern.finditer(text):
@@ -72,7 +72,7 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def is_random(run: str) -> bool:
-    """Return whether letters and digits change too often for a name or a number."""
+    """Return whether letters and digits alternate too often for a name or a number."""
     if len(run) < 20 or len(run) - len(run.translate(_CAPITALS)) < 2 or _PARTLY.search(run):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in run if c.isalnum()]
@@ -114,10 +114,10 @@ def addresses(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def address(engine: Engine, text: str, place: str) -> str:
-    """Replace an IP address, alone or with a port; return anything else unchanged."""
+    """Replace an IP address, alone or with a port; return any other text unchanged."""
     found = address_of(text)
     if found is None:
-        # 10.0.0.1:80, and other texts with addresses between colons.
+        # 10.0.0.1:80, and other texts in which colons surround addresses.
         parts = text.split(":")
         if len(parts) == 1:
             return text
@@ -154,7 +154,7 @@ def hosts(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def users(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Replace names of users in paths. A finder."""
+    """Replace user names in paths. A finder."""
     if not engine.is_on("user-paths"):
         return text
 
@@ -170,7 +170,7 @@ def users(engine: Engine, text: str, place: str, depth: int) -> str:
     return text
 
 
-# With padding at the end, fewer characters than these are no word either.
+# With padding at the end, even shorter text is not a word.
 _BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}|[A-Za-z0-9+/_-]{6,}={1,2}")
 _BASE64_ALONE = re.compile(r"[A-Za-z0-9+_-]{12,}={0,2}|[A-Za-z0-9+_-]{6,}={1,2}")
 _HEX = Pattern(r"(?:[0-9A-Fa-f]{2}){6,}")
@@ -180,7 +180,7 @@ _URLSAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def packed(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Redact text that is encoded in base64, in hexadecimal, or with percent signs. A finder."""
+    """Redact text encoded in base64, in hexadecimal, or with percent signs. A finder."""
     if len(text) < 6:
         return text
 
@@ -192,7 +192,7 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
         given = put64_whole(found)
         if given != found or "/" not in found:
             return given
-        # A slash is a digit of base64, and separates the parts of a path.
+        # A slash is a digit of base64, but also separates the parts of a path.
         return "/".join(map(put64_part, found.split("/")))
 
     def put64_part(part: str) -> str:
@@ -204,7 +204,7 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
             return found
         read = _readable(content)
         if read is None:
-            # Not a text, but it may contain a known value, for example in a serialised message.
+            # Not text, but may contain a known value, for example in a serialised message.
             given, rules = engine.known.replace(content.decode("latin-1"))
             return engine.put(rules[0], found, Strength.SECRET, place) if rules else found
         changed = inside(read)
@@ -226,7 +226,7 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
 
     def put_percent(found: str) -> str:
         changed = inside(unquote(found))
-        # Tokens need no percent signs; the rest is encoded again.
+        # Tokens need no percent-encoding; the rest is encoded again.
         return found if changed is None else _quoted(changed)
 
     text = sub(_BASE64, text, 0, put64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that may be shown: plain ones, and well-known names."""
+"""Values that may be shown: plain values and well-known names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from .word_lists import words
 
-# No pattern here has nested repetitions: they take linear time.
+# No pattern here has nested repetitions, so all take linear time.
 _PLAIN_VALUE = re.compile(
     r"""
     [+-]?[0-9]{1,10}(\.[0-9]{1,6})?                      # numbers, but for long ones
@@ -31,7 +31,7 @@ _PLAIN_WORDS = words(
     "production development staging test prod dev stage linux amd64 arm64 x86_64 aarch64 "
     "utf-8 utc gmt oci systemd containerd docker podman cri-o compute utility graphics video "
     "compute,utility ipv4 ipv6 tcp udp http https noninteractive xterm xterm-256color dumb "
-    # How something is authenticated, and the result.
+    # Methods of authentication, and results.
     "basic bearer digest negotiate ldap ldaps oidc oauth oauth2 saml kerberos gssapi x509 mtls tls "
     "ssl cert certificate token tokens webhook rbac abac node alwaysallow alwaysdeny iam anonymous "
     "plain scram-sha-256 scram-sha-512 sha1 sha256 sha512 md5 bcrypt argon2 optional required "
@@ -51,7 +51,7 @@ ENV_NAMES = words(
     "NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES CUDA_VISIBLE_DEVICES NVIDIA_REQUIRE_* "
     "ETCD_INITIAL_CLUSTER_TOKEN"
 )
-"""Variables whose values stay, except credentials, addresses and so on inside them."""
+"""Variables whose values stay, except for credentials, addresses and so on inside them."""
 
 HOSTS = words(
     "localhost localhost.localdomain *.svc *.cluster.local cluster.local example.com "
@@ -59,7 +59,7 @@ HOSTS = words(
     "*.kubernetes.io k8s.io *.k8s.io *.sigs.k8s.io containerd.io cri-o.io cncf.io "
     "opencontainers.org github.com golang.org nvidia.com intel.com amd.com"
 )
-"""Host names that stay everywhere; annotations' keys are not searched anyway."""
+"""Host names that always stay; annotations' keys are not searched anyway."""
 
 REGISTRIES = words(
     "docker.io index.docker.io registry-1.docker.io quay.io ghcr.io gcr.io k8s.gcr.io "
@@ -76,7 +76,7 @@ ENDINGS = words(
     "at au be br ca ch cn cz de dk es eu fi fr gr hu ie il in is it jp kr lu mx nl no nz pl pt ro "
     "ru se sg sk tr tv tw ua uk us za"
 )
-"""Endings by which a dotted name is recognized as a host's."""
+"""Endings by which a dotted name is recognized as a host name."""
 
 NO_HOSTS = words("service slice scope socket mount target timer")
 """Endings of systemd units, which look like mail addresses (``user@1000.service``)."""
@@ -87,11 +87,11 @@ SHOWN_LABELS = re.compile(
     r"app\.kubernetes\.io/.{1,63}|statefulset\.kubernetes\.io/pod-name|"
     r"batch\.kubernetes\.io/.{1,63}|job-name|controller-uid)"
 )
-"""Labels that identify workloads: their values are names, and shown as such."""
+"""Labels that identify workloads, whose values are names and are shown."""
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a value identifies nothing: a number, a size, ``true`` and so on."""
+    """Return whether a value identifies nothing, such as a number, a size or ``true``."""
     return (
         not value
         or value.lower() in _PLAIN_WORDS
@@ -100,13 +100,11 @@ def is_plain(value: str) -> bool:
 
 
 def is_plain_path(value: str) -> bool:
-    """Return whether a value is a path that any system may have; its parts may still be
-    searched.
-    """
+    """Return whether a path may exist on any system; its parts may still be searched."""
     return len(value) <= 400 and _PLAIN_PATH.fullmatch(value) is not None
 
 
-# Forms of names, each with the form of values that is harmless for them.
+# Forms of names, each with the form of values that are harmless for these names.
 _BY_NAME = (
     (
         re.compile(
@@ -125,7 +123,7 @@ _BY_NAME = (
 
 
 def is_plain_for(name: str, value: str) -> bool:
-    """Return whether a variable's value is what its name says: a version, or a hash of sources."""
+    """Return whether a variable's value fits its name: a version, or a hash of sources."""
     return any(
         of.fullmatch(name) is not None and form.fullmatch(value) is not None
         for of, form in _BY_NAME

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find credentials in HTTP headers, in any text."""
+"""Find credentials in HTTP headers, within any text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 _SCHEME = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
-# Up to the end of the line, or to the quotation mark that precedes the name.
+# Up to the end of the line, or to the same quotation mark as before the name.
 _NAMED = Pattern(
     r"(?i)(?:[\"'`]|\\+[\"'])?\b(?:proxy-)?authorization(?:[\"']|\\+[\"'])?\s*[:=]\s*"
     r"((?:[\"']|\\+[\"'])?[^\n]+)"
@@ -26,7 +26,7 @@ _PROSE = re.compile(r"[a-z]{1,14}(?: [a-z]{1,14})*[.!?,;]?")
 
 
 def headers(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Replace the values of ``Authorization:``, ``Cookie:`` and well-known schemes. A finder."""
+    """Replace values of ``Authorization:``, ``Cookie:`` and well-known schemes. A finder."""
     if not engine.is_on("auth-headers") or len(text) < 8:
         return text
     if "uthorization" in text or "UTHORIZATION" in text:
@@ -54,7 +54,7 @@ def _named(engine: Engine, text: str, place: str) -> str:
         opening = _OPENING.match(match[1] or "")
         mark = before[1] if before is not None else ""
         if opening is not None:
-            # The value has quotation marks of its own, as in JSON.
+            # The value contains quotation marks of its own, as in JSON.
             mark = opening[1]
             start += len(mark)
         if mark:

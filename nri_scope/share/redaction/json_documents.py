@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 MAX_NESTING = 100
-"""Deeper than any spec; a value below is replaced as a whole."""
+"""Maximum nesting, deeper than any spec; values below are replaced as a whole."""
 
 MAX_LENGTH = 1 << 20
-"""Characters of a text that is parsed as JSON; parsing blocks all other threads."""
+"""Maximum number of characters to parse as JSON; parsing blocks all other threads."""
 _ENV = frozenset({"env", "envs", "environment"})
 _KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
 _IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
@@ -37,7 +37,7 @@ _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
 
 
 def document(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Redact a text that is JSON. A finder."""
+    """Redact a text if it is JSON. A finder."""
     if text.lstrip()[:1] not in {"{", "["} or len(text) > MAX_LENGTH:
         return text
     read = parsed(text)
@@ -51,9 +51,7 @@ def document(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 def parsed(text: str | bytes) -> Plain:
-    """Return the object or array of a JSON text; None for another text, or if parsing loses
-    content.
-    """
+    """Return the object or array of a JSON text; None for others, or if parsing loses content."""
     try:
         read = json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite
@@ -77,9 +75,9 @@ def walk(
     level: int = 0,
     above: Certainty = Certainty.NONE,
 ) -> Plain:
-    """Return ``value`` with tokens in it; ``key`` is the key whose value it is.
+    """Return ``value`` with tokens in it; ``key`` is the value's key.
 
-    ``above`` is the certainty from the keys of the enclosing objects.
+    ``above`` is the certainty that follows from the keys of the enclosing objects.
     """
     if level > MAX_NESTING:
         return engine.put("unreadable", dumped(value), Strength.PRIVATE, place)
@@ -144,7 +142,7 @@ def _object(
 
 
 def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
-    """Redact a variable of the form ``{"name": …, "value": …}``; return {} for other objects."""
+    """Redact a variable such as ``{"name": …, "value": …}``; return {} for other objects."""
     held = next((of for of in ("value", "Value") if isinstance(value.get(of), str)), "")
     content = value.get(held)
     names = {of: name for of in _NAMES if isinstance(name := value.get(of), str)}
@@ -216,7 +214,7 @@ def _hostname(engine: Engine, value: str, place: str) -> str:
 def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
     read = dict(pairs)
     if len(read) != len(pairs):
-        # The first value would not be read, and still be in the text.
+        # The first value would not be read, but would remain in the text.
         raise ValueError("one key twice")
     return read
 
@@ -224,18 +222,18 @@ def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
 def _finite(number: str) -> float:
     read = float(number)
     if not math.isfinite(read):
-        # It could not be written as JSON again.
+        # Such a number could not be written as JSON again.
         raise ValueError(number)
     return read
 
 
 def _refuse(constant: str) -> Plain:
-    # Python accepts NaN and the like, which are not in JSON.
+    # Python accepts NaN and similar values, which are not valid JSON.
     raise ValueError(constant)
 
 
 def show(engine: Engine, status: dict[str, Plain]) -> None:
-    """Note names that stay visible, from a container's verbose status."""
+    """Note the names in a container's verbose status that stay visible."""
     for part in "runtimeSpec", "config":
         spec = status.get(part)
         if not isinstance(spec, dict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a key implies about its value."""
+"""Evidence in a key about its value."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LIKELY = words(
     "cookies jwt bearer signature sig dsn htpasswd dockercfg dockerconfigjson kubeconfig keytab "
     "webhook connectionstring connstr sessionid pat salt hmac pin otp totp"
 )
-# Anywhere in a part: PGPASSWORD, mysecretkey.
+# Matched anywhere in a part: PGPASSWORD, mysecretkey.
 _SURE_INSIDE = ("password", "passwd", "passphrase", "secret")
 _LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential")
-# At the end of a part: dbpass, rootpwd, authtoken; except for words with the same ending.
+# Matched at the end of a part: dbpass, rootpwd, authtoken; except in words with the same ending.
 _SURE_ENDINGS = ("pass", "pwd")
 _LIKELY_ENDINGS = ("token", "tokens")
 _OTHER_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
@@ -38,9 +38,9 @@ _KEYS = words(
     "host jwt license master private root secret server service session shared signing ssh sshrsa "
     "storage subscription tls user vault"
 )
-"""Words before ``key``."""
+"""Words that name a credential if ``key`` follows."""
 _PAIRS = frozenset({("connection", "string"), ("conn", "str"), ("session", "id")})
-# A last part with which the key is about a credential, but its value is none.
+# The last part of keys that are about a credential, but whose value is not a credential.
 _ABOUT = words(
     "file files filename path dir directory name names ttl expiry expiration expires timeout "
     "length size type count enabled disabled enable disable required policy mode provider issuer "
@@ -49,11 +49,11 @@ _ABOUT = words(
     "scheme header headers rotation interval lifetime duration limit limits budget usage strategy "
     "driver backend level selector role roles status state encoding charset"
 )
-# A first part with which the value is an amount.
+# The first part of keys whose value is an amount.
 _AMOUNTS = words("max min num total limit count maximum minimum")
 _NO_CREDENTIALS = frozenset(
     {
-        # Distinguishes clusters, and protects nothing.
+        # Distinguishes clusters, and is not a protection.
         ("initial", "cluster", "token"),
         ("etcd", "initial", "cluster", "token"),
     }
@@ -84,15 +84,16 @@ _NODES = frozenset(
 
 
 class Certainty(IntEnum):
-    """How surely the value of a key is a credential."""
+    """How certain it is that the value of a key is a credential."""
 
     NONE = 0
     LIKELY = 1
-    """Except for numbers and words of configuration: ``auth: basic``, ``--max-tokens=4096``."""
+    """Likely, except for numbers and words of configuration: ``auth: basic``,
+    ``--max-tokens=4096``."""
     SURE = 2
-    """Any value: ``password: 4096``."""
+    """Certain for any value: ``password: 4096``."""
     FORCED = 3
-    """Any value of any key: in the data of a Kubernetes Secret."""
+    """Certain for any value of any key: in the data of a Kubernetes Secret."""
 
 
 @lru_cache(maxsize=4096)
@@ -143,15 +144,13 @@ def _of_part(part: str) -> Certainty:
 
 
 def names_credential(key: str) -> bool:
-    """Return whether the value of such a key is a credential, or may be one."""
+    """Return whether the value of such a key is, or may be, a credential."""
     return certainty_of(key) is not Certainty.NONE
 
 
 @lru_cache(maxsize=4096)
 def certainty_within(key: str, above: Certainty) -> Certainty:
-    """Return the certainty of a key inside a value with certainty ``above``, see
-    `certainty_below`.
-    """
+    """Return the certainty of a key in a value with certainty ``above``; see `certainty_below`."""
     if above is Certainty.FORCED:
         return above
     own = certainty_of(key)
@@ -163,7 +162,7 @@ def certainty_within(key: str, above: Certainty) -> Certainty:
 
 @lru_cache(maxsize=4096)
 def certainty_below(key: str, above: Certainty) -> Certainty:
-    """Return the certainty of everything in the map or list that is a key's value."""
+    """Return the certainty for the contents of the map or list that is a key's value."""
     parts = _bare_parts(key)
     if not parts or above is Certainty.FORCED:
         return above
@@ -176,14 +175,14 @@ def certainty_below(key: str, above: Certainty) -> Certainty:
 
 @lru_cache(maxsize=4096)
 def certainty_at(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return `certainty_within` for a key that may be a path itself: ``secrets.db.main``."""
+    """Return `certainty_within` for a key that may itself be a path: ``secrets.db.main``."""
     if "." in key and "/" not in key:
         above = certainty_inside(key.rpartition(".")[0], above)
     return certainty_within(key, above)
 
 
 def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return `certainty_below` for a key that may be a path itself."""
+    """Return `certainty_below` for a key that may itself be a path."""
     for part in key.split(".")[-20:] if "/" not in key else (key,):
         above = certainty_below(part, above)
     return above
@@ -198,7 +197,7 @@ def may_name_credential(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def tells_a_number(key: str) -> bool:
-    """Return whether a credential with that key is a number of few digits."""
+    """Return whether a credential with that key is a number with few digits."""
     return not _PINS.isdisjoint(_bare_parts(key))
 
 

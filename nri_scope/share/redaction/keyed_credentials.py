@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find credentials by their keys in YAML, TOML, INI, properties and XML, or fragments of these."""
+"""Find credentials by key in YAML, TOML, INI, properties and XML, or in fragments of these."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 ARGUMENTS = words("args command cmd entrypoint argv")
-"""Members that are command lines, word by word."""
+"""Members that contain command lines, word by word."""
 NAMING = words("name key")
-"""Members that name the value in a neighbouring member."""
+"""Members that contain the name for the value in a neighbouring member."""
 VALUES = words("value val data content text plaintext default")
-"""Members that have the value for the name in a neighbouring member, or for the key above."""
+"""Members that contain the value for the name in a neighbouring member, or for the key above."""
 _STRUCTURED = re.compile(r"[:=]\s|[{\[\n]|\A[^\s=]+=")
 
 
@@ -56,7 +56,7 @@ def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> st
         if token == value:
             continue
         if not entry.style and " #" in value:
-            # What follows may be a comment.
+            # The rest may be a comment.
             put_for(engine, key, value[: value.index(" #")], place)
         changes[entry.start] = entry.end, token
     for start, (end, given) in sorted(changes.items()):
@@ -69,7 +69,7 @@ def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> st
 def _words(
     engine: Engine, text: str, place: str, entries: list[Entry]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield replaced words of command lines that are lists: start, end and replacement."""
+    """Yield replaced words of command lines given as lists: start, end and replacement."""
     lines: dict[int, list[Entry]] = {}
     for entry in entries:
         is_item = not entry.key and entry.start >= 0 and entry.above >= 0
@@ -84,7 +84,7 @@ def _words(
 
 
 def _written(value: str, style: str) -> str:
-    """Encode a value in the style of its entry; the opposite of `_plain`."""
+    """Encode a value in the style of its entry; the inverse of `_plain`."""
     match style:
         case '"':
             return json.dumps(value, ensure_ascii=False)[1:-1]
@@ -95,7 +95,7 @@ def _written(value: str, style: str) -> str:
 
 
 def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, Certainty]]:
-    """Yield the entries whose values are credentials, with the key that decides it."""
+    """Yield the entries whose values are credentials, with the decisive key."""
     names, kinds = _siblings(entries, text)
     below: list[Certainty] = []
     certainties: list[Certainty] = []
@@ -104,7 +104,7 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
         above = entries[entry.above] if entry.above >= 0 else None
         key = entry.key
         if not key:
-            # An item inherits from its list, and passes that on to its members.
+            # An item inherits from its list, and its members inherit from the item.
             certainty = max(certainties[entry.above], inherited) if above is not None else inherited
             inner = inherited
             key = above.key if above is not None else ""
@@ -127,7 +127,7 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
 
 
 def _siblings(entries: Iterable[Entry], text: str) -> tuple[dict[int, str], dict[int, str]]:
-    """Return, by enclosing entry, the name in a ``name`` or ``key`` member, and the ``kind``."""
+    """Return, by enclosing entry, the name in its ``name`` or ``key`` member, and its ``kind``."""
     names: dict[int, str] = {}
     kinds: dict[int, str] = {}
     for entry in entries:

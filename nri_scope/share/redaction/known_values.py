@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remember the values that were replaced, and replace them wherever they occur."""
+"""Remember replaced values, and replace them wherever they occur."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from .word_lists import words
 from .work_limit import REMEDY, VALUE, WorkLimit
 
 SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
-"""Lengths from which a credential, and any other value, does not occur elsewhere by chance; and the
-length from which a name is replaced where it occurs as a word."""
+"""Minimum lengths at which a credential, and any other value, does not occur elsewhere by chance;
+and the minimum length at which a name is replaced where it occurs as a word."""
 _GRAM = SECRET_MIN
 _LONG = 1024
-"""Characters above which a value is searched for individually."""
+"""Length in characters above which a value is searched for individually."""
 _WRITTEN = 16_384
-"""Characters up to which a value is also searched for in encoded forms."""
+"""Length in characters up to which a value is also searched for in encoded forms."""
 _FRESH = 100
 _NESTED = 8
-"""Values, each a prefix of the next one, that are checked one by one."""
+"""Maximum number of values, each a prefix of the next one, that are checked one by one."""
 MOST_CHARACTERS = 64 << 20
-"""Limit of all remembered values."""
+"""Maximum number of characters of all remembered values."""
 
 _OWN = 65_536
-"""Characters of visible names that are kept for one pod."""
+"""Maximum number of characters of visible names kept for one pod."""
 _ALL_OWN = 16 << 20
-"""Characters of visible names that are kept for all pods."""
+"""Maximum number of characters of visible names kept for all pods."""
 
 _SEARCHED = 65_536
-"""Characters up to which a name is searched for known values."""
+"""Maximum number of characters of a name that is searched for known values."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _TOKEN = re.compile(PLAIN)
@@ -64,33 +64,34 @@ class Original(NamedTuple):
     value: str
     rule: str
     is_searchable: bool
-    """Whether finding the value anywhere means a leak: it is neither so short nor so common that it
-    may occur by chance, nor a name that the rules leave visible. Such a value is replaced wherever
-    it occurs, any other only in its place (a few also where they occur as a word)."""
+    """Whether the value is a leak wherever it is found: it is neither so short nor so common that
+    it may occur by chance, nor a name that the rules leave visible. Such a value is replaced
+    wherever it occurs, any other value only in its place (a few also where they occur as a word).
+    """
 
 
 class Strength(IntEnum):
-    """How sure it is that a value is secret."""
+    """How certain it is that a value is secret."""
 
     PLAIN = -1
-    """It is secret in its place; elsewhere it would be an ordinary number or word."""
+    """Secret in its place; elsewhere, the value would be an ordinary number or word."""
     PRIVATE = 0
-    """It may be anything; no rule says that it can be shown."""
+    """Unknown content; no rule allows showing the value."""
     NAME = 1
-    """A name that is not to be shown."""
+    """A name that must not be shown."""
     SECRET = 2
-    """It is a credential, by its key or its form."""
+    """A credential, recognized by its key or its form."""
 
 
 class _Reach(IntEnum):
-    """Where an original is replaced."""
+    """The places in which an original is replaced."""
 
     PLACE = 0
-    """Where a rule finds it, and nowhere else."""
+    """Only where a rule finds the value."""
     PACKED = 1
-    """Also where its base64 has no letter or digit beside it."""
+    """Also where the value's base64 is not adjacent to a letter or digit."""
     WORD = 2
-    """Also wherever it, or its base64, has no letter or digit beside it."""
+    """Also where the value or its base64 is not adjacent to a letter or digit."""
     ANYWHERE = 3
 
 
@@ -108,30 +109,28 @@ class Known:
         self._memory = memory
         self._characters = 0
         self.is_full = False
-        """Whether a value could not be remembered."""
+        """Whether some value could not be remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
         self._visible = VisibleNames(memory.shown)
         self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
         self._names: set[str] = set()
         self.owners = Owners(memory.values)
         self.epoch = 0
-        """Changes when texts may stay visible that were replaced before."""
+        """A number that changes when texts that were replaced before may now stay visible."""
         self.count = 0
-        """Number of values that are replaced outside of their places; it only grows in one
-        epoch.
-        """
+        """Number of values replaced outside of their places; only grows within an epoch."""
         self._noted: dict[str, _Reach] = {}
-        # Encoded forms, each with its value.
+        # Encoded forms, each with the original value.
         self._plain: dict[str, str] = {}
-        # All values and forms, in the order of adding.
+        # All values and forms in the order of addition.
         self._numbers: dict[str, int] = {}
-        # By their first characters, long values separately.
+        # By first characters; long values separately.
         self._short = Beginnings(_GRAM)
         self._long: dict[str, set[str]] = {}
-        # By the first run of letters and digits, then by the run's offset and the length.
+        # By the first run of letters and digits, then by the run's offset and length.
         self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
 
-    # -- what is known ----------------------------------------------------------------------
+    # -- known values -----------------------------------------------------------------------
 
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; return its token."""
@@ -161,11 +160,11 @@ class Known:
     def _fill(self) -> None:
         self.is_full = True
         if self._work.is_limited:
-            # Fail early, not after all the work.
+            # Fail early instead of after all the work.
             self.check_remembered()
 
     def check_remembered(self) -> None:
-        """Raise UsageError where not all values are remembered, as leaks could go unnoticed."""
+        """Raise UsageError if not all values are remembered, as leaks could go unnoticed."""
         if self.is_full:
             raise UsageError(
                 "too many different values to replace: the output could not be checked for "
@@ -174,10 +173,9 @@ class Known:
             )
 
     def show(self, name: str, pod: str = "") -> None:
-        """Keep ``name`` visible: values that look ordinary and are parts of it are only replaced
-        in their places.
+        """Keep ``name`` visible: replace ordinary values inside it only in their own places.
 
-        ``pod`` is the id of the pod that it belongs to; "": it belongs to all.
+        ``pod`` is the id of the pod with that name; "": a name of all pods.
         """
         if not name or is_token(name) or self.shows(name, pod):
             return
@@ -206,11 +204,11 @@ class Known:
             self.count = len(self._numbers)
 
     def shows(self, name: str, pod: str) -> bool:
-        """Return whether `show` was called with exactly this name for this pod."""
+        """Return whether `show` was called with this exact name for this pod."""
         return name in self._visible and f"\n{name}\n" in (self._own.get(pod) or "")
 
     def is_shown(self, value: str, pod: str) -> bool:
-        """Return whether ``value`` is a visible name of this pod or of all, or a part of one.
+        """Return whether ``value`` is a visible name of this pod or of all pods, or part of one.
 
         Names of other pods do not count: their owners may have chosen them to find out whether a
         value is then shown.
@@ -219,16 +217,16 @@ class Known:
         return own is not None and (value if len(value) > 2 else f"\n{value}\n") in own
 
     def _is_visible(self, value: str) -> bool:
-        """Return whether ``value`` is a visible name of any pod, or a part of one."""
+        """Return whether ``value`` is a visible name of any pod, or part of one."""
         return value in self._visible or (len(value) > 2 and self._visible.have_part(value))
 
     def is_known(self, value: str, strength: Strength) -> bool:
-        """Return whether it was added before, for this pod, with at least this strength."""
+        """Return whether the value was added for this pod, with at least this strength."""
         known = self._rules.get(value)
         return known is not None and known[1] >= strength and self.owners.has(value)
 
     def originals(self) -> Iterator[Original]:
-        """Yield everything that was added."""
+        """Yield all values that were added."""
         left = self.owners.left()
         for value, (rule, strength) in self._rules.items():
             searchable = self._reach(value, strength) is _Reach.ANYWHERE and value not in left
@@ -237,10 +235,10 @@ class Known:
     def _reach(self, value: str, strength: Strength) -> _Reach:
         bare = value.strip()
         if bare in MARK or bare in HOST or bare in MAIL or _TOKEN.search(value):
-            # A part of a token, or a partly redacted text: it was never in the original like this.
+            # A part of a token, or a partly redacted text, which does not occur in the original.
             return _Reach.PLACE
         if _ASSIGNING.fullmatch(value):
-            # Every assignment to a variable of that name begins with this.
+            # Every assignment to a variable with that name begins with this.
             return _Reach.PLACE
         if strength is Strength.PLAIN:
             return _Reach.PLACE
@@ -261,19 +259,20 @@ class Known:
             return _Reach.PACKED if _WORD.fullmatch(value) else _Reach.WORD
         elif _NAME.fullmatch(value) and self._is_visible(value):
             return _Reach.PLACE
-        # Ids and times often contain such digits.
+        # Ids and times often contain these digits.
         return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
 
-    # -- replacing it -----------------------------------------------------------------------
+    # -- replacing values -------------------------------------------------------------------
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Numbers that change when a text may have to be redacted again."""
+        """Return numbers that change when a text may have to be redacted again."""
         return self.count, self.owners.added, self.epoch
 
     def has_new(self, text: str, since: int) -> bool:
-        """Return whether ``text`` may contain a value added after the first ``since``; also True
-        where the answer would take long.
+        """Return whether ``text`` may contain a value added after the first ``since``.
+
+        Also True if checking would take long.
         """
         fresh = self.count - since
         if not fresh:
@@ -299,7 +298,7 @@ class Known:
         return False
 
     def replace(self, text: str) -> tuple[str, list[str]]:
-        """Return ``text`` with tokens in place of known values, and the rule of each."""
+        """Return ``text`` with tokens in place of known values, and the rules of these values."""
         rules: list[str] = []
         if self._numbers and len(text) > 1:
             spans = self._spans(text)
@@ -328,13 +327,13 @@ class Known:
         return self._tokens.of(value, NAMES if value in self._names else None)
 
     def _may_tell(self, value: str) -> bool:
-        """Return whether ``value``, or the value whose form it is, may be replaced in this pod."""
+        """Return whether ``value``, or the original of a form, may be replaced in this pod."""
         plain = self._plain.get(value, value)
         return plain in self._names or self.owners.may_tell(plain)
 
     def _spans(self, text: str, *, of_all: bool = False) -> list[tuple[int, str]]:
-        """Return positions of known values. They do not overlap: the first one counts, and of two
-        with the same start the longer one. ``of_all``: values of any pod.
+        """Return positions of known values, without overlaps: the first one counts, and the longer
+        of two with the same start. ``of_all``: values of any pod.
         """
         starts = self._starts(text)
         words: dict[int, list[str]] = defaultdict(list)
@@ -344,7 +343,7 @@ class Known:
             starts = sorted({*starts, *words})
         if not starts:
             return []
-        # Tokens are never changed, even if they seem to contain a value.
+        # Tokens are never changed, even if they appear to contain a value.
         taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
         ends = [end for _, end in taken]
         long = _Long(self._long, text)
@@ -422,10 +421,10 @@ class Known:
         if reach is _Reach.PLACE:
             return
         if value in self._noted:
-            # It was replaced as a word so far, and is replaced everywhere now.
+            # Until now the value was replaced as a word; from now on it is replaced everywhere.
             self._forget(value)
         if value in self._plain:
-            # It was a form of another value so far, and is now a value itself.
+            # Until now this was a form of another value; from now on it is itself a value.
             of = self._plain.pop(value)
             self._unindex(value, max(self._noted[of], _Reach.WORD))
         self._noted[value] = reach
@@ -487,7 +486,7 @@ _NOTHING: dict[tuple[int, int], set[str]] = {}
 
 
 class _Long:
-    """Finds the next occurrences of long values in a text that is read from left to right."""
+    """Finds the next occurrences of long values in a text read from left to right."""
 
     def __init__(self, values: dict[str, set[str]], text: str) -> None:
         self._values = values
@@ -496,7 +495,7 @@ class _Long:
         self._next: list[tuple[int, int, str]] = []
 
     def longest_at(self, start: int, limit: int, gram: str) -> str:
-        """Return the longest value at ``start`` that ends by ``limit``; "" for none."""
+        """Return the longest value at ``start`` that ends by ``limit``, or ""."""
         if gram not in self._begun:
             self._begun.add(gram)
             for value in self._values[gram]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the longest of many strings at a position of a text, in logarithmic time."""
+"""Find the longest of many strings at a position in a text, in logarithmic time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .sorted_strings import Place, SortedStrings
 
 @dataclass(slots=True)
 class _Node:
-    """A string, with the longest other string that is a prefix of it as its parent."""
+    """A string; its parent is the longest other string that is a prefix of it."""
 
     value: str
     depth: int
     parent: _Node | None
     jump: _Node | None
-    """A more distant ancestor, so that an ancestor of any length is reached in a few steps."""
+    """A more distant ancestor, so that ancestors of any length are reached in a few steps."""
 
 
 class Prefixes:
     """A sorted set of strings with prefix search.
 
-    Of the strings that do not sort after a text, the last one begins with every string that is a
-    prefix of the text: so it is the longest prefix itself, or one of its ancestors is.
+    Among the strings that do not sort after a text, the last one begins with every string that is a
+    prefix of the text. So this string or one of its ancestors is the longest prefix.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Prefixes:
             self._longest = len(value)
 
     def remove(self, value: str) -> None:
-        """Remove a string, which has to exist."""
+        """Remove a string, which must exist."""
         place = self._values.remove(value)
         self._nodes.pop(value, None)
         self._detach(place, value)
@@ -64,7 +64,7 @@ class Prefixes:
         return None if node is None else node.value
 
     def _detach(self, place: Place, value: str) -> None:
-        # Strings that begin with `value` follow it; their ancestors change.
+        # Strings that begin with `value` come after it; their ancestors change.
         for one in self._values.since(place):
             if not one.startswith(value):
                 break
@@ -88,12 +88,12 @@ class Prefixes:
 
 
 class Beginnings:
-    """Strings by their first characters, for searching them in a text."""
+    """Strings indexed by their first characters, to search for them in a text."""
 
     def __init__(self, size: int) -> None:
-        """``size``: the number of first characters; no string is shorter."""
+        """Set ``size``, the number of first characters; no string may be shorter."""
         self._size = size
-        # Most strings share their beginning with no other one.
+        # Most strings have a unique beginning.
         self.of: dict[str, str | Prefixes] = {}
 
     def add(self, value: str) -> None:
@@ -110,7 +110,7 @@ class Beginnings:
         some.add(value)
 
     def remove(self, value: str) -> None:
-        """Remove a string, which has to exist."""
+        """Remove a string, which must exist."""
         begin = value[: self._size]
         some = self.of[begin]
         if isinstance(some, str):
@@ -119,9 +119,7 @@ class Beginnings:
             some.remove(value)
 
     def longest_at(self, text: str, start: int, end: int) -> str:
-        """Return the longest string that occurs in ``text`` at ``start`` and ends by ``end``; ""
-        for none.
-        """
+        """Return the longest string in ``text`` at ``start`` that ends by ``end``, or ""."""
         some = self.of.get(text[start : start + self._size])
         if some is None:
             return ""
@@ -134,7 +132,7 @@ def _below(parent: _Node | None, value: str) -> _Node:
     if parent is None:
         return _Node(value, 0, None, None)
     jump = parent.jump
-    # Jump lengths as in a skew binary number: a path has as many steps as that has digits.
+    # Jump lengths as in a skew binary number: a path has as many steps as the number has digits.
     if jump is not None and jump.jump is not None:
         is_equal = parent.depth - jump.depth == jump.depth - jump.jump.depth
         jump = jump.jump if is_equal else parent

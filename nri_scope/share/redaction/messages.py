@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redact NRI's messages, field by field."""
+"""Redact NRI messages field by field."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _name(kind: NameKind) -> Text:
 
 
 def _removal(treat: Text) -> Text:
-    """Extend ``treat`` to keys that a leading dash marks for removal."""
+    """Extend ``treat`` to keys that are marked for removal with a leading dash."""
 
     def treated(engine: Engine, text: str, place: str) -> str:
         for _ in range(_ROUNDS):
@@ -87,7 +87,7 @@ _TREATED: dict[str, Text] = {
     "ConfigureRequest.runtime_name": _name(NameKind.RUNTIME),
     "ConfigureRequest.runtime_version": _key,
 }
-"""Text fields with a special treatment; all others are free text."""
+"""Text fields with special treatment; all others are free text."""
 _LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
     "Container.args": commands.arguments,
     "Hook.args": commands.arguments,
@@ -103,16 +103,16 @@ _KEYED = frozenset(
     }
 )
 _LISTING = api.SynchronizeRequest
-"""A message about no particular container."""
+"""A message that is about no particular container."""
 _ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
 def redact(engine: Engine, message: Message, scope: Scope) -> None:
-    """Put tokens into ``message``; ``scope`` is for texts outside of the containers in it."""
+    """Put tokens into ``message``; ``scope`` applies to texts outside of its containers."""
     _drop_unknown(engine, message)
     for pod, container in _subjects(message):
         _show(engine, pod, container)
-    # Annotations and arguments, which may contain values of variables, come before these.
+    # Annotations and arguments, which may contain values of variables, precede the variables.
     with engine.within(scope):
         for _ in range(_ROUNDS):
             before = engine.known.progress
@@ -122,7 +122,7 @@ def redact(engine: Engine, message: Message, scope: Scope) -> None:
 
 
 def is_about_one(message: Message) -> bool:
-    """Whether all of a message is about one pod, or a container in it."""
+    """Return whether all of a message is about one pod, or a container in that pod."""
     if isinstance(message, _LISTING) or any(
         getattr(message, field, ()) for field in ("update", "evict", "failed")
     ):
@@ -134,9 +134,7 @@ def is_about_one(message: Message) -> bool:
 
 
 def scope_of(engine: Engine, message: Message) -> Scope | None:
-    """Return the scope of a message or a part of one; None where it is about no container or
-    pod.
-    """
+    """Return the scope of a message or part; None if it is about no container or pod."""
     scopes = engine.scopes
     match message:
         case api.PodSandbox(id=pod):
@@ -251,12 +249,12 @@ def _field(
 
 
 def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place: str) -> None:
-    """Redact one field with a cache: most events change only a container's state or times."""
+    """Redact one field, with a cache: most events change only a container's state or times."""
     alone = type(message)()
     value, its_own = getattr(message, field.name), getattr(alone, field.name)
     its_own.MergeFrom(value)
     if isinstance(its_own, Message):
-        # Present, even if it is empty.
+        # Present even if empty.
         its_own.SetInParent()
 
     def redacted() -> bytes:
@@ -351,7 +349,7 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
 
 
 def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
-    """Redact a map of owners: its keys as in the owned field, its values as plugins' names."""
+    """Redact a map of owners: keys as in the owned field, values as plugin names."""
     field = place.rpartition(".")[2]
     treat = _OWNED.get(field, _key)
     owners = dict(message.owners)

@@ -7,14 +7,14 @@ from enum import StrEnum
 
 
 class NameKind(StrEnum):
-    """What a name belongs to, for `Redactor.name`."""
+    """Which object a name belongs to, for `Redactor.name`."""
 
     POD = "pod"
     NAMESPACE = "namespace"
     CONTAINER = "container"
     NODE = "node"
     PLUGIN = "plugin"
-    """A plugin's name, with or without its index before it (``10-name``)."""
+    """A plugin's name, with or without its index prefix (``10-name``)."""
     RUNTIME = "runtime"
 
 
@@ -24,4 +24,4 @@ SESSION_NAMES = {
     "runtime_version": NameKind.RUNTIME,
     "nri_version": NameKind.RUNTIME,
 }
-"""The names in a session."""
+"""The kinds of the names in a session."""

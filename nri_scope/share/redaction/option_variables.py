@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redact variables that hold options or settings: ``JAVA_OPTS``, ``RUST_LOG``; part by part."""
+"""Redact variables with options or settings, such as ``JAVA_OPTS``, ``RUST_LOG``, part by part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BETWEEN = re.compile(r"([ \t\n]+|[,;])")
 
 
 def variable(engine: Engine, name: str, value: str, place: str) -> str | None:
-    """Redact options or settings; None where the value is neither."""
+    """Redact options or settings; return None if the value is neither."""
     if len(value) > _LONGEST:
         return None
     if _OPTIONS_NAME.fullmatch(name) is not None and value.lstrip()[:1] in {"-", "+"}:
@@ -68,7 +68,7 @@ def _options(engine: Engine, value: str, place: str) -> str | None:
 
 
 def _part(engine: Engine, value: str, place: str) -> str:
-    """Return one value of several: unchanged if plain, or replaced."""
+    """Return one value of several: unchanged if plain, otherwise replaced."""
     if (
         not value
         or is_token(value)
@@ -82,7 +82,7 @@ def _part(engine: Engine, value: str, place: str) -> str:
 
 
 def _settings(engine: Engine, value: str, place: str) -> str | None:
-    """Redact ``info,foo=debug``: names with plain values, and plain values alone."""
+    """Redact ``info,foo=debug``: names with plain values, and single plain values."""
     pieces = _BETWEEN.split(value)
     for number in range(0, len(pieces), 2):
         piece = pieces[number]
@@ -94,7 +94,7 @@ def _settings(engine: Engine, value: str, place: str) -> str | None:
         if _NAME.fullmatch(pair[1]) is None:
             return None
         if certainty_at(pair[1]) is not Certainty.NONE:
-            # The text after a comma may be a part of the credential.
+            # The text after a comma may be part of the credential.
             return None
         if not (is_plain(pair[2]) or is_token(pair[2])) or not pair[2]:
             return None

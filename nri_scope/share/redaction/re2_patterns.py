@@ -13,7 +13,7 @@ _MAX_MEMORY = 32 << 20
 
 
 class Match(Protocol):
-    """The common interface of matches of ``re`` and RE2."""
+    """The interface shared by matches of ``re`` and RE2."""
 
     def __getitem__(self, group: int, /) -> str | None: ...
     def start(self, group: int = 0, /) -> int: ...
@@ -29,15 +29,15 @@ def compiled(pattern: str) -> re2._Regexp[str]:
 
 
 def glob(pattern: str) -> str:
-    """Translate a pattern in which ``*`` stands for anything to a regular expression."""
+    """Translate a pattern in which ``*`` matches any text to a regular expression."""
     return "(?s)" + ".*".join(re2.escape(part) for part in pattern.split("*"))
 
 
 class Pattern:
-    """A pattern of nri-scope itself, for texts of any length.
+    """A built-in pattern, for texts of any length.
 
-    Python's ``re`` is several times faster for a short text, whose length bounds its backtracking;
-    longer texts go to RE2. Such patterns use only syntax that both treat alike.
+    Python's ``re`` is several times faster for short texts, whose length bounds its backtracking;
+    longer texts are matched by RE2. Such patterns use only syntax with the same meaning in both.
     """
 
     _SHORT = 400

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace what the rules cover by tokens, in every kind of content of a recording."""
+"""Replace values covered by the rules with tokens, in all kinds of content of a recording."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
 
 
 class Redactor:
-    """Redacts one recording, or several that are to have the same tokens.
+    """Redacts one recording, or several recordings that must get the same tokens.
 
     Equal originals get equal tokens in texts about one container, wherever they occur; see `scope`.
-    No content of a recording raises an exception, except for `UsageError` when a limit is exceeded.
-    Not thread-safe.
+    No content of a recording raises an exception, except `UsageError` if a limit is exceeded. Not
+    thread-safe.
 
     A finished recording is redacted in two passes, since the evidence that a value is secret may
-    come after an occurrence of it: first `learn` for every event (and `learn_name`, `learn_text`
-    for texts that only tables have), then `request`, `reply`, `text`, `name` and `path`. While
+    follow an occurrence of the value: first `learn` for every event (and `learn_name`, `learn_text`
+    for texts that occur only in tables), then `request`, `reply`, `text`, `name` and `path`. During
     recording there is one pass, and a secret is replaced from the first evidence on.
     """
 
@@ -79,13 +79,13 @@ class Redactor:
         unlinked: bool = False,
     ) -> None:
         """Start without known values. ``key`` has 32 bytes and is never written. ``memory``:
-        limits; the default is for a recording that is redacted as a whole. ``linked``: see
-        `Scopes`. ``unlinked``: equal originals have equal tokens in one event only.
+        limits; the default is for redacting a whole recording. ``linked``: see `Scopes`.
+        ``unlinked``: whether equal originals have equal tokens only within one event.
         """
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
         self._is_unlinked = unlinked
-        # By hash of a message: how much was known after learning from it.
+        # By hash of a message: the state of knowledge after learning from the message.
         self._learned: dict[bytes, tuple[int, int, int]] = {}
         # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
@@ -95,18 +95,18 @@ class Redactor:
 
     @property
     def tally(self) -> Tally:
-        """The counts of replaced values, by rule and place."""
+        """The counts of replaced values by rule and place."""
         return self._engine.tally
 
     # -- the first pass ---------------------------------------------------------------------
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """Learn from an event's messages before any of them is changed. Counts nothing."""
+        """Learn from an event's messages before any message is changed. Counts nothing."""
         engine = self._engine
         whose = f"{method}\0{service}\0".encode("utf-8", "replace")
         seen = hashlib.sha256(whose + reply + b"\0" + request).digest()
         if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
-            # The same message has nothing new, unless something else was learned meanwhile.
+            # A repeated message adds nothing, unless something else was learned meanwhile.
             engine.work.spend(AGAIN)
             return
         engine.is_counting = False
@@ -120,7 +120,7 @@ class Redactor:
         self._learned[seen] = engine.known.progress
 
     def learn_text(self, text: str) -> None:
-        """Learn from a text of a table (status message, end reason, note). Counts nothing."""
+        """Learn from a table's text (status message, end reason, note). Counts nothing."""
         self._engine.is_counting = False
         try:
             self.text(text)
@@ -128,24 +128,24 @@ class Redactor:
             self._engine.is_counting = True
 
     def learn_name(self, kind: NameKind, text: str) -> None:
-        """Learn from a name of a table. Counts nothing."""
-        # A pod's owner, who chose its name, must not influence what other pods show.
+        """Learn from a name in a table. Counts nothing."""
+        # The owner of a pod, who chose its name, must not influence which values other pods show.
         with self._engine.within(self._engine.scopes.content("table", b"")):
             value_places.show(self._engine, kind, text)
 
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """Return a redacted request, by the RPC's name; ``service`` as in `Captured`.
+        """Return the redacted request of the RPC ``method``; ``service`` as in `Captured`.
 
-        Handles requests of NRI, and recorded requests to the CRI. A message that is malformed or of
-        an unknown method is replaced by a token as a whole, since its content is unknown.
+        Handles NRI requests and recorded requests to the CRI. A message that is malformed or of an
+        unknown method is replaced by a token as a whole, since its content is unknown.
         """
         if self._is_unlinked:
             self._engine.unlink()
         scopes = self._engine.scopes
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
-            # A valid request has an id and nothing else.
+            # A valid request contains only an id.
             container = asked_about(message)
             if container is None:
                 self._scope = scopes.content(method, message)
@@ -183,13 +183,13 @@ class Redactor:
 
         def redacted() -> bytes:
             messages.redact(engine, message, self._scope)
-            # Also if nothing was replaced: the bytes may contain more than the decoded message,
-            # such as the first of two values of one field.
+            # Even without replacements: the bytes may contain more than the decoded message, such
+            # as the first of two values of one field.
             return message.SerializeToString(deterministic=True)
 
         if self._is_unlinked or not engine.is_unbounded or not messages.is_about_one(message):
             return redacted()
-        # Events repeat messages: a part of a message that is all of it.
+        # Events repeat messages: treat the whole message as one part.
         content = message.SerializeToString(deterministic=True)
         with engine.within(self._scope):
             return engine.part(f"{message.DESCRIPTOR.name} ".encode() + content, redacted)
@@ -206,7 +206,7 @@ class Redactor:
             with self._engine.within(self._scope):
                 json_documents.show(self._engine, read)
                 for _ in range(_ROUNDS):
-                    # Texts that may contain values of variables come before the variables.
+                    # Texts that may contain values of variables precede the variables.
                     before, given = given, json_documents.walk(self._engine, given, "", "", 0)
                     if given == before:
                         break
@@ -217,7 +217,7 @@ class Redactor:
     def _opaque(self, content: bytes, place: str) -> bytes:
         if not content or not self._engine.is_on("unreadable"):
             return content
-        # One character per byte: different contents stay different.
+        # One character per byte, so that different contents stay different.
         text = content.decode("latin-1")
         if is_token(text) or not text.strip():
             return content
@@ -227,10 +227,10 @@ class Redactor:
     # -- texts and names --------------------------------------------------------------------
 
     def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
-        """Return redacted prose: a status message, an end reason, a note, the reason of a gap.
+        """Return redacted prose: a status message, an end reason, a note, or the reason of a gap.
 
-        ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: the text belongs to
-        the last messages; otherwise its tokens belong to this text only.
+        ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: whether the text
+        belongs to the last messages; otherwise its tokens apply to this text only.
         """
         if not text:
             return text
@@ -241,14 +241,12 @@ class Redactor:
             return engine.text(text, place)
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
-        """Return a redacted key with its value, such as metadata of a request (``authorization:
-        …``).
-        """
+        """Return a redacted key and value, such as request metadata (``authorization: …``)."""
         shown = self._engine.key(key, place)
         return shown, value_places.keyed_value(self._engine, key, value, place)
 
     def learn_keyed(self, key: str, value: str) -> None:
-        """Learn from a key with its value, before anything is changed. Counts nothing."""
+        """Learn from a key and its value before anything is changed. Counts nothing."""
         self._engine.is_counting = False
         try:
             self.keyed(key, value, "")
@@ -256,7 +254,7 @@ class Redactor:
             self._engine.is_counting = True
 
     def name(self, kind: NameKind, text: str) -> str:
-        """Return a redacted name of a table; equal to the same name in redacted messages."""
+        """Return a redacted name from a table, equal to the same name in redacted messages."""
         place = f"{kind}.name"
         numbered = _PLUGIN.fullmatch(text) if kind is NameKind.PLUGIN else None
         if numbered is not None:
@@ -268,11 +266,9 @@ class Redactor:
         return value_places.identity(self._engine, text, "id") if text else text
 
     def path(self, pointer: str) -> str:
-        """Return a redacted OCI path as in `Event.changed`: its keys are redacted as in the last
-        messages.
-        """
+        """Return a redacted OCI path of `Event.changed`, with keys as in the last messages."""
         keys = split(pointer)
-        # Annotations' keys are free text, even if they look like known words.
+        # Keys of annotations are free text, even if they look like known words.
         is_ours = not keys or keys[0] != "annotations"
         if is_ours and all(_WORD.fullmatch(key) for key in keys):
             return pointer
@@ -296,12 +292,12 @@ class Redactor:
             given = joined(given, shown)
         return given
 
-    # -- what was replaced ------------------------------------------------------------------
+    # -- replaced values --------------------------------------------------------------------
 
     def originals(self) -> Iterator[Original]:
-        """Return everything replaced so far, for the scan of the output.
+        """Return all values replaced so far, for the scan of the output.
 
-        Raises UsageError where not all of it was remembered, as leaks could go unnoticed.
+        Raises UsageError if some were not remembered, as leaks could go unnoticed.
         """
         self._engine.known.check_remembered()
         return self._engine.known.originals()

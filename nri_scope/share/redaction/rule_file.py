@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a file of rules: TOML, strictly, since a mistyped rule would protect nothing."""
+"""Read a rule file: TOML, parsed strictly, since a mistyped rule would protect nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .builtin import NAMES, ON
 from .rules import Action, Rule, Rules
 
 MAX_SIZE = 1 << 20
-"""Bytes of the file."""
+"""Maximum size of the file in bytes."""
 _RECORDINGS = (b"SQLite format 3\0", b"PK\3\4")
 """First bytes of recordings and bundles."""
 _MOST = 1_000
@@ -30,7 +30,7 @@ _RULE = tuple(field.name for field in fields(Rule))
 
 
 class _Wrong(Exception):
-    """A problem, its place (tables and keys as written in the file), and a hint."""
+    """A problem with its location (tables and keys as written in the file), and a hint."""
 
     def __init__(self, problem: str, hint: str, *where: str | int) -> None:
         super().__init__(problem)
@@ -40,7 +40,7 @@ class _Wrong(Exception):
 
 
 def read_rules(path: Path) -> Rules:
-    """Return the default rules with the changes of the file.
+    """Return the default rules with the changes from the file.
 
     Raises UsageError with the file, the line and the reason.
     """
@@ -187,7 +187,7 @@ def _check_known(name: str, known: Collection[str], what: str, *where: str | int
 
 
 def _line(text: str, where: tuple[str | int, ...]) -> int:
-    """Return the line of a key, from 1, by usual spellings, as tomllib does not report it."""
+    """Return the line of a key, from 1, assuming usual spelling: tomllib does not report lines."""
     table, *rest = where
     number = rest.pop(0) if rest and isinstance(rest[0], int) else 0
     heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{re.escape(str(table))}[\"']?\s*\]")

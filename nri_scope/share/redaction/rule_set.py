@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Match many expressions at once: only those whose keywords are in the text.
+"""Match many expressions at once, trying only those whose keywords are in the text.
 
-The public rules are those of gitleaks, as data (``gitleaks/rules.json``);
+The public rules come from gitleaks, as data (``gitleaks/rules.json``);
 ``scripts/update_gitleaks_rules.py`` refreshes them.
 """
 
@@ -23,26 +23,27 @@ if TYPE_CHECKING:
 
 PUBLIC = Path(__file__).with_name("gitleaks") / "rules.json"
 _AFTER_NAME = r"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)"
-"""The part between a name and a value in rules that need a name."""
+"""The part between a name and a value, in rules that require a name."""
 _BEFORE_NAME = r"[\w.-]{0,50}?"
-"""The part with which these rules begin; it takes time and does not change the group."""
+"""The beginning of these rules, which takes time and does not affect the group."""
 _END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
-"""The required end of a credential in source code; other texts continue differently."""
+"""The required end of a credential in source code; other texts may continue differently."""
 _NO_LETTER, _NO_WORD = r"(?:[^A-Za-z0-9]|$)", r"(?:[^A-Za-z0-9_-]|$)"
 
 
 @dataclass(frozen=True)
 class FormatRule:
-    """The form of one kind of credential."""
+    """The format of one kind of credential."""
 
     name: str
     expression: str
     keywords: tuple[str, ...]
-    """Expressions, one of which occurs in every text with a match; case-insensitive."""
+    """Expressions, case-insensitive; every text with a match contains one of them."""
     group: int | None = None
-    """The secret group of a match; None for the first group that matched, or else all of it."""
+    """The group of the secret in a match; None for the first group that matched, or else the whole
+    match."""
     needs_digit: bool = False
-    """Whether a digit is required, as ordinary words have the same form."""
+    """Whether a digit is required because ordinary words have the same format."""
 
     @classmethod
     def public(cls, rule: Mapping[str, object]) -> FormatRule:
@@ -63,16 +64,16 @@ class FormatRule:
 
     @cached_property
     def pattern(self) -> re2._Regexp[str]:
-        """The expression, compiled on first use: most are never needed."""
+        """The expression, compiled on first use, as most are never needed."""
         return compiled(self.expression)
 
     @property
     def needs_name(self) -> bool:
-        """Whether the name beside a value makes it a credential."""
+        """Whether a value is only a credential because of the name beside it."""
         return _AFTER_NAME in self.expression
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield start and end of the secrets found."""
+        """Yield start and end of each secret found."""
         for match in self.pattern.finditer(text):
             start, end = self._secret(match)
             if not self.needs_digit or any(c.isdigit() for c in text[start:end]):
@@ -83,7 +84,7 @@ class FormatRule:
         if group is None:
             groups = self.pattern.groups
             is_first = self.needs_name or self.expression.endswith(_NO_LETTER)
-            # Otherwise groups are parts of one credential.
+            # Otherwise, groups are parts of one credential.
             of = range(1, groups + 1) if is_first or groups == 1 else ()
             group = next((number for number in of if match[number]), 0)
         return match.start(group), match.end(group)
@@ -116,7 +117,7 @@ class RuleSet:
         self._keywords.Compile()
 
     def find(self, text: str) -> list[Found]:
-        """Return all secrets, from left to right; overlapping ones are merged."""
+        """Return all secrets from left to right; overlapping secrets are merged."""
         hits = self._keywords.Match(text)
         if not hits:
             return []
@@ -137,6 +138,6 @@ class RuleSet:
 
 @lru_cache(maxsize=1)
 def public_rules() -> tuple[FormatRule, ...]:
-    """Return the rules of gitleaks that are used."""
+    """Return those rules of gitleaks that are used."""
     document = json.loads(PUBLIC.read_text("utf-8"))
     return tuple(FormatRule.public(rule) for rule in document["rules"])

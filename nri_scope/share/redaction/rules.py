@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to replace and what to keep, as plain data."""
+"""Which values to replace and which to keep, as plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What a rule does with a value that it finds."""
+    """The action of a rule on a value that it matches."""
 
     REPLACE = "replace"
     KEEP = "keep"
@@ -24,22 +24,20 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the user. Empty conditions always hold."""
+    """A user's rule. Empty conditions always match."""
 
     name: str
     action: Action = Action.REPLACE
     path: str = ""
-    """A pattern with ``*`` for the place, e.g. ``container.annotations.*``."""
+    """A pattern for the place; ``*`` matches any text, e.g. ``container.annotations.*``."""
     key: str = ""
-    """A regular expression (RE2), searched for in the key of the value."""
+    """A regular expression (RE2), searched for in the value's key."""
     value: str = ""
-    """A regular expression (RE2), searched for in the value. Its first group, or else the match, is
-    replaced; without an expression the whole value is."""
+    """A regular expression (RE2), searched for in the value. Its first group, or else the whole
+    match, is replaced; without an expression, the whole value is."""
 
     def fits(self, place: str, key: str) -> bool:
-        """Return whether it applies to the value at ``place``; "" is the key of a value without
-        one.
-        """
+        """Return whether the rule applies to a value at ``place``; ``key`` is "" without a key."""
         if self.path and self._path.fullmatch(place) is None:
             return False
         return not self.key or (bool(key) and self._key.search(key) is not None)
@@ -54,13 +52,13 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re2._Regexp[str] | None:
-        """``value``, compiled; None for the whole value."""
+        """The compiled ``value``; None to match the whole value."""
         return compiled(self.value) if self.value else None
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of one redaction. Those of the user come first, in their order."""
+    """The rules of one redaction. The user's rules come first, in their order."""
 
     DEFAULT: ClassVar[Rules]
 
@@ -68,17 +66,18 @@ class Rules:
     """Names of the rules of `builtin.BUILT_IN` that are on."""
     rules: tuple[Rule, ...] = ()
     env: tuple[str, ...] = ()
-    """Additional names of variables whose values stay; ``*`` is allowed, as in the next three."""
+    """Additional names of variables whose values are kept; ``*`` is allowed, also in the next
+    three."""
     keys: tuple[str, ...] = ()
-    """Keys of annotations and labels."""
+    """Additional keys of annotations and labels whose values are kept."""
     hosts: tuple[str, ...] = ()
     registries: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
-    """Values that stay everywhere, if the whole value is exactly this."""
+    """Values that are always kept, if the whole value matches."""
     nodes: tuple[str, ...] = ()
-    """Names of nodes, for the rule of that name."""
+    """Names of nodes, for the rule about nodes."""
     source: str = ""
-    """The name of the rule file, without its folder; "" for the default."""
+    """The name of the rule file without its folder; "" for the default rules."""
 
 
 Rules.DEFAULT = Rules()

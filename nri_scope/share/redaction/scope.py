@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scopes of tokens: equal originals have equal tokens in one scope, and others in other scopes.
+"""Scopes of tokens: equal originals have equal tokens in one scope, different ones in others.
 
-A user who can write a value into one container sees its token. If the same value had that token in
-another container, the user could verify guesses about that one.
+A user who can write a value into one container sees its token. If the same value had the same token
+in another container, the user could verify guesses about values of that container.
 """
 
 from __future__ import annotations
@@ -20,41 +20,39 @@ _REMEMBERED = 10_000
 
 
 class Scope(NamedTuple):
-    """The scope of a text: the unit that it belongs to."""
+    """The unit to which a text belongs for the choice of tokens."""
 
     name: str
     """The value for `Tokens.scope`."""
     pod: str
-    """The pod whose visible names may be shown; the text's own unit where no pod is known."""
+    """The pod whose visible names may be shown; the text's own unit if its pod is unknown."""
 
 
 NAMES = Scope(tokens.NAMES, "names")
-"""The scope of names and ids, everywhere."""
+"""The scope of all names and ids."""
 
 
 class Scopes:
     """Finds the scopes of a recording's parts."""
 
     def __init__(self, linked: Mapping[str, str] | None = None) -> None:
-        """``linked``: names for containers and pods, by id; those with the same name share a
-        scope.
-        """
+        """``linked``: names for containers and pods by id; units with one name share a scope."""
         self._linked = linked or {}
         self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_REMEMBERED)
 
     def pod(self, pod: str) -> Scope:
-        """Return the scope of a pod, without its containers."""
+        """Return the scope of a pod without its containers."""
         return Scope(self._name("pod", pod), f"pod {pod}")
 
     def container(self, container: str, pod: str = "", name: str = "") -> Scope:
         """Return the scope of a container; its ``pod`` (an id) and ``name`` are remembered for
-        texts with only the container's id.
+        texts that contain only the container's id.
         """
         if not pod:
             known = self._containers.get(container)
             if known is not None:
                 return known
-        # iSulad has no id yet when a container is created, and changes the name afterwards.
+        # iSulad has no id when a container is being created, and changes the name afterwards.
         is_isulad = name.startswith("k8s_")
         if (is_isulad or not container) and pod and name:
             bare = name.split("_")[1] if is_isulad else name
@@ -67,7 +65,7 @@ class Scopes:
         return scope
 
     def content(self, place: str, content: bytes) -> Scope:
-        """Return a scope for text that is about no container; only identical content shares it."""
+        """Return a scope for text about no container; only identical content shares it."""
         name = f"{place} {hashlib.sha256(content).hexdigest()}"
         return Scope(name, name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split command lines as shells do, in any text: words with their positions."""
+"""Split command lines in any text as shells do, into words with positions."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Quoted(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """One word of a command."""
+    """A word of a command."""
 
     text: str
     """The text without quotes."""
     start: int
     end: int
     quote: str = ""
-    """The quotation mark, if it encloses the whole word."""
+    """The quotation mark if the whole word is quoted, otherwise ""."""
     parts: tuple[Quoted, ...] = ()
 
 
 def commands(text: str) -> Iterator[list[Word]]:
-    """Yield every command of a script, or of similar text; unclosed quotes are accepted."""
+    """Yield every command of a script or similar text; unclosed quotes are accepted."""
     command: list[Word] = []
     at = 0
     unclosed = {'"': False, "'": False}
@@ -65,7 +65,7 @@ def commands(text: str) -> Iterator[list[Word]]:
 
 
 def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word:
-    """Return the word at ``start``; ``unclosed`` has the quotation marks without an end."""
+    """Return the word at ``start``; ``unclosed`` contains quotation marks that are never closed."""
     unclosed = unclosed if unclosed is not None else {'"': False, "'": False}
     pieces: list[str] = []
     parts: list[Quoted] = []
@@ -84,7 +84,7 @@ def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word
             at = min(at + 2, len(text))
         elif mark in "\"'":
             quoted = None
-            # The apostrophe of "can't" is no quotation mark.
+            # The apostrophe of "can't" is not a quotation mark.
             if not unclosed[mark] and not (mark == "'" and pieces and pieces[-1].isalpha()):
                 quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at)
                 unclosed[mark] = quoted is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sorted set of strings in which adding takes the same time at any size."""
+"""A sorted set of strings in which insertions take the same time at any size."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 MOST = 1_000
-"""Strings per list; in a single list, each insertion would move half of all strings."""
+"""Maximum number of strings per list; in a single list, each insertion would move half of all."""
 
 Place = tuple[int, int]
-"""Number of a list, and index in it. Valid until the next change."""
+"""Number of a list, and index in that list. Valid until the next change."""
 
 
 class SortedStrings:
-    """Lists of bounded size, one after the other."""
+    """Consecutive lists of bounded size."""
 
     def __init__(self) -> None:
         self._lists: list[list[str]] = [[]]
-        # The first string of each list, except the first list.
+        # The first string of each list except the first list.
         self._firsts: list[str] = []
 
     def add(self, value: str) -> Place:
@@ -35,7 +35,7 @@ class SortedStrings:
         return (number, at) if at < half else (number + 1, at - half)
 
     def remove(self, value: str) -> Place:
-        """Remove a string, which has to exist; return the place of the strings after it."""
+        """Remove a string, which must exist; return the place of the strings after it."""
         number = bisect_right(self._firsts, value)
         some = self._lists[number]
         at = bisect_left(some, value)
@@ -43,7 +43,7 @@ class SortedStrings:
         return number, at
 
     def last_to(self, value: str) -> Place | None:
-        """Return the place of the last string that does not sort after ``value``; None for none."""
+        """Return the place of the last string that does not sort after ``value``, or None."""
         number = bisect_right(self._firsts, value)
         at = bisect_right(self._lists[number], value) - 1
         return (number, at) if at >= 0 else self._end_before(number)
@@ -53,7 +53,7 @@ class SortedStrings:
         return self._lists[place[0]][place[1]]
 
     def before(self, place: Place) -> Place | None:
-        """Return the place before this one; None for none."""
+        """Return the preceding place, or None."""
         number, at = place
         return (number, at - 1) if at else self._end_before(number)
 

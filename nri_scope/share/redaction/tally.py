@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count replaced values by rule and place, without the values."""
+"""Count replaced values by rule and place, without storing the values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PLACES = 1_000
-"""Limit of places, which include names of variables: an untrusted recording may have many."""
+"""Maximum number of places, which include variable names: an untrusted recording may have many."""
 _REMEMBERED = 100_000
-"""Limit of rules and places of repeated messages."""
+"""Maximum number of rules and places of repeated messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Count:
 
     rule: str
     place: str
-    """The field in NRI's terms, e.g. ``container.env.DB_PASSWORD`` or ``status_message``."""
+    """The field in NRI terms, e.g. ``container.env.DB_PASSWORD`` or ``status_message``."""
     values: int
-    """The number of replacements there."""
+    """Number of replacements at this place."""
 
 
 class Tally:
@@ -30,11 +30,11 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._repeated: Counter[tuple[tuple[str, str], ...]] = Counter()
-        """How often messages with these rules and places came again."""
+        """How often messages with these rules and places were repeated."""
         self._remembered = 0
 
     def repeat(self, found: tuple[tuple[str, str], ...]) -> None:
-        """Count what the rules replaced at their places once more."""
+        """Count the replacements of a repeated message, given as rules with places, once more."""
         if found not in self._repeated:
             self._remembered += len(found)
             if self._remembered > _REMEMBERED:
@@ -50,7 +50,7 @@ class Tally:
         return self._counts
 
     def add(self, rule: str, place: str, values: int = 1) -> None:
-        """Count what ``rule`` replaced at ``place``; beyond a limit, places share one line."""
+        """Count replacements by ``rule`` at ``place``; beyond a limit, places share one line."""
         key = (rule, place)
         if key not in self._counts and len(self._counts) >= _PLACES:
             key = (rule, "elsewhere")
@@ -62,7 +62,7 @@ class Tally:
         return self._all().total()
 
     def by_rule(self) -> dict[str, int]:
-        """Return replacements by rule, sorted by the rules' names."""
+        """Return the number of replacements by rule, sorted by rule name."""
         sums: Counter[str] = Counter()
         for (rule, _), values in self._all().items():
             sums[rule] += values

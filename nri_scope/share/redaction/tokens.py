@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens: the replacements of originals.
 
-A token is recognized by its form, regardless of its key, so what was redacted before stays as it
-is. It has the form of its original as far as programs require it: an address becomes an address, a
-host name a host name, a path a path, and a plain token is valid as a DNS label, a file name, a key
-or a value.
+A token is recognized by its form, regardless of its key, so that text which was already redacted
+stays unchanged. It has the form of its original as far as programs require this: an address becomes
+an address, a host name a host name, a path a path, and a plain token is valid as a DNS label, a
+file name, a key or a value.
 
-Tokens belong to a scope, e.g. one container: equal originals have equal tokens there, and tokens
-of two scopes cannot be linked.
+Tokens belong to a scope, e.g. one container: equal originals have equal tokens within the scope,
+and tokens of two scopes cannot be linked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .harmless import ENDINGS
 
 MARK = "redacted-"
 PLAIN = MARK + "[a-z2-7]{12}"
-"""Pattern of the plain token; all others contain one, except for addresses."""
+"""Pattern of the plain token; all other tokens contain one, except addresses."""
 HOST = ".invalid"
 MAIL = "@redacted.invalid"
 # Reserved for documentation and benchmarks (RFC 2544, RFC 3849): no host has such an address.
@@ -33,18 +33,18 @@ NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
 NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 
 NAMES = ""
-"""The scope of names and ids, which are to be the same in all of a recording."""
+"""The scope of names and ids, whose tokens must be the same in a whole recording."""
 
 _ATTEMPTS = 64
 _ROOM = NETWORK4.num_addresses // 8
-"""IPv4 addresses that stay unused in each scope, as the last ones would take a long search."""
+"""Number of IPv4 addresses left unused per scope, as finding the last ones would take long."""
 _TOKEN = re.compile(f"/?{PLAIN}(?:{re.escape(HOST)}|{re.escape(MAIL)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
 
 
 def is_token(text: str) -> bool:
-    """Return whether ``text`` as a whole is a token."""
+    """Return whether the whole ``text`` is a token."""
     return _TOKEN.fullmatch(text) is not None or is_token_address(text)
 
 
@@ -55,7 +55,7 @@ def is_token_address(text: str) -> bool:
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address if ``text`` is one and nothing else."""
+    """Return ``text`` as an IP address, or None if it contains anything else."""
     if (
         len(text) > 45
         or not text
@@ -70,10 +70,10 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 class Tokens:
-    """Makes tokens: in one scope exactly one for each original, and different ones for two."""
+    """Makes tokens: in each scope exactly one per original, different for different originals."""
 
     def __init__(self, key: bytes, most: int = 200_000) -> None:
-        """``most``: tokens that are cached, approximately. Others are computed again."""
+        """Create a cache of about ``most`` tokens; others are computed again."""
         self._key = key
         self._most = most
         self._of: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(most)
@@ -83,9 +83,7 @@ class Tokens:
         """The scope of new tokens."""
 
     def of(self, original: str, scope: str | None = None) -> str:
-        """Return the token for ``original``, in a suitable form; ``scope`` overrides the current
-        one.
-        """
+        """Return the token for ``original`` in its form; ``scope`` replaces the current one."""
         if scope is None:
             scope = self.scope
         token = self._of.get((scope, original))
@@ -117,10 +115,10 @@ class Tokens:
         return plain
 
     def _address4(self, original: str, scope: str) -> str | None:
-        """Return an address that no other original of the scope has; None where few are left.
+        """Return an address that no other original in the scope has, or None if few are left.
 
-        There are only 2^17, so originals may collide. The plain token that is used then is no valid
-        address, so no program can mistake it for a host's.
+        There are only 2^17 addresses, so originals may collide. The plain token used in this case
+        is not a valid address, so no program can mistake it for a host's.
         """
         taken = self._taken.get(scope)
         if taken is None:

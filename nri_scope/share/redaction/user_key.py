@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's key, for tokens that are the same in each run. It stays on the machine."""
+"""The user's key, which makes tokens the same in each run. The key stays on the machine."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ KEY_BYTES = 32
 
 
 def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the key, by the XDG rules."""
+    """Return the folder of the key according to the XDG rules."""
     folder = environ.get("XDG_STATE_HOME", "")
-    # The specification says to ignore a relative path.
+    # The specification requires ignoring a relative path.
     base = Path(folder) if folder.startswith("/") else Path("~/.local/state").expanduser()
     return base / "nri-scope"
 
 
 def local_key(folder: Path | None = None) -> bytes:
-    """Return the user's key on this machine, made on first use. Raises UsageError.
+    """Return the user's key on this machine, created on first use. Raises UsageError.
 
-    Only its owner can read the file. With the key, guesses for the original of a token can be
-    verified.
+    Only its owner can read the file. The key allows verifying guesses for a token's original.
     """
     path = (folder if folder is not None else key_folder()) / "redaction.key"
     try:
@@ -46,7 +45,7 @@ def local_key(folder: Path | None = None) -> bytes:
 
 
 def derive(key: bytes, purpose: bytes) -> bytes:
-    """Return a key for ``purpose``, e.g. one input: tokens of two purposes cannot be linked."""
+    """Return a key for ``purpose``, e.g. one input; tokens of two purposes cannot be linked."""
     return hmac.digest(key, b"nri-scope redaction\0" + purpose, hashlib.sha256)
 
 
@@ -69,7 +68,7 @@ def _read(path: Path) -> bytes:
 
 
 def _check_owners(path: Path, owner: int) -> None:
-    """Refuse a key that another user owns or could replace, and so use to identify values.
+    """Refuse a key that another user owns or could replace, and could use to identify values.
 
     Raises UsageError and OSError.
     """
@@ -86,7 +85,7 @@ def _check_owners(path: Path, owner: int) -> None:
 def _make(path: Path) -> bytes:
     _check_owners(path, os.geteuid())
     key = secrets.token_bytes(KEY_BYTES)
-    # Complete from the start, and never replacing one that another process made meanwhile.
+    # Complete from the start, and never replaces a key that another process created meanwhile.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

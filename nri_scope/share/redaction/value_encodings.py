@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forms in which a value may be written: in JSON, in a URL, in hexadecimal, in base64."""
+"""The encodings in which a value may occur: JSON, URL, hexadecimal, base64."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 _MIN_PACKED = 7
-"""Length from which base64 text does not occur by chance: that of 6 bytes, shortened."""
+"""Minimum length at which base64 text does not occur by chance: that of 6 bytes, shortened."""
 _MIN_HEX = 6
-"""Number of bytes from which hexadecimal text does not match an id by chance."""
+"""Minimum number of bytes at which hexadecimal text does not match an id by chance."""
 _SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
-"""Characters that URL encoders leave unchanged; the last two are those of JavaScript."""
+"""Characters that URL encoders leave unchanged; the last two sets are those of JavaScript."""
 _SIMPLE = re.compile(r"[A-Za-z0-9_.-]*")
 _HTML = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
 """Characters that Go escapes in JSON for use in HTML."""
 
 
 def forms(value: str) -> set[bytes]:
-    """Return the forms in which ``value`` may be written in a file, itself included."""
+    """Return the forms in which ``value`` may occur in a file, including ``value`` itself."""
     plain = value.encode("utf-8", "surrogatepass")
     found = {plain}
     # Most values look the same in JSON, in a URL and in a path.
@@ -34,7 +34,8 @@ def forms(value: str) -> set[bytes]:
         if len(packed) >= _MIN_PACKED:
             found |= {packed, _for_urls(packed)}
     if len(plain) >= _MIN_HEX:
-        # With padding, where the value is the whole encoded content: then its last bits are fixed.
+        # With padding, for a value that is the whole encoded content, which determines its last
+        # bits.
         whole = base64.b64encode(plain)
         found |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
     return found
@@ -44,7 +45,7 @@ def _escaped(value: str, plain: bytes) -> set[bytes]:
     found: set[bytes] = set()
     if not value.isascii():
         try:
-            # Bytes that are no text are decoded as one character each.
+            # Bytes that are not text are decoded as one character each.
             found.add(value.encode("latin-1"))
         except UnicodeEncodeError:
             pass
@@ -55,13 +56,13 @@ def _escaped(value: str, plain: bytes) -> set[bytes]:
         for safe in _SAFE:
             found.add(quote(plain, safe=safe).encode())
         found.add(quote_plus(plain).encode())
-        # A key in a JSON pointer (RFC 6901), as in `event.changed`.
+        # A key in a JSON pointer (RFC 6901), as used in `event.changed`.
         found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
     return found
 
 
 def as_words(value: str) -> set[str]:
-    """Return other words for a value that is so short that it is only replaced as a word."""
+    """Return other words for a value so short that it is only replaced as a word."""
     packed = base64.b64encode(value.encode("utf-8", "surrogatepass")).rstrip(b"=")
     return {packed.decode(), _for_urls(packed).decode()}
 
@@ -71,7 +72,7 @@ def _for_urls(packed: bytes) -> bytes:
 
 
 def texts(value: str) -> set[str]:
-    """Return the forms as text, without ``value`` itself."""
+    """Return the forms as text, except ``value`` itself."""
     found: set[str] = set()
     for form in forms(value):
         try:
@@ -83,7 +84,7 @@ def texts(value: str) -> set[str]:
 
 
 def _in_json(value: str) -> Iterator[str]:
-    """Yield a text as in a JSON string, and as in JSON inside of a JSON string."""
+    """Yield a text as in a JSON string, and as in JSON within a JSON string."""
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
         yield once
@@ -97,7 +98,8 @@ def _in_json(value: str) -> Iterator[str]:
 def within_base64(content: bytes, offset: int) -> bytes:
     """Return the base64 of ``content`` after ``offset`` bytes, before any other content.
 
-    Each character encodes six bits: those at the ends depend on the neighbours, and are left out.
+    Each character encodes six bits: characters at the ends depend on neighbouring bytes, and are
+    omitted.
     """
     packed = base64.b64encode(bytes(offset) + content)
     first = -(-offset * 8 // 6)

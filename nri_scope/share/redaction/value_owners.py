@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods a value is known from, and whether texts of another pod may reveal that it is
-known.
-"""
+"""The pods from which values are known, and whether texts of other pods may reveal that."""
 
 from __future__ import annotations
 
 import re
 
 EVERYTHING = ""
-"""The key of texts of no pod, in which values of all pods are replaced."""
+"""The key of texts without a pod, in which values of all pods are replaced."""
 _NAMES = -1
-"""Names and ids, which stay the same everywhere: they belong to no pod."""
+"""The key of names and ids, which are the same everywhere and belong to no pod."""
 _MOST_PODS = 200_000
-"""Pods beyond this number share one."""
+"""Maximum number of separate pods; further pods share one key."""
 _PAIRS_PER_VALUE = 10
 _RANDOM_MIN = 20
-"""Letters and digits from which on a random-looking value cannot be guessed."""
+"""Number of letters and digits from which a random-looking value cannot be guessed."""
 _RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 
@@ -23,15 +21,14 @@ _OTHER = re.compile(r"[^A-Za-z0-9]+")
 class Owners:
     """The pods from which values are known.
 
-    A user who writes a guess into their own pod, and sees the result, must not learn from it that
+    A user who writes a guess into their own pod and sees the result must not be able to learn that
     another pod has that value. So a value that can be guessed is replaced only in texts of the pods
-    from which it is known, and in texts of no pod; one that cannot be guessed is replaced
-    everywhere.
+    from which it is known, and in texts without a pod; any other value is replaced everywhere.
     """
 
     def __init__(self, values: int) -> None:
-        """``values``: the most values to expect. Once there are ten times as many pairs of a value
-        and a pod, further values are replaced everywhere.
+        """Start without values. ``values``: the maximum number to expect. Once there are ten times
+        as many pairs of a value and a pod, further values are replaced everywhere.
         """
         self._most_pairs = values * _PAIRS_PER_VALUE
         self._of: dict[str, int | set[int]] = {}
@@ -42,12 +39,12 @@ class Owners:
         self._pairs = 0
         self._current = 0
         self.added = 0
-        """How often a known value became known from one more pod."""
+        """Number of times that a known value became known from another pod."""
         self.skipped = 0
-        """How often a known value was not replaced in a pod's text."""
+        """Number of times that a known value was not replaced in a pod's text."""
 
     def enter(self, pod: str | None) -> None:
-        """Make this the pod of the following texts; None: they are names."""
+        """Set the pod of the following texts; None if these are names."""
         if pod is None:
             self._current = _NAMES
         else:
@@ -58,11 +55,11 @@ class Owners:
 
     @property
     def late(self) -> int:
-        """How many values, known from another pod before, became known from this one."""
+        """Number of values known from this pod only after they were known from another one."""
         return self._late.get(self._current, 0)
 
     def add(self, value: str) -> None:
-        """Remember that a value is known from the current pod."""
+        """Record that a value is known from the current pod."""
         current = self._current
         if self._is_of(value, current):
             return
@@ -89,7 +86,7 @@ class Owners:
         return self._is_of(value, self._current)
 
     def may_tell(self, value: str) -> bool:
-        """Return whether to replace a known value in the current pod's texts; if not, note that."""
+        """Return whether to replace a known value in the current pod's texts; record refusals."""
         if self._current == 0 or value in self._random or self.has(value):
             return True
         self._left.add((value, self._current))
@@ -108,7 +105,7 @@ class Owners:
 def can_be_guessed(value: str) -> bool:
     """Return whether a value does not look random, or is too short to judge.
 
-    A value looks random if it has 20 letters and digits or more, in any encoding, and changes
+    A value looks random if it has 20 or more letters and digits, in any encoding, and changes
     between small letters, capitals and digits at every third of them or more often; combined words
     and numbers do not.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redact values by their place: variables, arguments, annotations, options, images."""
+"""Redact values according to place: variables, arguments, annotations, options, images."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ _KNOWN_KEYS: dict[str, NameKind | str] = {
     }.items()
     for key in keys.split()
 }
-"""Annotations and labels in which runtimes and the kubelet repeat values of other fields."""
+"""Annotations and labels in which runtimes and the kubelet repeat other fields' values."""
 
 
 # -- environment variables ------------------------------------------------------------------
 
 
 def variable(engine: Engine, entry: str, place: str) -> str:
-    """Redact a variable of the form ``NAME=value``."""
+    """Redact a variable such as ``NAME=value``."""
     name, equals, value = entry.partition("=")
     if not equals:
-        # Not a variable. Only a plain name is shown.
+        # Not a variable. Only plain names are shown.
         is_name = _CONSTANT.fullmatch(entry) is not None
         return engine.key(entry, place) if is_name else variable_value(engine, "", entry, place)
     shown = variable_name(engine, name, place)
@@ -94,13 +94,13 @@ def variable(engine: Engine, entry: str, place: str) -> str:
         and engine.is_on("env-values")
         and engine.known.replace(entry)[1]
     ):
-        # NAME=value as a whole is a known value, and was replaced elsewhere.
+        # NAME=value as a whole is a known value that was replaced elsewhere.
         given = engine.put("env-values", value, Strength.PRIVATE, place)
     return f"{shown}={given}"
 
 
 def variable_name(engine: Engine, name: str, place: str) -> str:
-    """Redact the name of a variable: unchanged, unless it is not a valid name."""
+    """Redact the name of a variable, which stays unchanged if it is a valid name."""
     if not name or is_token(name):
         return name
     if not _ENV_NAME.fullmatch(name):
@@ -109,7 +109,7 @@ def variable_name(engine: Engine, name: str, place: str) -> str:
 
 
 def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
-    """Redact the value of the variable ``name``; ``place`` includes its name."""
+    """Redact the value of the variable ``name``; ``place`` includes the name."""
     if not value or is_token(value):
         return value
     given = by_user(engine, value, place, name)
@@ -166,7 +166,7 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
 
 
 def mount_option(engine: Engine, option: str, place: str) -> str:
-    """Redact an option of a mount: ``key=value``, or several separated by commas."""
+    """Redact a mount option: ``key=value``, or several separated by commas."""
     pieces: list[str] = []
     at = 0
     for match in _MOUNT_OPTION.finditer(option):
@@ -177,7 +177,7 @@ def mount_option(engine: Engine, option: str, place: str) -> str:
         value = option[match.end() : end]
         given = keyed_text(engine, match[1], value, place)
         if given is None and match[1].lower() in {"user", "username"} and "%" in value:
-            # As in manuals of CIFS: user%password
+            # Documented in CIFS manuals: user%password
             given = commands.login(engine, value, place, "%")
         if given is not None:
             pieces += option[at : match.end()], given
@@ -189,7 +189,7 @@ def mount_option(engine: Engine, option: str, place: str) -> str:
 
 
 def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
-    """Redact annotations or labels; return None where nothing changed."""
+    """Redact annotations or labels; return None if nothing changed."""
     given: dict[str, str] = {}
     is_changed = False
     pairs = sorted(mapping.items())
@@ -239,10 +239,10 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 
 def identity(engine: Engine, value: str, place: str) -> str:
-    """Redact an id: unchanged, unless it is not a valid id."""
+    """Redact an id, which stays unchanged if it is a valid id."""
     with engine.within(NAMES):
         if _ID.fullmatch(value):
-            # An id contains the pod's name where the pod has no UID.
+            # An id contains the pod's name if the pod has no UID.
             return engine.known.replace(value)[0] if _renames(engine) else value
         return engine.key(value, place)
 
@@ -266,7 +266,7 @@ def _renames(engine: Engine) -> bool:
 
 
 def show(engine: Engine, kind: NameKind | None, value: str) -> None:
-    """Note a name that stays visible, or one that is replaced; ``kind`` is None for an id."""
+    """Note a name that stays visible or is replaced; ``kind`` is None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
         pod = engine.scope.pod
@@ -277,7 +277,7 @@ def show(engine: Engine, kind: NameKind | None, value: str) -> None:
 
 
 def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
-    """Note the names in annotations and labels, as `show` does."""
+    """Note the names in annotations and labels; see `show`."""
     for key, value in mapping.items():
         kind = _KNOWN_KEYS.get(key)
         if isinstance(kind, NameKind):
@@ -292,10 +292,10 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 
 
 def image(engine: Engine, reference: str, place: str) -> str:
-    """Redact an image reference: the host, unless its registry is public."""
+    """Redact an image reference: its login, and its host unless the registry is public."""
     login, rest = _login(reference)
     if login and engine.is_on("url-passwords"):
-        # No image can be pulled with such a reference, but it may occur.
+        # No image can be pulled with such a reference, but references like this may occur.
         user, colon, password = login.partition(":")
         if not colon:
             user, password = "", user
@@ -309,7 +309,7 @@ def image(engine: Engine, reference: str, place: str) -> str:
         return engine.key(reference, place)
     host, colon, port = registry.partition(":")
     if colon and not _PORT.fullmatch(port):
-        # Not a port: perhaps user and password.
+        # Not a port, but possibly user and password.
         if not is_token(port):
             port = engine.put("registries", port, Strength.SECRET, place)
         if is_token(host):
@@ -326,7 +326,7 @@ def image(engine: Engine, reference: str, place: str) -> str:
 
 
 def _login(reference: str) -> tuple[str, str]:
-    """Split off the text before the host, if it is not a part of a digest; return both parts."""
+    """Split off the text before the host, unless part of a digest; return both parts."""
     digest = _DIGEST.search(reference)
     end = digest.start() if digest is not None else len(reference)
     at = reference.rfind("@", 0, end)
@@ -334,7 +334,7 @@ def _login(reference: str) -> tuple[str, str]:
 
 
 def show_image(engine: Engine, reference: str) -> None:
-    """Note that repository and tag stay visible."""
+    """Note that an image's repository and tag stay visible."""
     rest = _registry(_login(reference)[1])[1]
     if len(rest) <= 300:
         engine.known.show(rest, engine.scope.pod)

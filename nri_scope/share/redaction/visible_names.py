@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that stay visible, and whether a value is a part of one."""
+"""Names that stay visible, and a test whether a value is part of such a name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from array import array
 from collections.abc import Iterable
 
 _GRAM, _EVERY = 4, 3
-"""Length of the index keys, and the step between the indexed positions of a name."""
+"""Length of index keys, and distance between the indexed positions of a name."""
 _LEAST = _GRAM + _EVERY - 1
-"""A part of this length contains an index key, wherever it begins in a name."""
+"""Minimum length of a part that always contains an index key, wherever the part begins."""
 
 
 class VisibleNames:
     """A set of names, oldest first."""
 
     def __init__(self, most: int | None = None) -> None:
-        """``most``: characters, of which the older half is forgotten; None: all are kept."""
+        """Keep ``most`` characters, dropping the older half of the names; None: keep all."""
         self._most = most
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
@@ -30,16 +30,16 @@ class VisibleNames:
         """Add a new name."""
         self._put(name)
         if self._most is not None and self._size > self._most:
-            # Half of them at once, as the index has to be built again.
+            # Drop half of the names at once, as the index must be rebuilt.
             self._keep(self._names[(len(self._names) + 1) // 2 :])
 
     def have_part(self, value: str) -> bool:
-        """Return whether a value is a part of a name."""
+        """Return whether a value is part of a name."""
         if len(value) < _LEAST:
             return any(value in name for name in self._names)
         last = len(value) - _GRAM
         for first in range(_EVERY):
-            # Of the index keys required for this alignment, take the one with the fewest names.
+            # Of the index keys required for this alignment, use the key with the fewest names.
             fewest: array[int] | None = None
             for at in range(first, last + 1, _EVERY):
                 numbers = self._by_gram.get(value[at : at + _GRAM])

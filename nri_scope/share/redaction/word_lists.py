@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readable lists of words."""
+"""Lists of words in readable form."""
 
 from __future__ import annotations
 

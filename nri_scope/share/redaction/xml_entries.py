@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find keys with their values in XML: elements, and attribute pairs of a name and a value."""
+"""Find keys and their values in XML: elements, and attribute pairs of name and value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_OPEN = 100
 
 
 def elements(text: str) -> list[Entry]:
-    """Return all elements of a text with their content, in their order; unclosed ones, too."""
+    """Return all elements of a text with their content, in order, including unclosed ones."""
     found: list[Entry] = []
     open_: list[tuple[str, int, int]] = []
     said = ""
@@ -64,7 +64,7 @@ def elements(text: str) -> list[Entry]:
 
 
 def _content(entry: Entry, text: str, begin: int, end: int) -> str:
-    """Set an element's value to its content; return that where it names the next element."""
+    """Set an element's value to its content; return the content if it names the next element."""
     data = _DATA.fullmatch(text, begin, end)
     if data is not None:
         entry.start, entry.end = data.span(1)
