@@ -35,8 +35,8 @@ class Job:
     output: Path | None = None
     """Path of a recording of the run."""
     keep: bool = True
-    """Whether the result keeps all events and containers. Otherwise events, and containers without
-    changes by plugins, are discarded once reported, which saves memory."""
+    """Whether the result keeps all events and containers. Otherwise events, and ended containers
+    without changes by plugins, are discarded once reported, which saves memory."""
 
 
 async def replay(job: Job, audience: Audience | None = None) -> Replayed:

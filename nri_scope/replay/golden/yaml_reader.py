@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_BYTES = 16 << 20
-"""Four times the size for a recording of 10,000 events, each answered with an adjustment."""
+"""Maximum size; 10,000 events, each answered with an adjustment, need a quarter of it."""
 MAX_DEPTH = 100
 """Maximum depth; the deepest reply of the API needs 15, and unknown groups may add levels."""
 MAX_VALUES = 1_000_000

@@ -26,7 +26,7 @@ class Numbered:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is Synchronize, which if chosen lists all that existed, else only subjects."""
+        """Whether it is Synchronize: chosen, it lists all objects, else only events' subjects."""
         return self.event == "Synchronize"
 
 

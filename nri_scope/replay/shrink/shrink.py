@@ -44,7 +44,7 @@ class Wanted:
     """The failure to reproduce."""
 
     job: Job
-    """The whole recording, and the plugins to replay it to. Only its session is chosen."""
+    """The whole recording, and the plugins to replay it to. Its `choice` has only the session."""
     golden: Golden | None = None
     check: int = 1
     """Number of the failing check to reproduce, from 1."""

@@ -74,8 +74,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Make the list. ``is_marked`` says which rows have a mark; see `remark`. ``grows`` says
-        whether new events may still come.
+        """Create the list. ``is_marked`` returns whether a row has a mark; see `remark`. ``grows``
+        returns whether new events may still come.
         """
         super().__init__()
         self.store = store

@@ -92,7 +92,7 @@ def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
 
 
 def _cuts(text: str, room: int, rest: int) -> list[int]:
-    """Return the first characters of rows; the first row has `room` columns, all others `rest`.
+    """Return the indices at which rows begin; the first has `room` columns, all others `rest`.
 
     Rows end after natural characters, unless that leaves half of them empty.
     """
