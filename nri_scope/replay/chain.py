@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plugins a replay asks, as the command line names them."""
+"""The plugins that a replay asks, as given on the command line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name, plugin_id
 
 DEFAULT_INDEX = "10"
-"""Of a plugin that is given as nothing but a command."""
+"""Index of a plugin that is given only as a command."""
 
 _INTERPRETER = re.compile(r"python[0-9.]*|(ba|da)?sh|node|perl|ruby", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A plugin that is launched."""
+    """A plugin to be launched."""
 
     index: str
     name: str
@@ -35,10 +35,11 @@ class Command:
 
 
 def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
-    """Make a plugin from its command line.
+    """Create a plugin from its command line.
 
-    Index and name are those of its file where that is called ``NN-name``, as runtimes demand, else
-    `DEFAULT_INDEX` and the file's name; of ``python3 x.py`` that is ``x``. Raises `UsageError`.
+    Index and name are taken from its file if that is named ``NN-name``, as runtimes require;
+    otherwise `DEFAULT_INDEX` and the file's name are used (``x`` for ``python3 x.py``). Raises
+    `UsageError`.
     """
     if not argv or not argv[0]:
         raise UsageError(
@@ -51,8 +52,8 @@ def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
 
 
 def _program(argv: tuple[str, ...]) -> str:
-    """Return the name of the program: of the script where the command is an
-    interpreter with one.
+    """Return the name of the program, or of the script if the command is an
+    interpreter with a script.
     """
     program = PurePath(argv[0]).name
     if _INTERPRETER.fullmatch(program) and len(argv) > 1 and not argv[1].startswith("-"):
@@ -61,7 +62,7 @@ def _program(argv: tuple[str, ...]) -> str:
 
 
 def parse_plugin(text: str) -> Command:
-    """Parse ``NN=COMMAND``, the command in the shell's quoting. Raises UsageError."""
+    """Parse ``NN=COMMAND``, with the command in shell quoting. Raises UsageError."""
     index, equals, words = text.partition("=")
     if not equals:
         raise UsageError(f"{text!r} is no plugin", "write it as NN=COMMAND, as in 10=./my-plugin")
@@ -79,7 +80,7 @@ def _of_file(file: str) -> tuple[str, str]:
     index, dash, name = file.partition("-")
     if dash and name and len(index) == 2 and index.isascii() and index.isdigit():
         return index, name
-    # A runtime would not take the file under this name; the plugin may still be called like it.
+    # A runtime would not launch a file of this name, but the plugin may still have it.
     fitting = "".join(
         one if one.isascii() and (one.isalnum() or one in "_.+-") else "-" for one in file
     )

@@ -10,16 +10,16 @@ from typing import TypeAlias, cast
 from nri_scope.oci import Change, Spec, changes
 
 _FAST = 1
-"""zlib's fastest level: half of the time, for a tenth more memory."""
+"""zlib's fastest level: half the time for 10 % more memory."""
 
 _Specs: TypeAlias = "tuple[Spec, Spec]"
-"""Before and after."""
+"""Specs before and after."""
 
 
 class ContainerResult:
-    """One container at the end of the replay, or of its life.
+    """One container at the end of the replay, or at its own end.
 
-    A container that has ended is kept packed, in about a tenth of the memory.
+    A container that has ended is kept compressed, in about a tenth of the memory.
     """
 
     __slots__ = ("_kept", "_owners", "created", "existed", "failure", "name")
@@ -28,13 +28,13 @@ class ContainerResult:
         self.name = name
         """``namespace/pod/container``; with ``#2`` for the second of that name, and so on."""
         self.created = True
-        """False where its creation failed here."""
+        """Whether its creation succeeded here."""
         self.failure = ""
         """Why it failed, in the runtime's words."""
         self.existed = False
-        """It was there before the replay began."""
+        """Whether it existed before the replay began."""
         self._kept: _Specs | bytes = before, spec
-        """Packed: the compressed JSON of both."""
+        """The two specs; once packed, their compressed JSON."""
         self._owners: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class ContainerResult:
 
     @property
     def before(self) -> Spec:
-        """The spec as the runtime would have made it without any plugin."""
+        """The spec as the runtime would have created it without plugins."""
         return self._specs()[0]
 
     @before.setter
@@ -74,7 +74,7 @@ class ContainerResult:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The changes that all plugins made together."""
+        """The changes made by all plugins together."""
         before, spec = self._specs()
         return () if before is spec else changes(before, spec)
 
@@ -84,7 +84,7 @@ class ContainerResult:
         return dict(sorted(self._owners.items()))
 
     def owner(self, path: str) -> str:
-        """Return the plugin that last changed ``path``, or anything below it; "" where none did."""
+        """Return the plugin that last changed ``path``, or anything below it; "" if none did."""
         found = ""
         for owned, plugin in self._owners.items():
             if owned == path or owned.startswith(f"{path}/") or path.startswith(f"{owned}/"):
@@ -93,16 +93,16 @@ class ContainerResult:
 
     def own(self, path: str, plugin: str) -> None:
         """Note that ``plugin`` changed ``path`` now."""
-        # Put last: the newest owner wins where paths are nested.
+        # Keep the newest owner last: it wins for nested paths.
         self._owners.pop(path, None)
         self._owners[path] = plugin
 
     def pack(self) -> None:
-        """Pack it, when its changes are complete; it can still be read."""
+        """Compress the specs once the changes are complete; they remain readable."""
         if not isinstance(self._kept, bytes):
             before, spec = self._kept
-            # Both are much the same, so that the second one takes next to nothing. Surrogates,
-            # which come of undecodable names, survive as escapes.
+            # Both are nearly equal, so the second one takes almost no space. Surrogates from
+            # undecodable names are preserved as escapes.
             text = json.dumps((spec,) if before == spec else (before, spec))
             self._kept = zlib.compress(text.encode("ascii"), _FAST)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects of one event: on the world, on the containers' specs, and on the result."""
+"""Effects of one event on the world, on the containers' specs, and on the result."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .world import World
 
 
 class _Asking(Protocol):
-    """A reply that may ask for updates of other containers."""
+    """A reply that may request updates of other containers."""
 
     @property
     def update(self) -> Iterable[api.ContainerUpdate]: ...
 
 
 class Effects:
-    """Carries out what was merged."""
+    """Applies merged replies."""
 
     def __init__(self, world: World, ledger: Ledger, version: NriVersion | None) -> None:
         """Start without effects; ``version`` of NRI decides what a runtime drops."""
@@ -48,7 +48,7 @@ class Effects:
             if event is Event.RemoveContainer and container is not None:
                 self._ledger.removed(container.id)
         if outcome.failure or outcome.error:
-            # Runtimes get nothing of the replies then, also where they only log the error.
+            # The runtime then applies nothing of the replies, even if it only logs the error.
             return
         if isinstance(outcome.merged, Updating) and container is not None:
             own = [one for one in asked if one[1].container_id == container.id]
@@ -69,10 +69,10 @@ class Effects:
         self._update(played, [(plugin, one) for one in kept], kept)
 
     def refusal(self, request: Message, outcome: Outcome) -> tuple[str, str]:
-        """Return why the runtime can make no spec of the merged adjustments, and the responsible
-        plugin.
+        """Return why the runtime cannot create a spec from the merged adjustments, and the plugin
+        responsible.
 
-        Both are "" where it can.
+        Both are "" if it can.
         """
         container = container_of(Event.CreateContainer.name, request)
         adjusting = list(_adjusting(outcome))
@@ -139,7 +139,7 @@ def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]
 
 
 def _asked(outcome: Outcome) -> Iterator[tuple[str, api.ContainerUpdate]]:
-    """Yield the updates that plugins asked for, in order."""
+    """Yield the updates that plugins requested, in order."""
     for answer in outcome.answers:
         reply = answer.reply
         if reply is not None and "update" in reply.DESCRIPTOR.fields_by_name:

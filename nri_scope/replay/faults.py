@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that real runtimes have shown, to see how a plugin takes them.
+"""Faults observed in real runtimes, to test how a plugin handles them.
 
 Each is written as one word with its arguments after colons: ``slow:CreateContainer:3s``.
 """
@@ -28,16 +28,16 @@ FORMS = {
     "unknown-event": "unknown-event",
     "huge-sync": "huge-sync:N",
 }
-"""Every fault and how it is written."""
+"""Every fault with its syntax."""
 
 INJECTED = "another plugin of the node failed, as --fault error wants"
 """Why an event fails with --fault error."""
 
 HUGE_SYNC_MAX = 100_000
-"""Containers; ten times what any node has."""
+"""Maximum number of containers; ten times as many as on any node."""
 
 HELD_BACK_MAX = 2_000
-"""Events that `reorder` holds back at a time, some 20 MiB: a few for each pod of a full node."""
+"""Maximum number of events held back by `reorder`, some 20 MiB: a few per pod of a full node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +45,28 @@ class Faults:
     """The faults that are injected into a replay."""
 
     slow: dict[Event, float] = field(default_factory=dict)
-    """Seconds that a reply to the event spends on its way to the runtime."""
+    """Seconds by which replies to the event are delayed on their way to the runtime."""
     error: frozenset[Event] = frozenset()
-    """Events that fail after the plugins were asked, as when another plugin of the node fails."""
+    """Events that fail after the plugins were asked, as if another plugin of the node failed."""
     drop_after: frozenset[int] = frozenset()
-    """Numbers of events played after which the runtime closes every connection."""
+    """Numbers of played events after which the runtime closes every connection."""
     restart_after: frozenset[int] = frozenset()
-    """Numbers of events played after which the runtime is restarted."""
+    """Numbers of played events after which the runtime is restarted."""
     split_sync: bool = False
-    """Synchronize comes in parts, however small it is."""
+    """Whether Synchronize is sent in parts, regardless of its size."""
     duplicate: frozenset[Event] = frozenset()
     """Events that are sent twice."""
     skip: frozenset[Event] = frozenset()
     """Events that happen but are not sent."""
     reorder: bool = False
-    """StopPodSandbox comes before its containers are stopped and removed."""
+    """Whether StopPodSandbox is sent before its containers are stopped and removed."""
     unknown_event: bool = False
-    """An event of a later NRI version comes first."""
+    """Whether an event of a later NRI version is sent first."""
     huge_sync: int = 0
-    """So many containers more exist at the beginning."""
+    """Number of additional containers at the beginning."""
 
     def arranged(self, steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
-        """Yield the events in the order and number in which these faults make them come."""
+        """Yield the events in the order and number that result from these faults."""
         if self.reorder:
             steps = _pods_stop_early(steps)
         for step in steps:
@@ -149,10 +149,11 @@ def _number(text: str, digits: str, most: int) -> int:
 
 
 def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
-    """Hold the ends of a pod's containers back until its StopPodSandbox has come.
+    """Hold back the ends of a pod's containers until its StopPodSandbox.
 
-    containerd and CRI-O do that when a pod is removed by force, and the node is busy. Where that
-    never comes, those of the pod that waits longest go on once `HELD_BACK_MAX` are held back.
+    containerd and CRI-O send them late if a pod is removed by force on a busy node. Without a
+    StopPodSandbox, the events of the pod that waits longest are sent once `HELD_BACK_MAX` are held
+    back.
     """
     held: dict[str, list[ReplayStep]] = {}
     stopped: set[str] = set()
@@ -164,7 +165,7 @@ def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
             held.setdefault(pod_id, []).append(step)
             count += 1
             if count > HELD_BACK_MAX:
-                # A pod's place is that of its first event.
+                # Pods are ordered by their first event.
                 oldest = held.pop(next(iter(held)))
                 count -= len(oldest)
                 yield from oldest

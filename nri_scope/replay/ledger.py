@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins' changes to each container, in OCI terms and event by event."""
+"""The plugins' changes to each container, in OCI terms, event by event."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .world import World
 
 
 class Ledger:
-    """Keeps every container's OCI spec, with the plugins' doing and without it.
+    """Keeps every container's OCI spec, with and without the plugins' changes.
 
-    ``containers`` is the result, in the order in which containers were first heard of.
+    ``containers`` is the result, in the order in which containers first appeared.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Ledger:
         keep: bool = True,
     ) -> None:
         """Start empty. ``manner`` is that of the emulated runtime. Without ``keep``, containers
-        that have ended unchanged are forgotten.
+        that ended unchanged are discarded.
         """
         self._manner = manner
         self._world = world
@@ -38,7 +38,7 @@ class Ledger:
         self._keep = keep
         self._by_id: dict[str, ContainerResult] = {}
         self._times: Counter[str] = Counter()
-        """How many containers of one name there have been."""
+        """Number of containers so far for each name."""
 
     def created(
         self,
@@ -49,16 +49,17 @@ class Ledger:
         *,
         failure: str = "",
     ) -> list[Attributed]:
-        """Note a creation; ``merged`` is None where it failed.
+        """Note a creation; ``merged`` is None if it failed.
 
-        Returns what each plugin of ``asked`` wanted of it, in their order.
+        Returns the changes that each plugin of ``asked`` requested, in their order.
         """
         spec = oci.spec_of(container, pod)
         result = self._new(container, spec)
         changes: list[Attributed] = []
         for plugin, adjustment in asked:
             if adjustment.mounts:
-                # One adjusted mount makes the runtime sort all of them: no change of that plugin's.
+                # One adjusted mount makes the runtime sort all of them, which is not that plugin's
+                # change.
                 spec = oci.sort_mounts(spec)
                 result.before = oci.sort_mounts(result.before)
             after = oci.adjust(spec, adjustment)
@@ -72,7 +73,7 @@ class Ledger:
         return changes
 
     def removed(self, container_id: str) -> None:
-        """Note that a container is gone."""
+        """Note that a container was removed."""
         result = self._by_id.pop(container_id, None)
         if result is None:
             return
@@ -87,7 +88,7 @@ class Ledger:
         pod: api.PodSandbox | None,
         asked: Iterable[tuple[str, api.ContainerAdjustment]],
     ) -> list[Dropped]:
-        """Return what plugins asked for and the runtime does not do, or does differently."""
+        """Return the requests of plugins that the runtime drops or applies differently."""
         spec = oci.spec_of(container, pod)
         return [
             Dropped(plugin, container.id, one.path, json.dumps(one.value), one.reason)
@@ -102,9 +103,9 @@ class Ledger:
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: api.LinuxResources,
     ) -> list[Attributed]:
-        """Note an update that the kubelet ``wanted`` and that was done as ``merged``.
+        """Note an update that the kubelet ``wanted`` and that was applied as ``merged``.
 
-        Returns what each plugin of ``asked`` made of that.
+        Returns how each plugin of ``asked`` changed it.
         """
         result = self._of(container_id)
         if result is None:
@@ -125,7 +126,7 @@ class Ledger:
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: Iterable[api.ContainerUpdate],
     ) -> list[Attributed]:
-        """Note updates that plugins asked for by themselves and that were done as ``merged``."""
+        """Note updates that plugins requested by themselves, applied as ``merged``."""
         path = self._manner.other_updates
         changes: list[Attributed] = []
         specs: dict[str, oci.Spec] = {}
@@ -152,7 +153,7 @@ class Ledger:
         return found
 
     def _of(self, container_id: str) -> ContainerResult | None:
-        """Return an existing container; one that is known from Synchronize starts
+        """Return an existing container; one known from Synchronize starts
         its record now.
         """
         result = self._by_id.get(container_id)
@@ -164,7 +165,7 @@ class Ledger:
         return result
 
     def _new(self, container: api.Container, spec: oci.Spec) -> ContainerResult:
-        # The same container comes again where its creation is repeated.
+        # The same container may appear again if its creation is repeated.
         known = self._by_id.get(container.id)
         name = self._world.name_of(container.id) if known is None else known.name
         if known is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pace of a replay: at once, as recorded, or when the caller says so."""
+"""The pace of a replay: at once, as recorded, or controlled by the caller."""
 
 from __future__ import annotations
 

@@ -27,17 +27,17 @@ from .world import World
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """The way in which a script is played."""
+    """How a script is played."""
 
     wait: Wait = field(default=at_once)
     faults: Faults = NONE
     effects: bool = True
-    """Off: every request goes as it was recorded, whatever was answered before."""
+    """Whether replies affect later requests; otherwise each request is sent as recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The objects that a replay is played with."""
+    """The objects used by a replay."""
 
     runtime: Runtime
     world: World
@@ -45,13 +45,13 @@ class Stage:
     judge: Judge
     story: Story
     restart: Callable[[], Awaitable[None]]
-    """Restarts the runtime, and returns once the plugins are back that come back."""
+    """Restarts the runtime, and returns once all returning plugins are connected again."""
     drop_connections: Callable[[str], Awaitable[None]]
-    """The same after all connections were closed, for the reason given."""
+    """Closes all connections for the given reason, and returns once plugins are connected again."""
     lost: Callable[[str], Awaitable[str]]
-    """How the connection of a plugin ended, once that is known."""
+    """Returns how the connection of a plugin ended, once that is known."""
     hear_out: Callable[[], None]
-    """Takes what plugins have printed by now."""
+    """Reads the output of plugins so far."""
 
 
 class Player:
@@ -65,14 +65,14 @@ class Player:
         self._world = stage.world
         self._story = stage.story
         self._course = Course(stage.runtime.profile)
-        # Its plugins came after the pods that Synchronize lists.
+        # The plugins connected after the start of the pods that Synchronize lists.
         pods, containers = self._world.state()
         self._course.ran(pods)
         self._course.synchronized(containers)
         self._played = 0
 
     async def play(self) -> None:
-        """Play all of it. Raises `UsageError` for what cannot be played."""
+        """Play the whole script. Raises `UsageError` for events that cannot be played."""
         if self._faults.unknown_event:
             await self._unknown_event()
         steps = Ahead(self._faults.arranged(self._script.steps()))
@@ -82,12 +82,12 @@ class Player:
                 self._follow(step)
                 continue
             await self._manner.wait(step)
-            # Comes to its turn when the first plugin has its request.
+            # Runs once the first plugin has its request.
             loop.call_soon(steps.look)
             await self._step(step)
             self._played += 1
             await self._disturb()
-            # Plugins that ask for updates by themselves have their turn.
+            # Let plugins request updates by themselves.
             await asyncio.sleep(0)
         for fault, after in (
             ("drop-connection", self._faults.drop_after),
@@ -176,13 +176,13 @@ class Player:
         """Handle an error of the plugin that came last in the chain as this runtime does."""
         conduct = self._stage.runtime.profile.conduct
         if conduct.closes_on_error:
-            # The others' replies count nevertheless.
+            # The replies of the other plugins count nevertheless.
             played.logged = INJECTED
         else:
             outcome.fail(conduct, INJECTED)
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
-        """Return what the runtime refused of a reply that was valid by itself, in its words."""
+        """Return why the runtime rejected a reply that was valid as such, in its words."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""
         prefix = self._stage.runtime.profile.conduct.failing.get(outcome.event, "")
@@ -197,7 +197,7 @@ class Player:
         )
 
     def _timeout_ns(self, step: ReplayStep) -> int:
-        """Return the recorded timeout; on another runtime than the recorded one,
+        """Return the recorded timeout; on a runtime other than the recorded one,
         its usual timeout.
         """
         profile = self._stage.runtime.profile
@@ -207,7 +207,7 @@ class Player:
         self._stage.hear_out()
         self._story.end()
 
-    # -- what does not go by the book ---------------------------------------------------------
+    # -- faults and unknown events ------------------------------------------------------------
 
     async def _send_raw(self, step: ReplayStep) -> None:
         recorded = step.recorded
@@ -237,7 +237,7 @@ class Player:
         self._end()
 
     async def _disturb(self) -> None:
-        """Apply the runtime faults that are due after so many events."""
+        """Apply the runtime faults that are due after this number of events."""
         if self._played in self._faults.drop_after:
             self._story.note("drop-connection", "the runtime closes every connection")
             await self._stage.drop_connections(

@@ -13,7 +13,7 @@ from .world import World
 
 @dataclass(slots=True)
 class SetUp(ProfileSetUp):
-    """A plugin gets what exists in the replay's world when its turn comes."""
+    """Sends a plugin the pods and containers that exist in the replay's world at that time."""
 
     world: World = field(default_factory=World)
 
@@ -23,13 +23,13 @@ class SetUp(ProfileSetUp):
 
 
 def size_of(world: World) -> int:
-    """Return the approximate size of its state in Synchronize, in bytes."""
+    """Return the approximate size of the world's state in Synchronize, in bytes."""
     pods, containers = world.state()
     return sum(one.ByteSize() for one in (*pods, *containers))
 
 
 def crowd(world: World, count: int) -> None:
-    """Add ``count`` containers that look like one of those that are there."""
+    """Add ``count`` containers that resemble one of the existing ones."""
     if not count:
         return
     pod = api.PodSandbox(id="nri-scope-crowd", name="crowd", namespace="nri-scope", uid="crowd")

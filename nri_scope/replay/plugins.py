@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of a replay: started or awaited, observed, and accounted for in the end."""
+"""The plugins of a replay: starting or awaiting them, observing them, collecting results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .chain import Command
 from .result import PluginResult, PrintedLine
 
 COMES_BACK = 10.0
-"""Seconds for plugins of their own to be back after their connections were closed."""
+"""Seconds for external plugins to reconnect after their connections were closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,20 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class Casting:
-    """Which plugins are asked, and how they come."""
+    """The plugins to ask, and how they are started or connect."""
 
     plugins: tuple[Command | InProcess, ...] = ()
-    """Started by us, in the order of their indices."""
+    """Plugins started by us, in the order of their indices."""
     configs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Configuration of the plugins started by us, by their index; "" for all others."""
+    """Configuration of the plugins started by us, by their index; key "" for all others."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Added to the three variables that launched plugins get."""
+    """Variables added to the three that launched plugins get."""
     listen: Path | None = None
-    """A socket for plugins that come by themselves."""
+    """A socket for external plugins."""
     expect: int = 0
-    """How many of these have to come before anything is played."""
+    """Number of external plugins that must connect before the replay begins."""
     patience: float = 30.0
-    """Seconds to wait for them."""
+    """Seconds to wait for external plugins."""
 
     def config(self, index: str) -> str:
         """Return the configuration of the plugin with this index."""
@@ -59,7 +59,7 @@ class Casting:
 
 
 class Cast:
-    """Brings the plugins of one replay on stage, again after each restart, and off it."""
+    """Starts or awaits the plugins of one replay, again after each restart, and ends them."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Cast:
         on_output: Callable[[PrintedLine], None],
         last_event: Callable[[], int],
     ) -> None:
-        """Set up the plugins. ``last_event`` gives the number of the event that is played."""
+        """Set up the plugins. ``last_event`` returns the number of the event being played."""
         self._casting = casting
         self._on_output = on_output
         self._last_event = last_event
@@ -80,12 +80,12 @@ class Cast:
         self._closing = False
 
     def results(self) -> list[PluginResult]:
-        """Return how each plugin fared, in the order of their indices."""
+        """Return the result of each plugin, in the order of their indices."""
         self._take_stock()
         return sorted(self._results.values(), key=lambda one: one.plugin)
 
     def _take_stock(self) -> None:
-        """Note how processes ended, which is known for sure once the runtime is down."""
+        """Note how processes ended, which is certain once the runtime is down."""
         for plugin in self._ended:
             process, result = plugin.process, self._results.get(plugin.id)
             if process is not None and result is not None:
@@ -94,7 +94,7 @@ class Cast:
                     result.exit = process.exit_words
         self._ended.clear()
 
-    # -- what the runtime sends ---------------------------------------------------------------
+    # -- notifications of the runtime ---------------------------------------------------------
 
     def ready(self, plugin: Plugin) -> None:
         """Note that a plugin gets events from now on."""
@@ -103,12 +103,12 @@ class Cast:
         result.gone, result.gone_after = "", 0
 
     def failed_setup(self, plugin: Plugin) -> None:
-        """Note that its Synchronize failed, which is a result as any other."""
+        """Note that the plugin's Synchronize failed, which is a result like any other."""
         self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
         self._failed_setups.add(plugin.id)
 
     def ended(self, plugin: Plugin) -> None:
-        """Note that its connection is gone."""
+        """Note that the plugin's connection has ended."""
         self._ended.append(plugin)
         was_ready = plugin in self._present
         self._present.pop(plugin, None)
@@ -123,7 +123,7 @@ class Cast:
     async def lost(self, runtime: Runtime, plugin_id: str) -> str:
         """Wait for the reason why the runtime lost a plugin during a request, and return it.
 
-        That takes as long as its process takes to end.
+        The wait lasts until the plugin's process has ended.
         """
         await runtime.wait_for(
             lambda: not any(one.id == plugin_id and one.link.closed for one in self._present)
@@ -131,22 +131,23 @@ class Cast:
         result = self._results.get(plugin_id)
         if result is None:
             return ""
-        # The rest of the chain was asked meanwhile, and it may have ended long ago.
+        # The rest of the chain was asked meanwhile, so the plugin's end may have been noted
+        # already.
         result.deserted = ""
         return result.gone
 
     def hear_out(self) -> None:
-        """Take what plugins have printed by now."""
+        """Read the output of plugins so far."""
         for plugin in self._present:
             if plugin.process is not None:
                 plugin.process.hear_out()
 
-    # -- coming and going ---------------------------------------------------------------------
+    # -- start, restart and end ---------------------------------------------------------------
 
     async def enter(self, runtime: Runtime) -> None:
-        """Start the plugins that are to be started, and wait for the others.
+        """Start our plugins, and wait for the external ones.
 
-        Raises `UsageError` where one of them does not come up.
+        Raises `UsageError` if a plugin does not get ready.
         """
         if self._casting.listen is not None:
             await runtime.listen(self._casting.listen)
@@ -160,7 +161,7 @@ class Cast:
         await self._await_others(runtime, self._casting.patience)
 
     async def restart(self, runtime: Runtime) -> None:
-        """Take the runtime down and up again; return once the plugins are back as well."""
+        """Stop and start the runtime; return once the plugins are connected again as well."""
         known = runtime.rejected
         self._sent_away = True
         try:
@@ -178,9 +179,9 @@ class Cast:
         await self._come_back(runtime)
 
     async def send_away(self, runtime: Runtime, reason: str) -> None:
-        """Close all connections; return once those are back that reconnect by themselves.
+        """Close all connections; return once external plugins have reconnected.
 
-        Runtimes do not launch a plugin again.
+        Runtimes do not relaunch a plugin.
         """
         self._sent_away = True
         try:
@@ -191,7 +192,7 @@ class Cast:
         await self._come_back(runtime)
 
     async def _come_back(self, runtime: Runtime) -> None:
-        """Wait for those that have to connect again by themselves; not to do so is a failure."""
+        """Wait for external plugins to reconnect; a plugin that does not is a failure."""
         try:
             await self._await_others(runtime, COMES_BACK)
         except UsageError as error:
@@ -201,7 +202,7 @@ class Cast:
                 self._results[name].deserted = f"it did not connect again: {error.problem}"
 
     def leave(self) -> None:
-        """Note that the replay ends: connections close because of that from now on."""
+        """Note that the replay ends: connections close for that reason from now on."""
         self._closing = True
 
     def _in_order(self) -> list[Command | InProcess]:
@@ -273,7 +274,7 @@ class Cast:
                 "start it while this runs",
             ) from None
         if not there():
-            # It would try the same again, and its user had better know.
+            # The plugin would only try the same again, so report the reason to its user.
             one = refused()[0]
             raise UsageError(
                 f"{one.plugin} came to {self._casting.listen} and was not accepted: {one.reason}"
@@ -281,7 +282,7 @@ class Cast:
 
 
 def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:
-    """Return those after the first ``known`` ones, as far as they are kept."""
+    """Return the rejections after the first ``known`` ones that are still kept."""
     new = runtime.rejected - known
     return list(runtime.rejections)[-new:] if new else []
 

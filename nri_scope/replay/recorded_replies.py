@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins' answers in production, where they were tapped: the golden of a replay.
+"""Answers of tapped plugins in production, used as the golden of a replay.
 
-Two ways to say which answer belongs to which reply. Where the tapped session itself is replayed, an
-event's number says it. Where another session is, of this recording or of another one, the subject's
-name and the event do, the first with the first and so on.
+Answers are matched with replies in two ways. If the tapped session itself is replayed, by
+the event's number. If another session is replayed, of this recording or of another one, by the
+subject's name and the event, in order of occurrence.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from .result import Replayed
 from .script import Choice, subject_of
 
 _NAMED_MAX = 20
-"""Plugins that are named where there are too many."""
+"""Maximum number of plugins named in an error if there are too many."""
 _SYNCHRONIZE, _CREATE = "Synchronize", "CreateContainer"
 _VALIDATE = "ValidateContainerAdjustment"
 
 
 class Model(NamedTuple):
-    """Whose answers are expected of a plugin of the replay."""
+    """The tapped plugin whose answers are expected of a plugin of the replay."""
 
     plugin: str
     """``NN-name`` of the plugin that was tapped."""
     sessions: tuple[int, ...]
     """Its sessions, in order."""
     is_replayed: bool
-    """Whether it is this very session that is replayed."""
+    """Whether this session itself is replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class Production:
 
     path: Path
     tapped: Mapping[str, tuple[Session, ...]]
-    """By ``NN-name``, each with its sessions in order; at least one."""
+    """Sessions by ``NN-name``, in order; at least one each."""
     is_replayed: bool
-    """Whether it is this recording that is replayed."""
+    """Whether this recording is replayed."""
     whole: frozenset[int] = frozenset()
-    """Those of the sessions that can be replayed: their Synchronize is complete."""
+    """Sessions that can be replayed because their Synchronize is complete."""
     notes: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """What is noted of each session: that something went wrong on purpose, and the like."""
+    """Remarks on each session, such as faults injected on purpose."""
 
     @classmethod
     def of(cls, path: Path, replayed: Path) -> Production:
-        """Read which plugins were tapped in the recording at ``path``.
+        """Find the plugins that were tapped in the recording at ``path``.
 
-        Raises `UsageError` where no plugin was, and `RecordingError`.
+        Raises `UsageError` if there are none, and `RecordingError`.
         """
         tapped: dict[str, tuple[Session, ...]] = {}
         with Recording.open(path) as recording:
@@ -86,10 +86,10 @@ class Production:
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
     def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
-        """Return which recorded plugin's answers each of ``plugins`` (``NN-name``) must give.
+        """Return the recorded plugin whose answers each of ``plugins`` (``NN-name``) must give.
 
-        One of its name, else the only one there is, or with its index; none for plugins of a
-        chain that were not tapped. Raises `UsageError` where that leaves none.
+        It is the one of the same name, else the only one, or the one with the same index; none for
+        plugins of a chain that were not tapped. Raises `UsageError` if none is left.
         """
         session = choice.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
@@ -120,14 +120,14 @@ class Production:
         return found
 
     def session_for(self, plugins: Sequence[str], choice: Choice) -> int | None:
-        """Return the session to replay where the user named none: that of the first one of
-        ``plugins`` that was tapped; None where another recording is replayed. Raises UsageError.
+        """Return the default session to replay: that of the first one of ``plugins`` that was
+        tapped; None if another recording is replayed. Raises UsageError.
         """
         if choice.session is not None or not self.is_replayed:
             return choice.session
         if not plugins and len(self.tapped) > 1:
             raise self._nobody(plugins)
-        # Where it came by itself there is one at the most, whatever it is called.
+        # There is at most one external plugin, which may have any name.
         if plugins:
             everything = Choice()
             tapped = min(model.plugin for model in self.models(plugins, everything).values())
@@ -154,14 +154,15 @@ class Production:
         counted = {plugin for plugin, model in models.items() if not model.is_replayed}
         places = {_place(reply) for reply in expected}
         got = [
-            # What its answer led to here is the runtime's word, which no tap knows.
+            # The consequence of the answer here is decided by the runtime, which a tap does not
+            # see.
             replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
             for reply in _comparable(replayed.replies())
             if reply.plugin in models
             and (
                 _place(reply) in places
                 or (reply.plugin in counted and _place(reply) not in unreadable)
-                # What it should be is unknown; but it should not be an error.
+                # The expected reply is unknown, but it should not be an error.
                 or reply.verdict is not Verdict.OK
             )
         ]
@@ -199,7 +200,7 @@ class Production:
 
 
 _Place = tuple[str, str, str, int]
-"""Plugin, subject, event, and the how manieth of its kind."""
+"""Plugin, subject, event, and its ordinal number among its kind."""
 
 
 def _place(reply: Reply) -> _Place:
@@ -207,7 +208,7 @@ def _place(reply: Reply) -> _Place:
 
 
 def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
-    """Yield replies that production can have had too: not those that only this replay causes."""
+    """Yield replies that are possible in production: not those that only this replay causes."""
     seen: set[tuple[str, int, str]] = set()
     for reply in replies:
         event = (reply.plugin, reply.event_id, reply.event)
@@ -217,7 +218,7 @@ def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
 
 
 class _Answers:
-    """Reads what is expected."""
+    """Reads the expected answers."""
 
     def __init__(
         self,
@@ -249,11 +250,11 @@ class _Answers:
         self._unreadable: set[_Place] = set()
 
     def all(self) -> tuple[list[Reply], set[_Place]]:
-        """Return what is expected, and the places where it is unknown."""
+        """Return the expected replies, and the places where the reply is unknown."""
         found: list[Reply] = []
         for plugin, model in self._models.items():
             of_plugin = list(self._of(plugin, model))
-            # Those that a reply stands against take their places first.
+            # Answers with a matching reply are placed first.
             found += sorted(of_plugin, key=lambda reply: reply.occurrence == 0)
             if self._is_part and not model.is_replayed:
                 self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
@@ -279,13 +280,13 @@ class _Answers:
                 subject = subject_of(event)
                 if not model.is_replayed:
                     count = counts[event.event, subject] = counts.get((event.event, subject), 0) + 1
-                    # The plugin of the replayed session may not have got it.
+                    # The plugin of the replayed session may not have got the validation request.
                     told = _CREATE if event.event == _VALIDATE else event.event
                     if count <= self._happened[told, subject]:
                         yield from self._reply(event, data, plugin, event.id, count)
                     continue
                 if is_first and event.id != self._first:
-                    # What existed in the beginning was not what it was in production.
+                    # The initial state differs from that in production.
                     self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
                 is_first = False
                 number = event.id
@@ -300,14 +301,14 @@ class _Answers:
     ) -> Iterator[Reply]:
         subject = "" if event.method == _SYNCHRONIZE else subject_of(event)
         message, verdict, problem = None, Verdict.OK, ""
-        # What came too late was answered all the same.
+        # Late answers are answers, too.
         if event.status_code == Code.OK or (event.status_code == Code.DEADLINE_EXCEEDED and data):
             message = decode_reply(event.method, data)
         elif event.status_code not in (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE):
             verdict = Verdict.ERROR
             problem = str(RpcError(event.status_code, event.status_message))
         if message is None and verdict is Verdict.OK and event.mark != UNKNOWN:
-            # It cannot be read, or the runtime did not wait for it.
+            # The answer cannot be read, or the runtime did not wait for it.
             self._unreadable.add((plugin, subject, event.event, count))
             return
         yield Reply(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run of a replay as an ordinary recording: one session for each plugin, of role replay."""
+"""A replay's run as an ordinary recording: one session for each plugin, with role replay."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nri_scope.wire import Code
 
 
 class Tape:
-    """Records every exchange. Close it in the end."""
+    """Records every exchange. Close it at the end."""
 
     def __init__(self, path: Path, profile: Profile) -> None:
-        """Create the file. Raises RecordingError where that is impossible."""
+        """Create the file. Raises RecordingError if that fails."""
         self._profile = profile
         self._recorder = Recorder.open(path)
         self._sessions: dict[Plugin, int] = {}
@@ -52,13 +52,13 @@ class Tape:
         )
 
     def ended(self, plugin: Plugin) -> None:
-        """Record that a plugin's connection is gone."""
+        """Record that a plugin's connection has ended."""
         session = self._sessions.pop(plugin, None)
         if session is not None:
             self._recorder.end_session(session, plugin.end_reason, time_ns())
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write the remaining data."""
         for plugin in list(self._sessions):
             self.ended(plugin)
         self._recorder.close()

@@ -14,7 +14,7 @@ class Verdict(StrEnum):
 
     OK = "ok"
     LATE = "late"
-    """After the request's deadline; a runtime disconnects a plugin for that."""
+    """After the request's deadline, for which a runtime disconnects a plugin."""
     ERROR = "error"
     """An error status."""
     CRASH = "crash"
@@ -38,7 +38,7 @@ class Reply:
     subject: str
     """``namespace/pod`` or ``namespace/pod/container``; "" for an event about neither."""
     occurrence: int
-    """1 for the first such event of this subject that this plugin got, 2 for the next, …"""
+    """Ordinal number of this event among those of this subject that this plugin got, from 1."""
     message: Message | None
     """None if there is none: after an error, or for an unknown method."""
     verdict: Verdict
@@ -46,9 +46,9 @@ class Reply:
     """A description of the problem; "" if the verdict is OK."""
     took_ns: int
     deadline_ns: int
-    """How long the plugin was allowed to take; 0 if there was no deadline."""
+    """The request's deadline; 0 if there was none."""
 
     @property
     def slow(self) -> bool:
-        """Whether it took more than half of its deadline, and was in time."""
+        """Whether it took more than half of its deadline, but was in time."""
         return self.verdict is Verdict.OK and 2 * self.took_ns > self.deadline_ns > 0

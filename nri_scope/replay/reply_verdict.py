@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a plugin's answer to what is thought of it."""
+"""Verdicts on plugins' answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nri_scope.runtime import Answer
 from .replies import Reply, Verdict
 
 BROKEN = "protocol error"
-"""Begins the reason for which `transport.Link` gives up a peer that talks nonsense."""
+"""Prefix of the reason for which `transport.Link` drops a peer that breaks the protocol."""
 
 
 class Judge:
-    """Turns answers into replies, counting how often each plugin got which event."""
+    """Turns answers into replies, counting how often each plugin got each event."""
 
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str, str]] = Counter()
@@ -35,8 +35,8 @@ class Judge:
     ) -> Reply:
         """Return the judged reply.
 
-        ``refused`` says why the runtime does not do what it asks for, ``lost`` how the plugin's
-        connection ended where it ended instead.
+        ``refused`` is the reason why the runtime does not apply it, ``lost`` how the plugin's
+        connection ended if it ended instead.
         """
         key = (answer.plugin, event, subject)
         self._seen[key] += 1

@@ -16,7 +16,7 @@ from .golden.file_layout import Origin
 from .replies import Reply, Verdict
 
 FAILURES_KEPT = 10_000
-"""Failures that are reported one by one; the rest is counted."""
+"""Maximum number of failures that are reported individually; the rest is counted."""
 
 
 class PrintedLine(NamedTuple):
@@ -27,7 +27,7 @@ class PrintedLine(NamedTuple):
     """stdout or stderr."""
     text: str
     at_ns: int
-    """Since the replay began."""
+    """Time since the replay began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,66 +45,66 @@ class PlayedEvent:
     """One event of the replay."""
 
     event_id: int
-    """Of the recording; 0 for what the recording does not hold."""
+    """Id of the event in the recording; 0 if it is not in the recording."""
     event: str
     subject: str
-    """Whom it is about, by names."""
+    """Names of the event's pod and container."""
     at_ns: int
-    """When it came once; 0 for what the recording does not hold."""
+    """Time at which it was recorded; 0 if it is not in the recording."""
     replies: list[Reply] = field(default_factory=list)
     changes: list[Attributed] = field(default_factory=list)
-    """By plugins, of this and of other containers."""
+    """Changes by plugins, to this and to other containers."""
     dropped: list[Dropped] = field(default_factory=list)
-    """Requested, but dropped by this runtime."""
+    """Requests that this runtime drops."""
     failure: str = ""
-    """Why the CRI request fails on this runtime, in its words; "" where it does not."""
+    """Why the CRI request fails on this runtime, in its words; "" if it does not."""
     logged: str = ""
-    """An error that this runtime only logs, in its words; "" where there is none."""
+    """An error that this runtime only logs, in its words; "" if there is none."""
     skipped: str = ""
-    """Why no plugin was asked; "" where one was, or none had subscribed."""
+    """Why no plugin was asked; "" if one was, or none had subscribed."""
     fault: str = ""
-    """What went wrong on purpose."""
+    """The fault that was injected."""
     output: list[PrintedLine] = field(default_factory=list)
-    """What plugins printed from this event on to the next."""
+    """Lines that plugins printed from this event to the next."""
     output_left_out: int = 0
-    """Lines that were too many to be kept."""
+    """Number of lines over the limit, which are not kept."""
 
 
 @dataclass(slots=True)
 class PluginResult:
-    """One plugin of the chain and how it fared."""
+    """The result of one plugin of the chain."""
 
     plugin: str
     """``NN-name``."""
     command: str
-    """"" for one that came by itself."""
+    """Command line; "" for an external plugin."""
     gone: str = ""
-    """Why it was gone before the end; "" where it was not."""
+    """Why its connection ended early; "" if it did not."""
     gone_after: int = 0
-    """The event (of the recording) after which it was gone."""
+    """The event (of the recording) after which its connection ended."""
     deserted: str = ""
-    """That it went away between requests, or did not come back; "" for neither."""
+    """Message if it disconnected between requests, or did not reconnect; "" if neither."""
     exit: str = ""
-    """How its process ended where that was before the end, in words."""
+    """How its process ended, in words, if it ended early."""
     left_behind: tuple[str, ...] = ()
-    """Processes that outlived it, by their command lines; they were ended."""
+    """Command lines of processes that outlived it; they were killed."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The sum of what was played, for which no event need be kept."""
+    """Totals of a replay, for which events need not be kept."""
 
     events: int = 0
-    """Of the recording, that were sent to the plugins that subscribed to them."""
+    """Number of recorded events that were sent to the plugins that subscribed to them."""
     skipped: int = 0
-    """Of the recording, that do not come on this runtime, or not here."""
+    """Number of recorded events that are not sent on this runtime, or not here."""
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
     slow: int = 0
     failures: list[str] = field(default_factory=list)
     more_failures: int = 0
 
     def count(self, played: PlayedEvent) -> None:
-        """Add one event that is over."""
+        """Add one complete event."""
         if played.event_id:
             self.skipped += bool(played.skipped)
             self.events += not played.skipped
@@ -116,7 +116,7 @@ class Tally:
                 self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
 
     def fail(self, text: str) -> None:
-        """Note an error that no fault caused."""
+        """Note an error that was not caused by a fault."""
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append(text)
         else:
@@ -125,26 +125,26 @@ class Tally:
 
 @dataclass(slots=True)
 class Replayed:
-    """The whole result."""
+    """The whole result of a replay."""
 
     source: str
-    """What was replayed, in words."""
+    """Description of the recording that was replayed."""
     fingerprint: str
-    """The same for every replay of the same events."""
+    """Equal for every replay of the same events."""
     profile: str
     title: str = ""
-    """The runtime that the profile stands for, for people."""
+    """The emulated runtime, for users."""
     plugins: list[PluginResult] = field(default_factory=list)
     events: list[PlayedEvent] = field(default_factory=list)
-    """Empty where they were not to be kept."""
+    """The events; empty if they were not to be kept."""
     containers: dict[str, ContainerResult] = field(default_factory=dict)
-    """By name, in the order of their arrival; of several rounds those of the last one."""
+    """Containers by name, in the order of their arrival; after several rounds, of the last one."""
     tally: Tally = field(default_factory=Tally)
     took_ns: int = 0
     playing_ns: int = 0
-    """Without starting and ending the plugins."""
+    """Duration without starting and ending the plugins."""
     name_of: Callable[[str], str] = field(default=str)
-    """Names of containers, by their ids."""
+    """Returns a container's name for its id."""
 
     @property
     def origin(self) -> Origin:
@@ -168,7 +168,7 @@ class Replayed:
             raise KeyError(f"no container {name} in this replay; there is: {there}") from None
 
     def failures(self) -> Iterator[str]:
-        """Yield the errors that no fault caused, a line each."""
+        """Yield the errors that were not caused by a fault, a line each."""
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"

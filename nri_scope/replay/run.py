@@ -31,18 +31,18 @@ class Job:
     manner: Manner = field(default_factory=Manner)
     profile: str = RECORDED
     rounds: int = 1
-    """How often everything is played, the runtime restarting in between."""
+    """Number of times that everything is played; the runtime restarts in between."""
     output: Path | None = None
-    """A recording to make of the run."""
+    """Path of a recording of the run."""
     keep: bool = True
-    """Off: events, and containers that ended as they would have without plugins, are forgotten once
-    the audience was told, and the result does not have them. It takes less memory."""
+    """Whether the result keeps all events and containers. Otherwise events, and ended containers
+    without changes by plugins, are discarded once reported, which saves memory."""
 
 
 async def replay(job: Job, audience: Audience | None = None) -> Replayed:
-    """Replay, and report each event to the audience when it is over.
+    """Replay, and report each complete event to the audience.
 
-    Raises `UsageError` where it cannot be done, and `RecordingError` for the recording's faults.
+    Raises `UsageError` if that is impossible, and `RecordingError` for a faulty recording.
     """
     began_ns = monotonic_ns()
     with ExitStack() as stack:

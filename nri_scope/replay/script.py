@@ -33,22 +33,22 @@ class ReplayStep:
 
     recorded: Recorded
     event: Event | None
-    """None for an unknown event: it is sent as it is, or not at all."""
+    """None for an unknown event, which is sent as recorded, or not at all."""
     message: Message | None
-    """The event's own request message, out of its StateChange if it came in one; None with
-    `event`."""
+    """The event's own request message, taken from its StateChange if it had one; None if `event`
+    is None."""
     request: bytes
-    """As it was recorded."""
+    """The request as recorded."""
     wanted: bool = True
-    """Whether it is to be played. What is not played happened nevertheless."""
+    """Whether it is to be played. Other events have happened nevertheless."""
     left_out: str = ""
-    """Why it is not sent though it was chosen: a fault."""
+    """The fault for which it is not sent although it was chosen."""
     added: str = ""
-    """Why it comes though it did not come so when it was recorded: a fault."""
+    """The fault for which it is sent differently than recorded."""
 
     @property
     def subject(self) -> str:
-        """``namespace/pod`` or ``namespace/pod/container``; "" where it is about neither."""
+        """``namespace/pod`` or ``namespace/pod/container``; "" if it has neither."""
         return subject_of(self.recorded)
 
 
@@ -68,13 +68,13 @@ class Bound:
     at_ns: int | None = None
 
     def reached(self, event: Recorded) -> bool:
-        """Return whether the event is at this place or behind it."""
+        """Return whether the event is at or after this place."""
         if self.event_id is not None:
             return event.id >= self.event_id
         return self.at_ns is None or event.at_ns >= self.at_ns
 
     def not_before(self, other: Bound) -> bool:
-        """Return whether the other one is this place or before it, as far as that is known."""
+        """Return whether ``other`` is at or before this place, as far as that is known."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
         return self.at_ns is not None and other.at_ns is not None and self.at_ns >= other.at_ns
@@ -82,23 +82,23 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which part of a recording is played."""
+    """The part of a recording to play."""
 
     session: int | None = None
-    """None for the session of the plugin that was asked first."""
+    """The session; None for that of the plugin that was asked first."""
     where: Filter | None = None
     only: str = ""
-    """``namespace/pod`` or ``namespace/pod/container``: events of this one, and of its pod."""
+    """``namespace/pod`` or ``namespace/pod/container``: play events of it and of its pod only."""
     begin: Bound | None = None
     end: Bound | None = None
-    """The first event that is not played any more."""
+    """The first event that is no longer played."""
 
 
 class Script:
-    """One session of a recording, ready to be played again and again."""
+    """One session of a recording, which can be played repeatedly."""
 
     def __init__(self, recording: Recording, choice: Choice) -> None:
-        """Choose the session. Raises UsageError where it is missing, or without a state."""
+        """Choose the session. Raises UsageError if it is missing, or has no state."""
         self._recording = recording
         self._choice = choice
         self.session = _choose(recording, choice.session)
@@ -131,13 +131,13 @@ class Script:
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
-            # The recorded plugin got it; so does the one in its place, however it connects.
+            # The recorded plugin got Synchronize; so does its substitute, however it connects.
             synchronizes_launched=True,
         )
 
     def steps(self) -> Iterator[ReplayStep]:
-        """Yield every event of the session up to the end, also those that are not to be played: the
-        state in Synchronize follows them.
+        """Yield every event of the session up to the end, including those not to be played: the
+        state in Synchronize depends on them.
         """
         choice = self._choice
         begun = choice.begin is None
@@ -156,7 +156,7 @@ class Script:
     def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first one to be played.
 
-        Raises `UsageError` in the end where a choice was made, and none is left to be played.
+        Raises `UsageError` at the end if the choice leaves no events to be played.
         """
         for step in self.steps():
             if step.wanted:
@@ -192,7 +192,7 @@ class Script:
 
 
 def concerns(only: str, event: Recorded) -> bool:
-    """Return whether ``event`` is about ``only`` or, where that is a container, about its pod."""
+    """Return whether ``event`` is about ``only`` or, if that is a container, about its pod."""
     subject = subject_of(event)
     return subject == only or subject.startswith(f"{only}/") or _is_pod_of(subject, only)
 
@@ -206,7 +206,7 @@ def _choose(recording: Recording, wanted: int | None) -> Session:
     if not sessions:
         raise UsageError(f"{recording.path}: it has no session to replay", "record something first")
     if wanted is None:
-        # Its plugin was asked before all others: it saw containers as the runtime made them.
+        # This plugin was asked first: it saw containers as created by the runtime.
         sessions.sort(key=lambda session: (session.plugin_index, session.id))
         told = (one for one in sessions if recording.state(one.id).complete)
         return next(told, sessions[0])

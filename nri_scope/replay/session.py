@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a replay: a runtime, a world, plugins on stage, and everything played to them."""
+"""One run of a replay, with its runtime, world and plugins."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .script import Script
 from .world import World
 
 _PARTS = 3
-"""Into about so many parts --fault split-sync splits a state."""
+"""Approximate number of parts into which --fault split-sync splits a state."""
 
 
 class Performance:
-    """Use it once."""
+    """One run, for a single use."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Performance:
         *,
         keep: bool,
     ) -> None:
-        """Prepare. Raises UsageError where nothing of the script is to be played."""
+        """Prepare. Raises UsageError if the script has no events to be played."""
         session = script.session
         self._script = script
         self._manner = manner
@@ -98,7 +98,7 @@ class Performance:
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
         finally:
-            # The event that could not be played, and what was printed meanwhile.
+            # The event that could not be played, with the output meanwhile.
             self._story.end()
         result.plugins = self._cast.results()
         if self._keep:
@@ -120,7 +120,7 @@ class Performance:
         )
 
     def _prepare(self) -> None:
-        """Set up what existed before the first event that is played."""
+        """Set up the state before the first event to be played."""
         manner = self._manner
         world = World.of(
             self._script.pods,
@@ -162,7 +162,7 @@ class Performance:
                     f"{name} came out of round {number} otherwise than of the first one"
                 )
 
-    # -- what the runtime sends ---------------------------------------------------------------
+    # -- notifications of the runtime ---------------------------------------------------------
 
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
@@ -208,7 +208,7 @@ class Performance:
         if error is not None:
             self._cast.failed_setup(plugin)
         if isinstance(error, ConnectionClosed):
-            # How it ended is known once it is accounted for.
+            # How the plugin ended is known once its result is collected.
             self._unfinished[plugin] = played, answer
             return
         self._tell_synchronized(played, answer)

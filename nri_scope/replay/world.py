@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state at some point of a replay: the recording's pods and containers, as the plugins under
-test have made them.
+"""The state at some point of a replay: the recording's pods and containers, as modified by the
+plugins under test.
 
-A recording shows which pods and containers came and went, and what became of them: their states,
-process ids and times. What a container is made of that is created here is decided by the plugins of
-this replay. So each message about it has its adjustable fields (`ADJUSTABLE`) from what was merged
-here, and all others from the recording. A container that no plugin of this replay was asked about,
-as it was there before, is as the recording has it: with what the plugins of that day had adjusted.
+The recording determines which pods and containers come and go, and their states, process ids and
+times. The content of a container created here is determined by the plugins of this replay: in each
+message about it, the adjustable fields (`ADJUSTABLE`) are those merged here, and all others are
+recorded ones. A container that existed before, so that no plugin of this replay was asked about it,
+is as recorded: with the adjustments of the recorded plugins.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class World:
     containers: dict[str, api.Container] = field(default_factory=dict)
     _ended_containers: set[str] = field(default_factory=set)
     _shaped: set[str] = field(default_factory=set)
-    """Containers that the plugins of this replay have had a say in."""
+    """Containers that plugins of this replay were asked about."""
     _names: dict[str, str] = field(default_factory=dict)
-    """Of all containers that ever came, even where they were not created here."""
+    """Names of all containers that ever appeared, even if they were not created here."""
 
     @classmethod
     def of(
@@ -63,19 +63,19 @@ class World:
         effects: bool = True,
         shows_rlimits: bool = True,
     ) -> World:
-        """Return the world as Synchronize describes it."""
+        """Return the world described by Synchronize."""
         world = cls(effects, shows_rlimits)
         world.arrive(pods, containers)
         return world
 
     def arrive(self, pods: Iterable[api.PodSandbox], containers: Iterable[api.Container]) -> None:
-        """Add pods and containers that existed already, and that only Synchronize lists."""
+        """Add pods and containers that existed already and are only listed in Synchronize."""
         self.pods.update((pod.id, pod) for pod in pods)
         for container in containers:
             self.containers[container.id] = container
             self._named(container)
 
-    # -- what plugins are sent ----------------------------------------------------------------
+    # -- requests to plugins ------------------------------------------------------------------
 
     def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
         """Return the state for a Synchronize now: containerd leaves out containers
@@ -106,7 +106,7 @@ class World:
         return request
 
     def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
-        """Raise `UsageError` where ``event`` is about a container that never came here."""
+        """Raise `UsageError` if ``event`` is about a container that has never appeared."""
         container = container_of(event.name, recorded)
         if container is None or event is Event.CreateContainer or container.id in self._names:
             return
@@ -117,8 +117,8 @@ class World:
         )
 
     def concerned(self, event: Event, request: Message) -> bool:
-        """Return whether ``event``, which is not sent, applies here: not to what
-        was never created.
+        """Return whether ``event``, which is not sent, applies here: not to a container
+        that was never created.
         """
         container = container_of(event.name, request)
         if container is not None and event is not Event.CreateContainer:
@@ -137,10 +137,10 @@ class World:
         whose = f"{pod.namespace}/{pod.name}" if pod is not None else container.pod_sandbox_id
         self._names[container.id] = f"{whose}/{container.name}"
 
-    # -- what happens -------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def happened(self, event: Event, request: Message) -> None:
-        """Apply ``event``; ``request`` is what plugins were, or would have been, sent."""
+        """Apply ``event``; ``request`` is the request that plugins got or would have got."""
         if event is Event.RemovePodSandbox:
             pod = pod_of(event.name, request)
             if pod is not None:
@@ -176,7 +176,7 @@ class World:
     def not_created(self, container: api.Container, pod: api.PodSandbox | None) -> None:
         """Note that its creation in ``pod`` failed."""
         if pod is not None and pod.id:
-            # A plugin that asked for nothing else first hears of the pod now.
+            # A plugin that subscribed to nothing else first sees the pod now.
             self.pods.setdefault(pod.id, pod)
         self._named(container)
         self.containers.pop(container.id, None)

@@ -2,7 +2,7 @@
 """Play the runtime's role: accept or launch plugins, configure, synchronize and ask them in turn.
 
 In: requests to send, a profile of a runtime, and plugins' replies. Out: outcomes of operations,
-merged as that runtime does, and what plugins printed. This room never knows recordings, and
+merged as that runtime merges them, and plugins' output. This room never reads recordings, and
 never starts a container.
 """
 

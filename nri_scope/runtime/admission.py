@@ -21,10 +21,10 @@ from .rejection import Stage, problem_of
 
 
 async def register(plugin: Plugin, profile: Profile) -> int:
-    """Wait for RegisterPlugin and check it. Returns the stream id that is to be answered.
+    """Wait for RegisterPlugin and check it. Return the id of the stream to be answered.
 
     Raises `DeadlineExceeded`, `ConnectionClosed`, or `RemoteProtocolError` for a wrong name or
-    index, which has been answered with an error then.
+    index, after answering the request with an error.
     """
     timeout = profile.registration_timeout_ms / 1e3
     done, _ = await asyncio.wait({plugin.registration}, timeout=timeout)
@@ -49,8 +49,8 @@ async def register(plugin: Plugin, profile: Profile) -> int:
 async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     """Send Configure and take the event mask of the reply.
 
-    Raises `RemoteProtocolError` for a bit that this runtime does not know, though the plugin has
-    every reason to believe that all is well; and whatever the call itself raises.
+    Raises `RemoteProtocolError` for an event bit that is unknown to this runtime, although the
+    plugin cannot notice the problem; also raises the errors of the call itself.
     """
     profile = setup.profile
     plugin.stage = Stage.CONFIGURATION
@@ -74,12 +74,12 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
 async def synchronize(
     plugin: Plugin, setup: SetUp, part_max: int | None = None
 ) -> SynchronizeResponse:
-    """Send the plugin what exists already, and return its final reply.
+    """Send the plugin the existing pods and containers, and return its final reply.
 
-    ``part_max`` bytes are the most for one part, if that is not left to the set-up.
+    ``part_max`` is the maximum size of one part in bytes; None leaves it to the set-up.
 
-    One deadline covers all parts. Each part but the last has to be answered with ``more`` and
-    without updates; `RemoteProtocolError` otherwise, since the plugin took it for the whole.
+    One deadline covers all parts. Each part but the last must be answered with ``more`` and
+    without updates. Otherwise the plugin mistook it for the whole state: `RemoteProtocolError`.
     """
     deadline_ns = monotonic_ns() + setup.profile.request_timeout_ms * 1_000_000
     plugin.stage = Stage.SYNCHRONIZATION

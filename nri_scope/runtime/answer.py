@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's answer to one request, and what it means for the plugin and the rest
+"""One plugin's answer to one request, and its consequences for the plugin and the rest
 of the chain.
 """
 
@@ -20,28 +20,28 @@ class Answer:
     plugin: str
     """``NN-name``."""
     method: str
-    """The RPC that was answered: StateChange where the plugin had to be asked again that way."""
+    """The RPC that was answered: StateChange if the plugin had to be asked again with that RPC."""
     reply: Message | None
-    """None where there is an error, and for a method that is not in the table."""
+    """None after an error, and for a method that is not in the table."""
     payload: bytes
-    """The reply as it was on the wire; empty where there is an error status."""
+    """The reply as it was on the wire; empty after an error status."""
     error: NriScopeError | None
     """`RpcError`: the plugin's own error status. `RemoteProtocolError`: a reply that cannot be
     decoded. `LocalProtocolError`: a request too large to send. `ConnectionClosed` and
     `DeadlineExceeded`: the plugin is gone."""
     took_ns: int
-    """From sending the request to having its answer, a second attempt as StateChange included."""
+    """Time from sending the request to the answer, including a second attempt as StateChange."""
     sent: bytes = b""
-    """The request as it went to this plugin, of `method`."""
+    """The request as it was sent to this plugin, for `method`."""
     timeout_ns: int = 0
-    """How long the plugin might have taken."""
+    """The deadline of the request."""
     service: str = PLUGIN_SERVICE
     closed: bool = False
-    """The runtime closed the connection for this, though the error is one that others take."""
+    """Whether the runtime closed the connection for this error, which other runtimes tolerate."""
 
     @property
     def request(self) -> Message | None:
-        """The request that this plugin got; None where its method is unknown or it is malformed."""
+        """The request that this plugin got; None if its method is unknown or it is malformed."""
         known = METHODS.get(self.method)
         if known is None or known.service != self.service:
             return None
@@ -52,12 +52,12 @@ class Answer:
 
     @property
     def dropped(self) -> bool:
-        """The plugin is dropped for this. The operation and the rest of the chain go on: that a
-        closed connection or a missed deadline is harmless to a container is a real runtime's way.
+        """Whether the plugin is dropped for this answer. The operation and the rest of the chain
+        continue: in real runtimes, too, a closed connection or missed deadline harms no container.
         """
         return self.closed or isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
 
     @property
     def stops_chain(self) -> bool:
-        """An error that the operation fails with; plugins with a higher index never hear of it."""
+        """Whether the error fails the operation; plugins with a higher index are not asked then."""
         return self.error is not None and not self.dropped

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of a plugin: which program it means, and why it cannot be run."""
+"""The command line of a plugin: the program to run, and why it cannot be run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
 
 PLUGIN_DESCRIPTOR = 3
-"""On which a launched plugin finds its end of the connection."""
+"""The descriptor of a launched plugin's end of the connection."""
 
 INTERPRETER_MAX = 256
-"""Bytes of a script's first line that Linux reads."""
+"""Number of bytes of a script's first line that Linux reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Command:
     """The program of a plugin, with its arguments and environment."""
 
     path: str
-    """The program's file, absolute."""
+    """Absolute path of the program."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     cwd: str
 
     def problem(self, number: int, step: str) -> UsageError:
-        """Return why it could not be started, from the errno of chdir (``cwd``) or execve
+        """Return why the plugin could not be started, from the errno of chdir (``cwd``) or execve
         (``exec``).
         """
         if step == "cwd":
@@ -69,11 +69,11 @@ def command_of(
     environment: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
 ) -> Command:
-    """Return the command of a plugin, its program looked up as a shell does. Raises UsageError.
+    """Return the command of a plugin; find its program as a shell does. Raises UsageError.
 
-    The lookup uses our own PATH and working folder. The plugin gets neither: its environment is
-    the three variables of a launched plugin and what ``environment`` adds, as in a real runtime,
-    and it runs in ``cwd`` (ours if that is None, as real runtimes' plugins run in theirs).
+    The lookup uses our own PATH and working folder. The plugin gets neither: as in a real runtime,
+    its environment consists of the three variables of a launched plugin and ``environment``. It
+    runs in ``cwd`` (None: in our folder, as a real runtime's plugins run in the runtime's).
     """
     check_index(index)
     if not name:
@@ -104,7 +104,8 @@ def command_of(
             raise UsageError(f"{text!r} cannot be given to a program")
     folder = os.fspath(cwd) if cwd is not None else str(Path.cwd())
     program = _program(argv[0])
-    # A program that looks for itself (Python does, for its virtual environment) has no PATH to.
+    # Programs that search for their own file (Python does, for its virtual environment) have no
+    # PATH.
     return Command(program, (program, *argv[1:]), complete, folder)
 
 

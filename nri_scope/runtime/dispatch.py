@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain: every request goes to one plugin after the other, and to one request at a time."""
+"""The chain: each request goes to the plugins one after the other; requests do not overlap."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .state_change import as_state_change
 class Chain:
     """The plugins that get events, in the order of their indices.
 
-    What `send` sends it sends to one after the other, ValidateContainerAdjustment too; it is
-    `operations` that knows what real runtimes make of events and answers.
+    `send` asks the plugins one after the other, also with ValidateContainerAdjustment. How real
+    runtimes handle events and answers is up to `operations`.
     """
 
     def __init__(self, *, by_name: bool = False) -> None:
-        """Start without plugins; with ``by_name`` the order is that of their names."""
+        """Start without plugins; ``by_name`` orders them by name."""
         self._by_name = by_name
         self.lock = asyncio.Lock()
-        """Held for each request from the first plugin to the last."""
+        """Held while a request passes through the chain, from the first plugin to the last."""
         self._plugins: list[Plugin] = []
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """In the order in which they are asked."""
+        """The connected plugins, in the order in which they are asked."""
         return tuple(plugin for plugin in self._plugins if not plugin.link.closed)
 
     def add(self, plugin: Plugin) -> None:
-        """Add a plugin; equal indices keep the order of arrival, which no real runtime promises."""
+        """Add a plugin; equal indices keep the order of arrival (undefined in real runtimes)."""
         self._plugins.append(plugin)
         self._plugins.sort(key=lambda one: one.name if self._by_name else one.index)
 
@@ -58,8 +58,8 @@ class Chain:
     ) -> list[Answer]:
         """Ask every plugin that wants ``event``, each with a deadline of its own.
 
-        A plugin that vanishes or is late is dropped and the next one is asked; an error status
-        ends the chain, and is the last answer, unless all are to be asked ``whatever`` comes.
+        A plugin that vanishes or is late is dropped and the next one is asked. An error status
+        ends the chain, as its last answer, unless ``whatever`` asks all plugins regardless.
         """
         answers: list[Answer] = []
         async with self.lock:

@@ -21,11 +21,11 @@ from .profile import Profile
 
 UNKNOWN_METHOD = "CheckpointContainer"
 UNKNOWN_EVENT = b"\x08\x63"
-"""An event that no NRI version knows: its RPC, and the request, which as a StateChange says 99."""
+"""An event that no NRI version has: its RPC name, and its request, a StateChange of event 99."""
 
 
 class Dispatcher:
-    """The half of a runtime that asks; plugins have to be there."""
+    """The half of a runtime that sends requests to plugins that are already admitted."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -40,17 +40,17 @@ class Dispatcher:
     async def dispatch(self, event: Event, request: Message) -> list[Answer]:
         """Send ``request``, the event's own request message, to all that subscribe to ``event``.
 
-        It travels as this runtime would send it, as the event's own RPC or as StateChange. There
-        is an answer for each plugin that was asked; an error status ends the list.
+        It is sent as this runtime would send it: as the event's own RPC or as StateChange. Returns
+        an answer for each plugin that was asked; an error status ends the list.
         """
         method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
         return await self._chain.send(method, payload, event, self._request_timeout_ns)
 
     async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
-        """Perform ``event`` as this runtime does, with all that follows from the answers.
+        """Perform ``event`` as this runtime does, with all consequences of the answers.
 
-        ``request`` is the event's own request message, of the container as it is before any plugin
-        adjusts it now. Replies are merged on the way; validators are asked where there are any.
+        ``request`` is the event's own request message, with the container as it is before any
+        plugin adjusts it. Replies are merged on the way; validators are asked if there are any.
         ``timeout_ns`` is each plugin's deadline (0: the profile's).
         """
         timeout_ns = timeout_ns or self._request_timeout_ns
@@ -67,8 +67,8 @@ class Dispatcher:
     ) -> list[Answer]:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
 
-        It goes to those that subscribe to its event, of these only to ``plugin`` (``NN-name``) if
-        one is given. Requests without a known event go to every plugin.
+        It goes to the subscribers of its event, or only to ``plugin`` (``NN-name``) among them if
+        given. Requests without a known event go to every plugin.
         """
         return await self._chain.send(
             method,
@@ -82,9 +82,9 @@ class Dispatcher:
     async def send_unknown(self) -> list[Answer]:
         """Send every plugin an event that no NRI version has, as a later runtime might.
 
-        It comes as an RPC of its own and, to who does not know that, or on a runtime of before
-        NRI 0.12, as a StateChange; an error does not end the chain. (A real runtime would spare
-        those who did not subscribe to it: all but the ones with an empty mask.)
+        It is sent as an RPC of its own. Plugins that do not implement that RPC, and all plugins on
+        a runtime before NRI 0.12, get it as a StateChange. An error does not end the chain. (A real
+        runtime would send it only to subscribers: to plugins with an empty mask.)
         """
         if not self.profile.dedicated_rpcs:
             return await self._send_unknown("StateChange")

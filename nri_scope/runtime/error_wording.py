@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors in the words in which a runtime, a Go program, logs them or answers CRI requests."""
+"""Wording of errors as a runtime, a Go program, logs them or answers CRI requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GO_NAMES |= {Code.OK: "OK", Code.CANCELLED: "Canceled"}
 
 
 def in_go(error: NriScopeError) -> str:
-    """Word ``error``, which a plugin's call raised, as Go's ttRPC client reports it."""
+    """Return ``error``, raised by a plugin's call, in the words of Go's ttRPC client."""
     match error:
         case RpcError(code=code, message=message):
             return f"rpc error: code = {_GO_NAMES.get(code, f'Code({code})')} desc = {message}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of things on a runtime: what it sends to its plugins for what happens to containers.
+"""The event sequence of a runtime: which events it sends its plugins about pods and containers.
 
-Events that were recorded from one runtime happen to pods and containers on another one. `Course`
-says what that one sends: not the events that it leaves out, and also the ones that it sends by
-itself. It sends nothing itself and changes no request.
+Events recorded from one runtime are replayed on another one. `Course` returns the events that the
+other runtime sends: without those that it leaves out, and with those that it adds. It sends nothing
+itself and changes no request.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from .state_change import own_request
 
 
 class LifecycleStep(NamedTuple):
-    """One event of the course."""
+    """One event of the sequence."""
 
     event: Event
     request: Message
     skipped: str = ""
-    """"" for an event that is sent; else why this runtime does not send it."""
+    """Why this runtime does not send the event; "" if it does."""
     own: bool = False
-    """It is not one of the events that were given: the runtime sends it by itself."""
+    """Whether the runtime added the event, which is not among the given ones."""
 
 
 class _Stage(Enum):
-    """The stage of a container or pod in the runtime's books."""
+    """The stage of a container or pod as the runtime tracks it."""
 
     LIVE = auto()
     STOPPED = auto()
     FAILED = auto()
-    """Its creation failed: nothing happens to it any more."""
+    """Its creation failed: no further events."""
     UNSTARTED = auto()
-    """Its start failed: it is there, stopped, and is to be removed."""
+    """Its start failed: it exists, stopped, and will be removed."""
 
 
 _ENDS = frozenset({Event.StopContainer, Event.RemoveContainer})
@@ -51,14 +51,14 @@ _AFTERMATH = {
     Event.UpdateContainer: Event.PostUpdateContainer,
     Event.UpdatePodSandbox: Event.PostUpdatePodSandbox,
 }
-"""What does not come when the former failed."""
+"""Events that do not follow if the key's event failed."""
 
 
 class Course:
-    """The books of one run of a runtime.
+    """The state that decides which events a runtime sends, for one run of it.
 
-    Feed it with all that happens, in order, also with what no plugin is to hear of: what a runtime
-    sends later depends on it.
+    Feed it with all events in order, including those that no plugin gets: later events of the
+    runtime depend on them.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -70,36 +70,35 @@ class Course:
         self._without_aftermath: set[tuple[Event, str]] = set()
 
     def ran(self, pods: Iterable[api.PodSandbox]) -> None:
-        """Note pods that the runtime ran before its plugins came.
+        """Note pods that the runtime ran before its plugins connected.
 
-        Say so of what a plugin that came late finds, and not of what is left after a restart: of
-        the pods from before its start containerd sends no stop and no removal.
+        Call it for the pods that a late plugin gets, not for those that remain after a restart: for
+        pods from before its start containerd sends no stop and no removal.
         """
         for pod in pods:
             self._pods[pod.id] = _Stage.LIVE
 
     def synchronized(self, containers: Iterable[api.Container]) -> None:
-        """Note containers that a plugin was sent: the runtime's books have them now.
+        """Note containers that were sent to a plugin: the runtime keeps track of them from now on.
 
-        (It takes no note of the pods in it.)
+        (Not of their pods.)
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED
             self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
 
     def happens(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
-        """Return what the runtime sends for ``event``; ``request`` is the event's own message."""
+        """Return the runtime's steps for ``event``; ``request`` is the event's own message."""
         skipped = self._profile.skips(event) or self._gone(event, request)
         if skipped:
             return (LifecycleStep(event, request, skipped),)
         return tuple(self._booked(event, request))
 
     def failed(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
-        """Return the steps after the CRI request of ``event`` has failed, as `Outcome.failure`
-        says.
+        """Return the steps after the CRI request of ``event`` has failed, see `Outcome.failure`.
 
-        The runtime undoes what it began, and what else was to happen to the pod or container does
-        not: `happens` skips it.
+        The runtime undoes the request. Further events of the pod or container do not happen:
+        `happens` skips them.
         """
         undone = self._profile.conduct.undone.get(event, ())
         pod, container = pod_of(event.name, request), container_of(event.name, request)
@@ -120,7 +119,7 @@ class Course:
     # -- inside -------------------------------------------------------------------------------
 
     def _gone(self, event: Event, request: Message) -> str:
-        """Return why the event cannot happen after an earlier failure."""
+        """Return why the event cannot happen after an earlier failure; "" if it can."""
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is None or event is Event.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One event on its way through the chain, with all that follows from the answers.
+"""One event on its way through the chain, with all consequences of the answers.
 
-As the NRI library does it (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); where the runtimes' own code
-differs, their `Conduct` says how.
+Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); differences of the runtimes'
+own code are in their `Conduct`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MERGING: dict[Event, Callable[..., Merged]] = {
     Event.UpdateContainer: Updating,
     Event.StopContainer: Stopping,
 }
-"""Events whose replies ask for something. (UpdatePodSandbox has a reply too; it is ignored.)"""
+"""Events whose replies may request changes. (The reply to UpdatePodSandbox is ignored.)"""
 
 
 class Operation:
-    """One event and its chain. Use it once."""
+    """One event and its chain, for a single use."""
 
     def __init__(
         self, chain: Chain, profile: Profile, event: Event, request: Message, timeout_ns: int
@@ -48,15 +48,15 @@ class Operation:
         self._conduct = profile.conduct
         self._event = event
         self._request = profile.habits.told(event, request)
-        """As plugins get it, but for what others have adjusted."""
-        # Where plugins do not see that, they need not see what is merged: it keeps its id.
+        """The request as plugins get it, without the adjustments of other plugins."""
+        # If plugins do not see adjustments, they do not see the merged container: it keeps its id.
         self._merged_into = self._request if self._conduct.shows_adjustments else request
         self._timeout_ns = timeout_ns
         self._accepted: list[tuple[Reply, str]] = []
         self.outcome = Outcome(event)
 
     async def perform(self) -> Outcome:
-        """Ask every plugin that wants the event, in its turn."""
+        """Ask every plugin that subscribes to the event, in order."""
         outcome, event = self.outcome, self._event
         outcome.skipped = self._profile.skips(event)
         if event is Event.ValidateContainerAdjustment:
@@ -117,7 +117,7 @@ class Operation:
     # -- merging ------------------------------------------------------------------------------
 
     def _merge(self, reply: Reply, plugin: str) -> bool:
-        """Merge what a plugin asks for; False where the operation ends with that."""
+        """Merge a plugin's requests; return False if that ends the operation."""
         container = container_of(self._event.name, self._merged_into)
         about = container.id if container is not None else ""
         reply, dropped = without(self._conduct.lacks, reply, plugin, about)
@@ -127,7 +127,7 @@ class Operation:
             if self._conduct.conflicts_fail:
                 self._fail(plugin, str(refused), refused=True)
                 return False
-            # What was merged half is of no use any more: once more, without this reply.
+            # The partly merged result is unusable: merge again, without this reply.
             self.outcome.merged = MERGING[self._event](
                 self._merged_into, version=self._profile.version
             )
@@ -141,7 +141,7 @@ class Operation:
         return True
 
     def _apply(self, reply: Reply, plugin: str) -> None:
-        # The reply is of the type that the request's merging takes.
+        # The reply has the type that the request's merging takes.
         cast("Any", self.outcome.merged).apply(reply, plugin)
 
     # -- validation ---------------------------------------------------------------------------
@@ -149,9 +149,9 @@ class Operation:
     async def _validate(self, plugins: Sequence[Plugin]) -> None:
         """Ask all validators at once; one that does not agree fails the creation.
 
-        One that was lost during the chain counts among them up to NRI 0.12.4, and cannot agree any
-        more. Of several that do not agree, a runtime reports the one that it hears first; here it
-        is the first of the chain.
+        Up to NRI 0.12.4 they include a validator that was lost during the chain and cannot agree.
+        If several disagree, a runtime reports the first answer; here it is that of the first in the
+        chain.
         """
         event, creation = Event.ValidateContainerAdjustment, self.outcome.merged
         validators = [

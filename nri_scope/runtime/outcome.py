@@ -15,7 +15,7 @@ from .answer import Answer
 from .runtime_behaviour import Conduct
 
 Merged = Creation | Updating | Stopping
-"""The replies to one request that asks for something, merged."""
+"""The merged replies to one request that lets plugins ask for changes."""
 
 
 @dataclass(slots=True)
@@ -24,25 +24,25 @@ class Outcome:
 
     event: Event
     answers: list[Answer] = field(default_factory=list)
-    """Of the plugins that were asked, in order; with what each of them was sent."""
+    """Answers of the plugins that were asked, in order, with the request sent to each."""
     validations: list[Answer] = field(default_factory=list)
-    """Of the validators that were asked after the chain of CreateContainer, in the chain's order:
-    all of them are asked at once."""
+    """Answers of the validators that were asked after the chain of CreateContainer, in the order
+    of the chain, although they are asked at once."""
     failure: str = ""
-    """Why the CRI request fails, in the runtime's words; "" where it does not."""
+    """Why the CRI request fails, in the runtime's words; "" if it does not."""
     error: str = ""
-    """What the runtime only logs, in its words; "" where there is nothing."""
+    """An error that the runtime only logs, in its words; "" if none."""
     culprit: str = ""
     """The plugin (``NN-name``) whose answer caused `failure` or `error`."""
     refused: bool = False
-    """The culprit's reply was fine by itself, and what it asks for cannot be merged."""
+    """Whether the culprit's reply was valid as such, but could not be merged."""
     merged: Merged | None = None
-    """For CreateContainer, UpdateContainer and StopContainer: what the replies come to. After a
-    failure it holds what came before, and nothing of it is done."""
+    """The merged replies to CreateContainer, UpdateContainer or StopContainer. After a failure:
+    the replies before it, of which nothing is applied."""
     skipped: str = ""
-    """Why this runtime never sends the event, so no plugin was asked; "" where it does."""
+    """Why this runtime never sends the event, so no plugin was asked; "" if it does."""
     left_out: list[Dropped] = field(default_factory=list)
-    """Asked for, and dropped before merging: what this runtime has no use for."""
+    """Requests dropped before merging because this runtime ignores their fields."""
 
     def fail(self, conduct: Conduct, words: str) -> None:
         """End the operation with an error, which fails the CRI request or is only logged."""
@@ -66,5 +66,5 @@ class Outcome:
 
     @property
     def request(self) -> Message | None:
-        """The request to the first plugin; None where none was asked."""
+        """The request to the first plugin; None if no plugin was asked."""
         return self.answers[0].request if self.answers else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of a launched plugin, line by line, in bounded memory.
 
-Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print without end, and
-must neither fill our memory nor be held up by a full pipe.
+Real runtimes discard it. Here it is kept up to a limit: a plugin may print without end, and
+must neither fill our memory nor be blocked by a full pipe.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LINE_MAX = 16 << 10
-"""Bytes of one line; far above what people read, far below what a program may print at once."""
+"""Maximum bytes of one line: more than people read, less than a program may print at once."""
 
 OUTPUT_MAX = 4 << 20
-"""Bytes of both streams together, `LINE_COST` for each line included: the first lines are kept."""
+"""Maximum bytes of both streams, including `LINE_COST` per line: the first lines are kept."""
 
 PASSING_RATE = 256 << 10
-"""Bytes a second that come back of `OUTPUT_MAX` where lines are passed on instead of kept. To cut
-output into lines takes the time of the event loop, in which others wait."""
+"""Bytes of `OUTPUT_MAX` regained each second if lines are passed on instead of kept. Cutting
+output into lines takes time of the event loop, for which others wait."""
 
 LINE_COST = 256
-"""Bytes that a line takes in memory beside its text, about: empty lines are not free."""
+"""Approximate bytes of memory per line in addition to its text: empty lines are not free."""
 
 LAST_KEPT = 10
-"""Last lines of each stream that are known even where the output was longer than is kept."""
+"""Number of last lines of each stream that are kept even if the output exceeds its limit."""
 
 
 class Stream(StrEnum):
@@ -38,8 +38,8 @@ class Stream(StrEnum):
 
 OnOutput = Callable[[Stream, str, int], None]
 """Called with the stream, the line without its end, and the monotonic time (ns) at which its first
-byte was read. A line is handed over when it is complete, so that times may go back between lines.
-What is over `OUTPUT_MAX` is not handed over, only counted.
+byte was read. Lines are passed on when complete, so their times may go backwards between streams.
+Lines over `OUTPUT_MAX` are not passed on, only counted.
 """
 
 
@@ -56,9 +56,9 @@ class Output:
     """The output of one process."""
 
     def __init__(self, on_output: OnOutput | None = None, *, passing: bool = False) -> None:
-        """Collect lines; with ``passing`` they are handed over as they come, and not kept."""
+        """Collect lines; ``passing`` passes them on at once instead of keeping them."""
         self.left_out = 0
-        """Lines that were printed and are not in `lines`, or were not handed over."""
+        """Number of printed lines that are not in `lines`, or were not passed on."""
         self._passing = passing
         self._passed_ns = 0
         self._on_output = on_output
@@ -75,15 +75,15 @@ class Output:
         return tuple(self._lines)
 
     def last(self, stream: Stream, count: int) -> list[str]:
-        """Return the last lines of a stream, at most ``count`` and `LAST_KEPT`, a partial one
-        included.
+        """Return the last lines of a stream, including a partial one, at most ``count`` and
+        `LAST_KEPT`.
         """
         partial = self._streams[stream].partial
         lines = [*self._last[stream], *([partial] if partial else [])]
         return lines[-count:]
 
     def feed(self, stream: Stream, data: bytes, mono_ns: int) -> None:
-        """Take what was read from a stream at ``mono_ns``."""
+        """Process the bytes that were read from a stream at ``mono_ns``."""
         if self._passing:
             earned = (mono_ns - (self._passed_ns or mono_ns)) * PASSING_RATE // 1_000_000_000
             self._room = min(self._room + earned, OUTPUT_MAX)
@@ -95,7 +95,7 @@ class Output:
             self._add(OutputLine(stream, text, started_ns))
 
     def finish(self, stream: Stream) -> None:
-        """End the stream; bytes after the last line's end are a line, too."""
+        """End the stream; bytes after the last line end count as a line, too."""
         lines = self._streams[stream]
         if lines.partial:
             text, started_ns = lines.take()
@@ -137,7 +137,7 @@ class _Lines:
         return lines
 
     def skip(self, data: bytes) -> tuple[int, bytes]:
-        """Pass over all lines but the last that end in ``data``: how many, and what is left."""
+        """Skip all but the last lines that end in ``data``; return their number, and the rest."""
         pieces = data.rsplit(b"\n", LAST_KEPT + 1)
         if len(pieces) <= LAST_KEPT + 1:
             return 0, data
@@ -146,7 +146,7 @@ class _Lines:
         return pieces[0].count(b"\n") + 1, b"\n".join(pieces[1:])
 
     def take(self, mono_ns: int = 0) -> tuple[str, int]:
-        """End the line that has begun, at ``mono_ns`` if it is an empty one."""
+        """End the current line; an empty one gets the time ``mono_ns``."""
         started_ns = self._started_ns if self._start else mono_ns
         text = self.partial
         self._start.clear()
@@ -166,7 +166,7 @@ class _Lines:
 def _text(line: bytes, over: int) -> str:
     if not over:
         return line.removesuffix(b"\r").decode("utf-8", "backslashreplace")
-    # Where a character was cut in two its first half is left out with the rest.
+    # If a character was cut in two, its first half is left out with the rest.
     for length in range(1, 4):
         if line[-length] >= 0xC0:
             if len(line[-length:].decode("utf-8", "ignore")) == 0:

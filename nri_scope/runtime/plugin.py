@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin as the runtime sees it: one connection, what it may ask and how it is asked."""
+"""A plugin as the runtime sees it: one connection, its requests and the requests to it."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ from .rejection import Stage
 from .state_change import state_change_of
 
 NOTICES_KEPT = 100
-"""A peer can cause any number of them."""
+"""Maximum number of notices kept, as a peer can cause any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and what came back, as on the wire; those of the set-up included."""
+    """One request and its reply, as on the wire; also used during the set-up."""
 
     method: str
     service: str
     request: bytes
     reply: bytes
-    """Empty where there is an error."""
+    """The reply's payload; empty after an error."""
     error: NriScopeError | None
     started_ns: int
-    """Monotonic clock."""
+    """Start of the request, on the monotonic clock."""
     took_ns: int
     timeout_ns: int
-    """The deadline that was sent along."""
+    """The deadline that was sent with the request."""
 
 
 def _no_time(method: str, payload: bytes) -> int:
@@ -79,43 +79,43 @@ class Plugin:
     ) -> None:
         self.session = Session(Role.RUNTIME)
         self.identity = identity
-        """Index and name of a plugin that the runtime launched itself: it keeps them, whatever it
-        registers as."""
+        """Index and name of a plugin that the runtime launched itself; they stay the same even if
+        it registers with others."""
         self.index, self.name = identity or ("??", "plugin")
         self.nri_version = ""
-        """As it said when registering; "" up to 0.11."""
+        """NRI version that the plugin sent when registering; "" up to 0.11."""
         self.mask = 0
         self.registered = ""
-        """``NN-name`` as it registered, right or wrong; "" as long as it did not."""
+        """``NN-name`` as registered, right or wrong; "" before that."""
         self.stage = Stage.REGISTRATION
-        """How far it has come on its way in."""
+        """The stage of its set-up that the plugin has reached."""
         self.admitted = False
-        """It gets events, as long as it is connected."""
+        """Whether the plugin gets events while it is connected."""
         self.refused = False
-        """It will never get events, though it is connected: as real runtimes do, we leave it to the
-        plugin to close the connection."""
+        """Whether the plugin will never get events although it is connected: like real runtimes, we
+        leave it to the plugin to close the connection."""
         self.told = ""
-        """The error that it got for its registration."""
+        """The error with which its registration was answered."""
         self.end_reason = ""
         self.process: Process | None = None
-        """Of a plugin that the runtime launched; how it ended and what it printed stay known."""
+        """Process of a plugin that the runtime launched; its output and exit status are kept."""
         self.state_change_only = False
-        """It answered the RPC of an event with Unimplemented: all nine come as StateChange now."""
+        """Whether it answered an event's RPC with Unimplemented: all nine go as StateChange now."""
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
-        """What it did beside the rules without ending the connection; the latest ones."""
+        """The latest violations of the rules that did not end the connection."""
         self.registration: asyncio.Future[tuple[int, RegisterPluginRequest]] = (
             asyncio.get_running_loop().create_future()
         )
-        """Stream id and request of RegisterPlugin, unanswered yet: its turn may be later."""
-        # There may be no waiter for it when the connection ends.
+        """Stream id and request of RegisterPlugin, which may have to wait for its turn."""
+        # If the connection ends before any waiter exists, the exception must count as retrieved.
         self.registration.add_done_callback(
             lambda future: None if future.cancelled() else future.exception() and None
         )
         self.transit_ns: Callable[[str, bytes], int] = _no_time
-        """How long the reply to a request (its method and payload) spends on its way to us, on top
-        of what it really takes."""
+        """Returns the time that the reply to a request (its method and payload) spends in transit
+        to us, in addition to the time it really takes."""
         self.on_exchange: Callable[[Plugin, Exchange], None] = _unobserved
-        """Hears of every request once it was answered, or was not."""
+        """Called after every request, whether it was answered or not."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -126,26 +126,26 @@ class Plugin:
 
     @property
     def settled(self) -> bool:
-        """Ready for events, or sure never to be."""
+        """Whether the plugin gets events, or certainly never will."""
         return self.admitted or self.refused or self.session.state is SessionState.CLOSED
 
     def subscribes(self, event: Event | None) -> bool:
-        """Return whether it subscribed to ``event``. Requests without a known event go to every
-        plugin.
+        """Return whether the plugin subscribed to ``event``. Requests without a known event go to
+        every plugin.
         """
         return event is None or bool(self.mask & event.bit)
 
     def leave(self, reason: str) -> None:
-        """Send nothing any more, and leave the connection open."""
+        """Stop sending requests, and leave the connection open."""
         self.refused = True
         self.end_reason = self.end_reason or reason
 
     def drop(self, reason: str) -> None:
-        """Close the connection at once, or as soon as it is made."""
+        """Close the connection at once, or as soon as it is established."""
         self.end_reason = self.end_reason or reason
         if self.process is not None and not self.link.closed:
-            # First, so that it is the same every time: it would react to the connection's end, or
-            # not come to that.
+            # Before closing the connection, for the same result every time: otherwise the plugin
+            # may or may not react to the close.
             self.process.end()
         self.link.abort(reason)
 
@@ -156,7 +156,7 @@ class Plugin:
         if not self.registration.done():
             self.registration.set_exception(ConnectionClosed(self.end_reason))
 
-    # -- what the runtime asks ----------------------------------------------------------------
+    # -- requests of the runtime --------------------------------------------------------------
 
     async def deliver(
         self,
@@ -167,7 +167,7 @@ class Plugin:
         timeout_ns: int,
         service: str = PLUGIN_SERVICE,
     ) -> Answer:
-        """Send one request and wait for its answer; never raises for what the plugin does.
+        """Send one request and wait for its answer; never raises for errors of the plugin.
 
         An event's own RPC becomes a StateChange for a plugin that does not implement it; one
         deadline covers both attempts. A plugin that answers late, or not at all, is dropped.
@@ -205,9 +205,9 @@ class Plugin:
     async def call(
         self, method: str, payload: bytes, timeout_ns: int, service: str = PLUGIN_SERVICE
     ) -> bytes:
-        """Send ``timeout_ns`` along as the deadline and wait that long for the reply's payload."""
+        """Send ``timeout_ns`` as the deadline and wait that long at most for the payload."""
         if timeout_ns <= 0:
-            # Nothing is left of a deadline that several calls share.
+            # Several calls share a deadline, and it has passed.
             raise DeadlineExceeded(method, 0)
         started_ns = monotonic_ns()
         data, problem = b"", None
@@ -230,10 +230,10 @@ class Plugin:
             )
         return data
 
-    # -- what the plugin asks -----------------------------------------------------------------
+    # -- requests of the plugin ---------------------------------------------------------------
 
     def serve(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
-        """Answer one request of the plugin, now or in its turn."""
+        """Answer one request of the plugin, at once or in its turn."""
         try:
             if request.service != RUNTIME_SERVICE:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
@@ -257,7 +257,7 @@ class Plugin:
 
 
 class _PluginLink(Link):
-    """A link that can be dropped while the event loop still is about to make it."""
+    """A link that can be dropped before the event loop has established it."""
 
     def __init__(self, plugin: Plugin) -> None:
         connection = Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN)

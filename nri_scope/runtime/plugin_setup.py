@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set-up of a plugin before its first event: Configure, and the runtime's state in Synchronize.
 
-The state goes in parts where it does not fit into one ttRPC message, which is 4 MiB at most.
+The state is sent in parts if it does not fit into one ttRPC message, which has at most 4 MiB.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from nri_scope.wire.limits import MESSAGE_DATA_MAX
 from .profile import Profile, recorded_profile
 
 ENVELOPE_MAX = 1024
-"""Bytes of a ttRPC request beside its payload: service, method and timeout take less than 100."""
+"""Maximum bytes of a ttRPC request without its payload: service, method and timeout need < 100."""
 
 FIELD_OVERHEAD_MAX = 6
-"""Bytes that a repeated message field takes beside the message: a tag and a varint length."""
+"""Maximum bytes of a repeated message field without the message: a tag and a varint length."""
 
 MORE_LENGTH = 2
 """Bytes of ``more``: a tag and a bool."""
 
 
 class SetUp(Protocol):
-    """The requests with which plugins are set up, as bytes. ``plugin`` is an ``NN-name``."""
+    """The requests that set up plugins, as bytes. ``plugin`` is an ``NN-name``."""
 
     @property
     def profile(self) -> Profile:
@@ -41,15 +41,15 @@ class SetUp(Protocol):
         ...
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the Synchronize requests, in order: all but the last say that more follows."""
+        """Return the Synchronize requests, in order; all but the last announce that more follow."""
         ...
 
 
 @dataclass(slots=True)
 class ProfileSetUp:
-    """Pods and containers that exist already, sent as a profile does.
+    """Existing pods and containers, sent as the profile's runtime sends them.
 
-    Both lists may be changed at any time: a plugin gets what they hold when its turn comes.
+    Both lists may be changed at any time: a plugin gets their content at the time of its set-up.
     """
 
     profile: Profile
@@ -61,7 +61,7 @@ class ProfileSetUp:
         return self.profile.configure_request(config).SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the state, split where this runtime can do that."""
+        """Return the state, split if this runtime can split it."""
         pods, containers = self.state()
         if self.profile.split_sync:
             return synchronize_parts(pods, containers)
@@ -76,7 +76,7 @@ class ProfileSetUp:
 class RecordedSetUp:
     """The requests that a runtime once sent, byte for byte.
 
-    A plugin gets what the plugin of its ``NN-name`` got then, or what the first one got.
+    A plugin gets the requests recorded for its ``NN-name``, or those of the first plugin.
     """
 
     profile: Profile
@@ -90,8 +90,8 @@ class RecordedSetUp:
         states: Mapping[str, Sequence[bytes]],
         profile: Profile | None = None,
     ) -> RecordedSetUp:
-        """Make one of requests by plugin. ``profile`` is needed only where there
-        is no Configure.
+        """Create a set-up from requests by plugin. ``profile`` is needed only if there is no
+        Configure.
         """
         if profile is None:
             try:
@@ -116,7 +116,7 @@ class RecordedSetUp:
         return request.SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the recorded requests; an empty state where none was recorded."""
+        """Return the recorded requests; an empty state if none was recorded."""
         return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
 
 
@@ -126,11 +126,11 @@ def synchronize_parts(
     *,
     limit: int = MESSAGE_DATA_MAX - ENVELOPE_MAX,
 ) -> list[bytes]:
-    """Synchronize requests of at most ``limit`` bytes each that hold everything, pods first.
+    """Return Synchronize requests of at most ``limit`` bytes each with all objects, pods first.
 
-    Each is filled as far as it goes. (Upstream shrinks the shares of pods and containers by one
-    factor until a message fits, which never ends once the share of pods has come to 0.) An object
-    that is over the limit by itself gets a request of its own, which cannot be sent.
+    Each is filled as far as possible. (Upstream shrinks the shares of pods and containers by one
+    factor until a message fits, which never ends once the share of pods is 0.) An object that
+    alone exceeds the limit gets a request of its own, which cannot be sent.
     """
     requests = [SynchronizeRequest()]
     whole = room = limit - MORE_LENGTH
@@ -152,7 +152,7 @@ def synchronize_parts(
 def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
     """Return the same state in parts of at most ``limit`` bytes.
 
-    Raises `UsageError` where the parts are no Synchronize requests.
+    Raises `UsageError` if the parts are not Synchronize requests.
     """
     pods: list[PodSandbox] = []
     containers: list[Container] = []

@@ -22,18 +22,18 @@ from .command import Command
 from .output import LAST_KEPT, OnOutput, Output, Stream
 
 READ_SIZE = 64 << 10
-"""Most bytes of output to read at once."""
+"""Maximum bytes of output per read."""
 READS_LAST = 16
-"""Most reads after the process ended: a pipe holds 64 KiB, or 1 MiB if the plugin enlarged it."""
+"""Maximum reads after the process ended: a pipe holds 64 KiB, or 1 MiB if the plugin set that."""
 KEEPER_ENDS_S = 10.0
-"""Time to end for a keeper that has closed its channel."""
+"""Seconds for a keeper to end after it has closed its channel."""
 LAST_SHOWN = 3
 """Number of last lines of a plugin's stderr that explain why its connection ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A process that a plugin started and that outlived the plugin.
+    """A process that was started by a plugin and outlived it.
 
     A real runtime would have left it running; here it is killed.
     """
@@ -63,14 +63,14 @@ class Process:
         self.exit_words = ""
         """``exit status 3`` or ``killed by SIGSEGV``; empty while it is running."""
         self.exit_code: int | None = None
-        """As `os.waitstatus_to_exitcode` gives it: -9 for SIGKILL; None while it is running, or
-        if it is unknown."""
+        """As returned by `os.waitstatus_to_exitcode`: -9 for SIGKILL; None if the process is
+        running or its status is unknown."""
         self.ending = False
         """Whether the runtime has begun to end it."""
         self.ended_by_us = False
         """Whether the runtime killed it, which is how launched plugins end."""
         self.left_behind: tuple[LeftBehind, ...] = ()
-        """Complete when `wait_gone` returns."""
+        """Processes that outlived the plugin; complete when `wait_gone` returns."""
         self.survived = False
         """Whether one of its processes could not be killed."""
         self._on_output = on_output
@@ -82,7 +82,8 @@ class Process:
         self._gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
-        # Polled after every event: one call, where a read would raise an exception for each pipe.
+        # Polled after every event: a single call, while a read would raise an exception for each
+        # pipe.
         self._printed = select.poll()
         for stream, pipe in self._pipes.items():
             self._loop.add_reader(pipe, self._read, stream)
@@ -102,7 +103,7 @@ class Process:
         """Start ``command`` with ``connection`` as descriptor 3, and return once it runs.
 
         With ``pass_output`` its output is passed on while it runs, and only the last lines are
-        kept. Raises `UsageError` when it cannot be started.
+        kept. Raises `UsageError` if the command cannot be started.
         """
         keeper, pipes = _spawn_keeper(command.argv[0], connection)
         process = cls(command, keeper, pipes, on_output, pass_output=pass_output)
@@ -121,21 +122,21 @@ class Process:
     async def wait_exit(self, timeout: float | None = None) -> None:
         """Wait until the plugin has ended, or for ``timeout`` seconds.
 
-        Processes that it started may still be running then.
+        Processes that the plugin started may still be running then.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._exited.wait()
 
     async def wait_gone(self) -> None:
-        """Wait until none of its processes is left, which only happens after `end`."""
+        """Wait until all of its processes have ended, which only happens after `end`."""
         await self._gone.wait()
 
     def end(self) -> None:
-        """Begin to end it, in the only way that runtimes have: SIGKILL.
+        """Begin to end the process, by SIGKILL as in all runtimes.
 
-        It is killed when this returns: a plugin whose connection is closed afterwards does not
-        notice that. Its children get a moment to notice its end, then they are killed too, and
+        The plugin is dead when this returns: it does not notice if its connection is closed
+        afterwards. Its children get a moment to notice its end before they are killed, too, and
         reported.
         """
         if self._gone.is_set():
@@ -145,17 +146,17 @@ class Process:
         self._channel.finish()
 
     async def kill(self) -> None:
-        """End it, and wait until none of its processes is left."""
+        """Kill the plugin, and wait until all of its processes have ended."""
         self.end()
         await self.wait_gone()
 
     def hear_out(self) -> None:
-        """Read all that it has printed so far, not only what the event loop has noticed."""
+        """Read all output so far, including bytes that the event loop has not noticed yet."""
         if self._printed.poll(0):
             self._read_rest()
 
     def explain(self, reason: str) -> str:
-        """Return why its connection ended, and how the process ended if that happened first."""
+        """Return why the connection ended, and how the process ended if that happened first."""
         if self.running or self.ended_by_us:
             return reason
         # Leave out lines with which Python only underlines a place in the line above.
@@ -175,7 +176,7 @@ class Process:
             if self._on_output is not None:
                 self._on_output(stream, line, mono_ns)
         except Exception as error:  # noqa: BLE001 - it is the caller's code
-            # This is part of a callback of the event loop, the rest of which must run.
+            # This runs in a callback of the event loop, the rest of which must run.
             context = {"message": "on_output failed", "exception": error}
             self._loop.call_exception_handler(context)
 
@@ -203,7 +204,7 @@ class Process:
             self.output.finish(stream)
 
     def _read_rest(self) -> None:
-        """Read what it printed before it ended. Its children may still be printing."""
+        """Read the output from before the plugin's end. Its children may still be printing."""
         for stream in Stream:
             for _ in range(READS_LAST):
                 if not self._read(stream):
@@ -246,7 +247,7 @@ class Process:
         self._channel.close()
         self._keeper.stop(KEEPER_ENDS_S, terminate_s=0)
         if self.pid and not self._clean:
-            # The keeper was killed. What the plugin started cannot be found any more.
+            # The keeper was killed. The processes that the plugin started can no longer be found.
             self.survived = True
             self._kill_plugin()
         self._read_rest()
@@ -264,9 +265,9 @@ async def launch(
 ) -> tuple[Process, socket.socket]:
     """Start a plugin and return the runtime's end of the connection.
 
-    The plugin gets descriptor 3, its environment and nothing else from us. What it prints, which
-    real runtimes throw away, goes to `Process.output`, and only to ``on_output`` with
-    ``pass_output``. Raises `UsageError` when it cannot be started.
+    The plugin gets descriptor 3 and its environment, nothing else from us. Its output, which real
+    runtimes discard, goes to `Process.output`, or only to ``on_output`` with ``pass_output``.
+    Raises `UsageError` if the plugin cannot be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with theirs:
@@ -288,7 +289,7 @@ def exit_in(explained: str) -> str:
 
 
 def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:
-    """Start a keeper, which starts a plugin with ``connection``; open pipes for their output.
+    """Start a keeper, which starts a plugin with ``connection``; open pipes for the output of both.
 
     Raises `UsageError` if the system refuses.
     """
@@ -330,7 +331,7 @@ def _order(command: Command) -> bytes:
 
 
 def _encoded(text: str) -> str:
-    """Return the text's bytes as Latin-1, a character for each: file names need not be UTF-8."""
+    """Return the text's bytes as Latin-1, one character each: file names need not be UTF-8."""
     return os.fsencode(text).decode("latin-1")
 
 

@@ -37,40 +37,40 @@ class Profile:
     """How a runtime behaves. Make one with `of`, and vary it with `dataclasses.replace`."""
 
     name: str
-    """What users call the profile."""
+    """Name of the profile for users."""
     runtime_name: str
-    """As in Configure, and so the next one."""
+    """Name in Configure; `runtime_version` is its version there."""
     runtime_version: str
     nri_version: str
-    """Without the leading ``v``; "" where it is unknown."""
+    """Version without the leading ``v``; "" if unknown."""
     mask: int
-    """Every event bit the runtime knows; a plugin that asks for another one is dropped."""
+    """Bits of all events known to the runtime; a plugin that subscribes to others is dropped."""
     dedicated_rpcs: bool
-    """Each event has an RPC of its own; else nine of them travel as StateChange."""
+    """Whether each event has an RPC of its own; otherwise nine of them are sent as StateChange."""
     split_sync: bool
-    """A Synchronize over 4 MiB is sent in parts; else it fails and the plugin is dropped."""
+    """Whether a Synchronize over 4 MiB is split; otherwise it fails and the plugin is dropped."""
     sends_timeouts: bool
-    """Configure has both timeouts."""
+    """Whether Configure has both timeouts."""
     sends_nri_version: bool
-    """Configure has the NRI version."""
+    """Whether Configure has the NRI version."""
     checks_names: bool
-    """A plugin's name may hold only letters, digits and ``_.+-``; else it must not be empty."""
+    """Whether plugin names may only contain letters, digits and ``_.+-``; else any but ""."""
     conduct: Conduct
-    """What follows from plugins' answers."""
+    """Consequences of plugins' answers."""
     synchronizes_launched: bool
-    """Launched plugins get Synchronize. Up to NRI 0.6 (``startPlugins`` of NRI 0.6.1) they do not,
-    nor does iSulad send it."""
+    """Whether launched plugins get Synchronize. Up to NRI 0.6 (``startPlugins`` of NRI 0.6.1) and
+    in iSulad they do not."""
     closes_unsynchronized: bool
-    """A failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected and never
-    hears of anything (``acceptPluginConnections`` of NRI 0.6.1)."""
+    """Whether a failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected
+    and gets no requests (``acceptPluginConnections`` of NRI 0.6.1)."""
     habits: Habits = VERBATIM
-    """What it sends about pods and containers, and what not."""
+    """Which data about pods and containers it sends, and which it does not."""
     never_sent: frozenset[Event] = frozenset()
-    """Events that can be subscribed to, and never come."""
+    """Events that plugins can subscribe to but the runtime never sends."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
-    """How long one connection may take to register; the others wait meanwhile."""
+    """Deadline for a connection to register; other connections wait meanwhile."""
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
-    """How long a plugin may take to answer a request."""
+    """Deadline for a plugin's answer to a request."""
 
     @classmethod
     def of(
@@ -101,12 +101,12 @@ class Profile:
 
     @property
     def version(self) -> NriVersion | None:
-        """The NRI version; None where it is unknown."""
+        """The NRI version; None if unknown."""
         return _parsed(self.nri_version)
 
     @property
     def asks_lost_validators(self) -> bool:
-        """A validator that was lost in the chain of CreateContainer is asked all the same, and so
+        """Whether a validator that was lost in the chain of CreateContainer is still asked, and so
         fails it. From NRI 0.12.5 on it is left out (``validateContainerAdjustment``).
         """
         version = self.version
@@ -114,8 +114,9 @@ class Profile:
 
     @property
     def shows_rlimits(self) -> bool:
-        """Events that follow a creation have the container's rlimits. containerd does so from 2.3
-        on, with NRI 0.12 (``commonContainerToNRI``); seen to be missing in 1.7.24 and 2.1.9.
+        """Whether events after a creation have the container's rlimits. containerd sends them from
+        2.3 on, with NRI 0.12 (``commonContainerToNRI``); observed to be missing in 1.7.24 and
+        2.1.9.
         """
         return runtime_title(self.runtime_name) != "containerd" or self.dedicated_rpcs
 
@@ -139,7 +140,7 @@ class Profile:
         )
 
     def skips(self, event: Event) -> str:
-        """Return why this runtime never sends ``event``, in words; "" where it does."""
+        """Return why this runtime never sends ``event``, in words; "" if it does."""
         if not self.mask & event.bit:
             return f"{self.title} has no {event.name}"
         if event in self.never_sent:
@@ -148,7 +149,7 @@ class Profile:
 
 
 def recorded_profile(configure: ConfigureRequest) -> Profile:
-    """Return the profile "recorded": of the runtime that once sent this Configure request."""
+    """Return the profile "recorded", of the runtime that once sent this Configure request."""
     version, _ = nri_version_of(configure)
     profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
     return replace(

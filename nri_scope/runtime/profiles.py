@@ -13,14 +13,15 @@ from . import told_state
 from .profile import Profile
 
 RECORDED = "recorded"
-"""The profile that each recording brings along, of the runtime that was recorded."""
+"""The profile contained in each recording, of the runtime that was recorded."""
 
 _UPDATES_OF_PODS = frozenset({Event.UpdatePodSandbox, Event.PostUpdatePodSandbox})
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        # NRI 0.6.1 is what 1.7.16 to 1.7.25 have, and distributions ship; 1.7.26 has 0.8.0.
+        # containerd 1.7.16 to 1.7.25, as shipped by distributions, have NRI 0.6.1; 1.7.26 has
+        # 0.8.0.
         replace(
             Profile.of("containerd-1.7", "containerd", "1.7.24", "0.6.1"),
             habits=told_state.CONTAINERD,
@@ -42,10 +43,10 @@ PROFILES: dict[str, Profile] = {
         replace(
             Profile.of("cri-o", "cri-o", "1.37.0", "0.12.0"),
             habits=told_state.CRI_O,
-            # server/sandbox_update_resources.go has the one event and not the other.
+            # server/sandbox_update_resources.go sends only one of the two events.
             never_sent=frozenset({Event.PostUpdatePodSandbox}),
         ),
-        # It gives name and version of the containerd that it took after (plugin.cc).
+        # It sends the name and version of the containerd on which it was modelled (plugin.cc).
         replace(
             Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"), habits=told_state.ISULAD
         ),

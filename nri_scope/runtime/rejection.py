@@ -23,21 +23,21 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One of them: who, where it ended and why."""
+    """A plugin that failed before it got events: its name, the stage and the reason."""
 
     plugin: str
-    """``NN-name`` as it registered, right or wrong; "" if it never did."""
+    """``NN-name`` as registered, right or wrong; "" if it never registered."""
     stage: Stage
     reason: str
     told: str = ""
-    """The error that the plugin got; "" where it learns nothing, or sees only a disconnect."""
+    """The error that the plugin got; "" if it got none, or only sees a disconnect."""
 
 
 def problem_of(request: RegisterPluginRequest, *, checks_names: bool) -> tuple[str, str] | None:
     """Return why a registration is refused, in our words and in the runtime's; None if it is not.
 
-    The runtime's are those of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``: from 0.12
-    on with ``checks_names``.
+    The runtime's words are those of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``, with
+    ``checks_names`` those from 0.12 on.
     """
     name, index = request.plugin_name, request.plugin_idx
     try:
@@ -59,7 +59,7 @@ def _bad_name(name: str) -> str:
     if not name:
         return "invalid plugin name: invalid plugin name: name is empty"
     bad = next(one for one in name if not (one.isascii() and (one.isalnum() or one in "_.+-")))
-    # A single character in Go's words has single quotes, which then are what is escaped.
+    # Go puts a single character between single quotes, so these are escaped instead.
     character = quoted(bad)[1:-1].replace(r"\"", '"') if bad != "'" else r"\'"
     return (
         f"invalid plugin name: invalid plugin name {quoted(name)}: "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Behaviour of containerd, CRI-O and iSulad towards plugins, around or without the NRI library.
 
-What depends on the NRI version is in ``profile``; here is what is the runtime's own code. Read in
+Behaviour that depends on the NRI version is in ``profile``; this is the runtime's own. Read in
 containerd v1.7.24, v2.1.9, v2.2.1, v2.3.4 and v2.4.0-beta.0 (``pkg/nri``, ``pkg/cri/nri``, later
 ``internal/nri``, ``internal/cri``), in CRI-O v1.33 to main (``internal/nri``, ``server``) and in
 iSulad's master (``src/daemon/nri``, ``src/daemon/common/nri``).
@@ -23,33 +23,33 @@ from .unused_fields import Lack
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """The consequences of what plugins answer."""
+    """The consequences of plugins' answers."""
 
     failing: Mapping[Event, str]
-    """Events whose error fails the CRI request, and what the runtime puts in front of the error's
-    own words. An error in any other event is logged, and that is all."""
+    """Events whose error fails the CRI request, with the text that the runtime puts before the
+    error. An error in any other event is only logged."""
     undone: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
-    """What the runtime sends its plugins by itself once such an event has failed."""
+    """Events that the runtime sends by itself after such an event has failed."""
     closes_on_error: bool = False
-    """An error status closes the connection, fails nothing and does not stop the chain."""
+    """Whether an error status closes the connection but neither fails nor stops anything else."""
     shows_adjustments: bool = True
-    """Each plugin sees the container as the ones before it have adjusted it."""
+    """Whether each plugin sees the container as adjusted by the plugins before it."""
     conflicts_fail: bool = True
-    """Two plugins that set one field make the request fail; else the second one's reply is left
-    out. (iSulad, which does the latter, keeps what it had merged of that reply before; here all of
-    it is left out.)"""
+    """Whether the request fails if two plugins set one field; otherwise the second plugin's reply
+    is left out. (iSulad, which leaves it out, keeps the fields of that reply that it had already
+    merged; here the whole reply is left out.)"""
     asks_by_name: bool = False
-    """Plugins are asked in the order of their names rather than of their indices."""
+    """Whether plugins are asked in the order of their names instead of their indices."""
     synchronizes_launched: bool = True
-    """Plugins that the runtime launches get Synchronize (with NRI 0.7 and later)."""
+    """Whether plugins that the runtime launches get Synchronize (with NRI 0.7 and later)."""
     keeps_unsynchronized: bool = False
-    """A plugin whose Synchronize failed gets events nevertheless."""
+    """Whether a plugin gets events even if its Synchronize failed."""
     lacks: tuple[Lack, ...] = ()
-    """What plugins may ask for and never get."""
+    """Fields that plugins may set but the runtime ignores."""
 
 
 CONTAINERD = Conduct(
-    # In the words of sandbox_run.go, sandbox_update_resources.go, container_create.go with
+    # Words of sandbox_run.go, sandbox_update_resources.go, container_create.go with
     # WithContainerAdjustment, container_start.go and container_update_resources.go.
     failing=MappingProxyType(
         {
@@ -74,7 +74,7 @@ CONTAINERD = Conduct(
 )
 
 CRI_O = Conduct(
-    # The errors as they are. StartContainer's is only logged, StopPodSandbox's is not: the pod
+    # The errors without a prefix. StartContainer's is only logged. StopPodSandbox's is not: the pod
     # does not count as stopped, and the kubelet tries again, with the event.
     failing=MappingProxyType(
         dict.fromkeys(
@@ -88,25 +88,25 @@ CRI_O = Conduct(
             "",
         )
     ),
-    # The undoing of a creation begins only after the plugins have agreed to it.
+    # A creation is undone only if it fails after the plugins have agreed to it.
     undone=MappingProxyType({Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}),
 )
 
 _NO_HOOK = "iSulad's OCI runtime has no such hook"
 
 ISULAD = Conduct(
-    # nri_adaption.cc: whatever a plugin answers, the request goes on.
+    # nri_adaption.cc: the request continues regardless of plugins' answers.
     failing=MappingProxyType({}),
     closes_on_error=True,
-    # The request of the first plugin goes to all of them; what pluginResult::Apply says of a
-    # conflict is ignored.
+    # All plugins get the request of the first one; a conflict reported by pluginResult::Apply is
+    # ignored.
     shows_adjustments=False,
     conflicts_fail=False,
-    # m_storeMap has the names of launched plugins as its keys. External plugins stand in it under
-    # random names, so their place is not defined; here it is that of their names too.
+    # The keys of m_storeMap are the names of launched plugins, and random names for external ones,
+    # whose order is therefore undefined; here they are ordered by name, too.
     asks_by_name=True,
     synchronizes_launched=False,
-    # NewExternalPlugin puts it there first, and takes it out for a failed registration only.
+    # NewExternalPlugin adds it first, and removes it only after a failed registration.
     keeps_unsynchronized=True,
     # nri_spec.c.
     lacks=(
@@ -132,6 +132,6 @@ _CONDUCTS = {"CRI-O": CRI_O, "iSulad": ISULAD}
 def conduct_of(runtime_name: str) -> Conduct:
     """Return how the runtime of this name (as in Configure) treats plugins.
 
-    One that we do not know is taken to do as containerd does.
+    An unknown runtime is assumed to behave like containerd.
     """
     return _CONDUCTS.get(runtime_title(runtime_name), CONTAINERD)

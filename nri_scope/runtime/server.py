@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An emulated runtime: it takes plugins in, one at a time, and dispatches requests to them."""
+"""An emulated runtime: it admits plugins, one at a time, and dispatches requests to them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from .profile import Profile
 from .rejection import Rejection, Stage
 
 Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
-"""Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
+"""Answers a plugin's UpdateContainers; an `RpcError` is sent as its status."""
 
 FORMER_KEPT = 1000
-"""Plugins that are gone and still known; a plugin may reconnect without end."""
+"""Maximum number of former plugins kept, as a plugin may reconnect without end."""
 
 ENDED = "the runtime has ended"
 """Why a plugin's connection ends with the runtime."""
@@ -52,17 +52,17 @@ RESTARTS = "the runtime restarts"
 """Why a plugin's connection ends while the runtime is away."""
 
 EXIT_GRACE_S = 2.0
-"""A launched plugin that closed its connection may be about to end, and to say why, before it is
-killed. (Real runtimes kill it when the next event comes.)"""
+"""Seconds for a launched plugin that closed its connection to end, and to report why, before
+it is killed. (Real runtimes kill it at the next event.)"""
 
 
 class Runtime(Dispatcher):
-    """The runtime's role. Use it as an async context manager; leaving it ends every plugin.
+    """The runtime's role. Use it as an async context manager, which ends every plugin on exit.
 
-    Everything that goes to plugins after their registration is serial, under one lock, as in real
-    runtimes: events in the order of `dispatch` and `send`, each to one plugin after the other in
-    the order of their indices, and a new plugin's Synchronize in between. Plugins of equal index
-    are asked in the order of their arrival; real runtimes promise no order there.
+    All requests after registration are serial, under one lock, as in real runtimes: events in
+    the order of `dispatch` and `send`, each to one plugin after the other in the order of their
+    indices, and a new plugin's Synchronize in between. Plugins of equal index are asked in the
+    order of their arrival; real runtimes promise no order there.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Runtime(Dispatcher):
         configure_first: bool = False,
         sync_part_max: int | None = None,
     ) -> None:
-        """Listen for connections with these hooks. ``on_new`` is called for each connection before
-        anything is sent, to set its own hooks (`transit_ns`, `on_exchange`); ``on_ready`` for each
-        plugin from which on it gets events; ``on_end`` for each connection that has ended, ready or
-        not. ``on_synchronized`` gets replies to Synchronize before any other request is sent;
-        real runtimes carry out the updates in them one by one, and merge nothing.
+        """Create a runtime with these hooks. ``on_new`` is called for each connection before
+        any request is sent, to set its own hooks (`transit_ns`, `on_exchange`); ``on_ready`` for
+        each plugin when it begins to get events; ``on_end`` for each connection that has ended,
+        ready or not. ``on_synchronized`` gets replies to Synchronize before any other request is
+        sent; real runtimes apply the updates in them one by one, without merging.
 
-        With ``configure_first`` Configure is sent before RegisterPlugin is answered, as a real
-        runtime may or may not do. Parts of Synchronize have at most ``sync_part_max`` bytes,
-        where an object is not larger by itself. Raises `UsageError` for a runtime without parts.
+        With ``configure_first`` Configure is sent before RegisterPlugin is answered, as real
+        runtimes may do. Parts of Synchronize have at most ``sync_part_max`` bytes, unless a single
+        object is larger. Raises `UsageError` for a runtime that does not split Synchronize.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         super().__init__(self._setup.profile)
@@ -111,11 +111,11 @@ class Runtime(Dispatcher):
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
         self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
-        """Who did not come so far as to get events, and why."""
+        """Plugins that failed before they got events, with the reasons."""
         self.rejected = 0
-        """How many these were, with those that are not kept any more."""
+        """Total number of rejections, including those no longer kept."""
         self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
-        """Plugins whose connection has ended; `Plugin.end_reason` says why."""
+        """Plugins whose connection has ended; `Plugin.end_reason` is the reason."""
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -128,18 +128,18 @@ class Runtime(Dispatcher):
         traceback: TracebackType | None,
     ) -> None:
         await self._close()
-        # An exception of the body is the body's: the group would wrap it. It has to know of a
-        # cancellation, which may be its own doing after a background task failed.
+        # An exception of the body must stay unwrapped, so the group does not get it. It does get a
+        # cancellation, which it may have caused itself after a background task failed.
         if kind is None or not issubclass(kind, asyncio.CancelledError):
             kind = error = traceback = None
         await self._group.__aexit__(kind, error, traceback)
 
-    # -- plugins come and go ------------------------------------------------------------------
+    # -- admission and end of plugins ---------------------------------------------------------
 
     async def listen(self, path: str | Path) -> None:
-        """Take plugins in at a unix socket, whose folder is made (0700) if it is missing.
+        """Accept plugins at a unix socket; its folder is created (0700) if missing.
 
-        Raises `ConnectError`. The socket is removed in the end.
+        Raises `ConnectError`. The socket is removed at the end.
         """
         folder = Path(path).parent
         try:
@@ -151,21 +151,21 @@ class Runtime(Dispatcher):
         self._servers.append(await listen_unix(path, lambda: self._take(self._new_plugin()).link))
 
     async def adopt(self, connected: socket.socket, config: str = "") -> Plugin:
-        """Take in the plugin at the other end of ``connected``; returns once it gets events.
+        """Admit the plugin at the other end of ``connected``; return once it gets events.
 
         Real runtimes have no ``config`` for plugins that they did not launch. Raises
-        `ConnectionClosed` with the reason where it does not come so far.
+        `ConnectionClosed` with the reason if the plugin fails before that.
         """
         return await self._connect(connected, self._new_plugin(), None, config)
 
     async def launch(self, path: str | Path, *, config: str = "") -> Plugin:
-        """Start the plugin at ``path``, a file named ``NN-name``; returns once it gets events.
+        """Start the plugin at ``path``, a file named ``NN-name``; return once it gets events.
 
-        Raises `UsageError` for a file that cannot be one, and `ConnectionClosed` as `adopt`.
+        Raises `UsageError` for a file that cannot be a plugin, and `ConnectionClosed` like `adopt`.
         """
         file = Path(path)
         index, name = parse_plugin_file(file.name)
-        # With a slash in it the command is not looked for in PATH.
+        # A command with a slash is not searched in PATH.
         return await self.launch_command([f"{file.parent}/{file.name}"], index, name, config)
 
     async def launch_command(
@@ -178,13 +178,13 @@ class Runtime(Dispatcher):
         cwd: str | os.PathLike[str] | None = None,
         on_output: OnOutput | None = None,
     ) -> Plugin:
-        """Start a plugin by a command line; returns once it gets events.
+        """Start a plugin by a command line; return once it gets events.
 
-        It is launched as real runtimes do it, but for ``environment``, which is added to its three
-        variables, and its output, which is kept and passed to ``on_output``. `Plugin.process` says
-        how it ended. Raises `UsageError` for a command that cannot be run, and `ConnectionClosed`
-        as `adopt`, with the exit status and last words of a plugin that ended; it is the last one
-        of `former` then.
+        It is launched as by real runtimes, except that ``environment`` is added to its three
+        variables, and that its output is kept and passed to ``on_output``. `Plugin.process` has its
+        exit status. Raises `UsageError` for a command that cannot be run, and `ConnectionClosed`
+        like `adopt`, with the exit status and last lines of a plugin that ended; that plugin is
+        then the last one of `former`.
         """
         command = command_of(argv, index, name, environment, cwd)
         process, connected = await launch(command, on_output)
@@ -223,8 +223,8 @@ class Runtime(Dispatcher):
 
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
         if self._away:
-            # Accepted just before the socket was closed: the event loop may make the link yet, or
-            # may not, so it is not waited for.
+            # Accepted just before the socket was closed: the event loop may or may not establish
+            # the link, so do not wait for it.
             plugin.drop(self._away)
             return plugin
         self._connected[plugin] = process
@@ -233,12 +233,12 @@ class Runtime(Dispatcher):
         return plugin
 
     async def _admit(self, plugin: Plugin, config: str) -> None:
-        """Register, configure and synchronize a plugin; the connections after this one wait."""
+        """Register, configure and synchronize a plugin; later connections wait meanwhile."""
         try:
             async with self._registering:
                 stream_id = await admission.register(plugin, self.profile)
                 if self._configure_first:
-                    # Runs once the call below has sent its request and waits for the reply.
+                    # Runs after the call below has sent its request, while it waits for the reply.
                     asyncio.get_running_loop().call_soon(plugin.link.respond, stream_id)
                 else:
                     plugin.link.respond(stream_id)
@@ -247,7 +247,7 @@ class Runtime(Dispatcher):
                     if plugin.identity is None or self.profile.synchronizes_launched:
                         await self._synchronize(plugin)
                     if plugin.link.closed:
-                        # It left while others had their turn.
+                        # The connection ended while other plugins had their turn.
                         raise ConnectionClosed(await plugin.link.wait_closed())
                     self._chain.add(plugin)
         except NriScopeError as error:
@@ -279,7 +279,7 @@ class Runtime(Dispatcher):
     async def _watch(self, plugin: Plugin, process: Process | None) -> None:
         try:
             reason = await plugin.link.wait_closed()
-            # What it is asked from here on would fail; why it ended may take a moment to learn.
+            # Further requests would fail; the reason of the end may take a moment to become known.
             self._chain.remove(plugin)
             if process is not None:
                 if not process.ending:
@@ -301,7 +301,7 @@ class Runtime(Dispatcher):
         self._on_end(plugin)
         self._notify()
 
-    # -- what happens to runtimes -------------------------------------------------------------
+    # -- restarts of the runtime --------------------------------------------------------------
 
     async def restart(self) -> None:
         """Restart: `go_down` and `come_back`."""
@@ -309,9 +309,9 @@ class Runtime(Dispatcher):
         await self.come_back()
 
     async def go_down(self) -> None:
-        """End the runtime for a while: no socket, no connection and no launched plugin is left.
+        """Stop the runtime for a while: close its socket and connections, end launched plugins.
 
-        Events that happen meanwhile reach no plugin.
+        Events in the meantime reach no plugin.
         """
         self._away = RESTARTS
         self._paths += [server.path for server in self._servers]
@@ -323,11 +323,11 @@ class Runtime(Dispatcher):
         await self.wait_for(lambda: not self._connected)
 
     async def come_back(self) -> None:
-        """Start the runtime again: it launches its plugins first, and listens then.
+        """Start the runtime again: launch its plugins first, then listen.
 
-        External plugins have to connect by themselves. A launched one that does not come so far
-        again is among the `rejections`. (Up to NRI 0.6 a real runtime would not start without it.)
-        Raises `ConnectError` for a socket that cannot be made.
+        External plugins have to reconnect. A launched plugin that fails before it gets events
+        is added to `rejections`. (Up to NRI 0.6 a real runtime would not start without it.)
+        Raises `ConnectError` for a socket that cannot be created.
         """
         self._away = ""
         for plugin, launch_again in sorted(self._launches.items()):
@@ -341,9 +341,9 @@ class Runtime(Dispatcher):
             await self.listen(self._paths.pop(0))
 
     async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
-        """Close the connection of ``plugin`` (``NN-name``); returns once it is gone.
+        """Close the connection of ``plugin`` (``NN-name``); return once it is closed.
 
-        Raises `UsageError` if there is none of that name.
+        Raises `UsageError` if no plugin has that name.
         """
         found = [one for one in self._connected if one.id == plugin]
         if not found:
@@ -354,7 +354,7 @@ class Runtime(Dispatcher):
         await self.wait_for(lambda: not any(one in self._connected for one in found))
 
     async def wait_for(self, predicate: Callable[[], bool]) -> None:
-        """Wait until ``predicate`` holds; it is asked whenever a plugin becomes ready or ends."""
+        """Wait until ``predicate`` holds; it is called whenever a plugin becomes ready or ends."""
         while not predicate():
             await self._changed.wait()
 
@@ -366,7 +366,7 @@ class Runtime(Dispatcher):
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # -- what plugins ask ---------------------------------------------------------------------
+    # -- requests of plugins ------------------------------------------------------------------
 
     def _queue_update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
@@ -376,8 +376,8 @@ class Runtime(Dispatcher):
     async def _update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
     ) -> None:
-        # Under the lock, as in real runtimes: asked for by a plugin that is handling a request and
-        # waits for this answer before it gives its own, both get nowhere until the deadline.
+        # Under the lock, as in real runtimes: a plugin that waits for this answer before it answers
+        # a request of the runtime causes a deadlock, which lasts until the deadline.
         async with self._chain.lock:
             if plugin.link.closed:
                 return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StateChange, the one RPC in which nine events travel up to NRI 0.11 and to older plugins."""
+"""StateChange, the single RPC for nine events, used up to NRI 0.11 and for older plugins."""
 
 from __future__ import annotations
 

@@ -18,33 +18,33 @@ from .profile import Profile
 from .server import Runtime
 
 SETUP_METHODS = frozenset({"Configure", "Synchronize"})
-"""Part of every plugin's way in, and therefore never played as events."""
+"""Methods of every plugin's set-up, which are never played as events."""
 
 
 class Stored(NamedTuple):
     """One request as it was on the wire."""
 
     at_ns: int
-    """When it arrived, from any fixed point in time."""
+    """Arrival time, counted from any fixed point in time."""
     method: str
     request: bytes
     timeout_ns: int = 0
-    """The deadline that came with it; 0 if none."""
+    """The deadline that was sent with the request; 0 if none."""
     service: str = PLUGIN_SERVICE
     plugin: str = ""
-    """``NN-name`` of the plugin it went to; "" to play it to all that subscribe to it."""
+    """``NN-name`` of the plugin that got it; "" to play it to all that subscribe to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The wait between two events: as long as recorded, within bounds."""
+    """The wait between two events: as recorded, within bounds."""
 
     speed: float = 1.0
-    """2 is twice as fast; infinity does not wait at all."""
+    """Factor of speed: 2 is twice as fast, infinity does not wait at all."""
     shortest: float = 0.0
-    """Seconds (at speed 1) that a reader's eye needs for an event."""
+    """Minimum seconds (at speed 1) for a reader to see an event."""
     longest: float = inf
-    """Seconds (at speed 1) after which a reader thinks that nothing happens any more."""
+    """Maximum seconds (at speed 1), after which a reader would think that playback has stopped."""
 
     def pause(self, before_ns: int, next_ns: int) -> float:
         """Return the seconds to wait between events stored at these times."""
@@ -53,7 +53,7 @@ class Pace:
 
 
 FASTEST = Pace(speed=inf, longest=1.0)
-"""The next event as soon as the last one has been answered."""
+"""Play each event as soon as the previous one has been answered."""
 
 
 @dataclass(slots=True)
@@ -63,16 +63,16 @@ class Played:
     events: int = 0
     answers: int = 0
     errors: int = 0
-    """Answers with an error, deadlines and lost connections included."""
+    """Number of answers with an error, including deadlines and lost connections."""
 
 
 def split_setup(
     stored: Iterable[Stored], profile: Profile | None = None
 ) -> tuple[RecordedSetUp, Iterator[Stored]]:
-    """Take the set-up of the sessions off the front of a stream of stored requests.
+    """Read the set-up of the sessions from the start of a stream of stored requests.
 
-    ``profile`` stands in for one that is made from the stream's first Configure. Raises
-    `UsageError` where there is neither.
+    ``profile`` replaces the one made from the stream's first Configure. Raises
+    `UsageError` if there is neither.
     """
     configures: dict[str, bytes] = {}
     states: dict[str, list[bytes]] = {}
@@ -97,8 +97,8 @@ async def play(
 ) -> Played:
     """Send every request to the plugins of ``runtime``, in order; each waits for the one before.
 
-    Configure and Synchronize are left out: plugins had theirs when they came. ``on_event`` hears
-    of every request and how it was answered.
+    Configure and Synchronize are left out: plugins get theirs on connecting. ``on_event`` is
+    called with each request and its answers.
     """
     played = Played()
     before_ns: int | None = None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences in what runtimes send their plugins about a lifecycle, apart from the events.
+"""Differences between the data that runtimes send their plugins about a lifecycle.
 
 Sources: the ``local`` type in containerd's ``internal/nri/nri.go`` and CRI-O's
 ``internal/nri/nri.go``, iSulad's ``nri_adaption.cc`` and ``nri_convert.cc``, and recorded traffic
-of containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. Of what comes first and what later there is
-nothing more to say: all of them tell an event when they come to it.
+of containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. The order of events does not differ: all
+runtimes send an event when it happens.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class Habits:
     """The behaviour of a runtime in every lifecycle. The default sends each event as it happens."""
 
     books_containers: bool = False
-    """It knows which containers its plugins have got: StopContainer comes once for each, just
-    before RemoveContainer at the latest, and neither comes for one that no plugin knows."""
+    """Whether it keeps track of the containers sent to its plugins: StopContainer is sent once for
+    each, at the latest just before RemoveContainer, and neither for one that no plugin got."""
     books_pods: bool = False
-    """The same of pods: StopPodSandbox and RemovePodSandbox come once, and only for pods that were
-    run since the runtime began. (CRI-O repeats StopPodSandbox at each try of the kubelet.)"""
+    """Whether it keeps track of pods: StopPodSandbox and RemovePodSandbox are sent once, and only
+    for pods run since the runtime started. (CRI-O repeats StopPodSandbox at each kubelet try.)"""
     forgets_pods: bool = False
-    """StopContainer for a container whose pod is gone tells nothing of the pod but its id."""
+    """Whether StopContainer for a container whose pod is gone has only the id of the pod."""
     creates_without_id: bool = False
-    """CreateContainer does not tell the container's id: there is none yet."""
+    """Whether CreateContainer lacks the container's id, which does not exist yet."""
     states: Mapping[Event, api.ContainerState.ValueType] = field(default_factory=lambda: _NOTHING)
-    """The state that a container which ran is in, as the request of each event tells it. (One that
-    never ran is told with other states when it is removed; that is not followed here.)"""
+    """State of a container that has run, as sent in the request of each event. (One that never ran
+    is sent with other states on removal; that is not emulated here.)"""
 
     def told(self, event: Event, request: M) -> M:
-        """Return ``request`` as this runtime words it; itself where nothing differs."""
+        """Return ``request`` as this runtime sends it; the same object if nothing differs."""
         container = container_of(event.name, request)
         if container is None:
             return request
@@ -81,7 +81,7 @@ CONTAINERD = Habits(
     books_containers=True,
     books_pods=True,
     forgets_pods=True,
-    # The exit is told before it is in the books, so a container that stops is still running.
+    # The exit is sent before it is stored, so a stopping container is still running.
     states=MappingProxyType(
         {
             **_COMMON,
@@ -96,7 +96,7 @@ CONTAINERD_2_3 = Habits(
     books_containers=True,
     books_pods=True,
     forgets_pods=True,
-    # The state comes with the exit now; of one that is being removed it is unknown.
+    # The state is sent with the exit now; that of a container being removed is unknown.
     states=MappingProxyType(
         {
             **_COMMON,
@@ -105,14 +105,14 @@ CONTAINERD_2_3 = Habits(
         }
     ),
 )
-"""containerd from 2.3 on; seen with 2.4.0-beta, whose code for it is that of 2.3.0."""
+"""containerd from 2.3 on; observed with 2.4.0-beta, whose code for this equals that of 2.3.0."""
 
 CRI_O = Habits(
     books_containers=True,
     states=MappingProxyType(
         {
             **_COMMON,
-            # The state is looked up only afterwards.
+            # The state is looked up only after this event.
             Event.PostStartContainer: _State.CONTAINER_CREATED,
             Event.StopContainer: _State.CONTAINER_STOPPED,
             Event.RemoveContainer: _State.CONTAINER_STOPPED,

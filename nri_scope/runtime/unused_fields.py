@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of plugins' replies that a runtime ignores, though its NRI has them."""
+"""Fields of plugins' replies that a runtime ignores although its NRI version has them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Dropped
 
 Reply = api.CreateContainerResponse | api.UpdateContainerResponse | api.StopContainerResponse
-"""A reply that may ask for something."""
+"""A reply that may request changes."""
 
 
 class Lack(NamedTuple):
-    """One field that comes to nothing."""
+    """One field that the runtime ignores."""
 
     field: str
-    """Its path in a ContainerAdjustment; below ``linux.resources`` in a ContainerUpdate too."""
+    """Its path in a ContainerAdjustment, and below ``linux.resources`` in a ContainerUpdate."""
     path: str
     """JSON pointer into the OCI spec, as in ``nri.changes``."""
     reason: str
@@ -31,8 +31,7 @@ def without(
 ) -> tuple[Reply, list[Dropped]]:
     """Return ``reply`` of ``plugin`` without the fields that the runtime lacks, and those fields.
 
-    ``container_id`` is that of the container that an adjustment is for. The reply given is not
-    changed.
+    ``container_id`` is that of the container being adjusted. ``reply`` itself is not changed.
     """
     if not lacks:
         return reply, []
@@ -50,7 +49,7 @@ def without(
 
 
 def _take(message: Message, path: list[str]) -> str:
-    """Clear the field at ``path``; returns its value as text, "" where it was not set."""
+    """Clear the field at ``path``; return its value as text, "" if it was not set."""
     *parents, name = path
     for parent in parents:
         if parent not in message.DESCRIPTOR.fields_by_name or not message.HasField(parent):

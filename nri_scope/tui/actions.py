@@ -14,10 +14,10 @@ from nri_scope.errors import UsageError
 
 
 class Scope(Enum):
-    """The place where a key works; the text is its name in help and documentation."""
+    """The place where a key works; the value is its name in help and documentation."""
 
     APP = "Everywhere"
-    """Keys work whatever has the focus, except where text is typed."""
+    """Keys work regardless of the focus, except during text input."""
     EVENTS = "Events"
     CONTAINERS = "Containers"
     TIMELINE = "Timeline"
@@ -34,14 +34,15 @@ class Action:
 
     name: str
     keys: tuple[str, ...]
-    """As Textual names them (``ctrl+p``, ``space``), a character as itself."""
+    """Keys as named by Textual (``ctrl+p``, ``space``); a character as itself."""
     help: str
-    """What it does, in a few words; begins in lower case."""
+    """Short description, beginning in lower case."""
     scopes: tuple[Scope, ...]
     in_palette: bool = True
-    """False for an action that only makes sense with a key, such as moving by a line."""
+    """Whether the palette lists it; not if it only makes sense with a key, such as line
+    movement."""
     in_footer: str = ""
-    """Its word in the line of the most important keys; "" if it is not there."""
+    """Its word in the line of the most important keys; "" if it is not in that line."""
 
 
 _SHOWN = {
@@ -63,7 +64,7 @@ _SHOWN = {
 
 
 def shown(key: str) -> str:
-    """Return a key as people read it: ``^P`` for ``ctrl+p``, ``Space``, ``F``."""
+    """Return the display form of a key: ``^P`` for ``ctrl+p``, ``Space``, ``F``."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     name = _SHOWN.get(last, last if len(last) == 1 else last.capitalize())
     for modifier in reversed(modifiers):
@@ -74,7 +75,7 @@ def shown(key: str) -> str:
 class Keymap:
     """The table of actions with their current keys.
 
-    Raises UsageError where one key would call two actions in one place.
+    Raises UsageError if a key has two actions in one place.
     """
 
     def __init__(self, actions: Iterable[Action]) -> None:
@@ -92,18 +93,18 @@ class Keymap:
         return [action for action in self if not set(scopes).isdisjoint(action.scopes)]
 
     def shown(self, name: str) -> str:
-        """Return the keys of an action as people read them; "" where it has none."""
+        """Return the displayed keys of an action; "" if it has none."""
         return " ".join(map(shown, self._actions[name].keys))
 
     def first(self, name: str) -> str:
-        """Return the first key of an action as people read it; "" where it has none."""
+        """Return the first displayed key of an action; "" if it has none."""
         keys = self._actions[name].keys
         return shown(keys[0]) if keys else ""
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Keymap:
-        """Return a keymap with other keys for some actions; an empty tuple takes all keys away.
+        """Return a keymap with other keys for some actions; an empty tuple removes all keys.
 
-        Raises UsageError for an unknown action, and where keys clash.
+        Raises UsageError for an unknown action, and if keys clash.
         """
         for name in keys:
             if name not in self._actions:
@@ -122,8 +123,8 @@ class Keymap:
                     other = taken.setdefault((scope, key), action.name)
                     if other != action.name:
                         raise _clash(key, other, action.name)
-        # A key of the place with the focus would hide the same key of the app. Where text is typed,
-        # in the filter bar, keys of the app do not work.
+        # A key of the focused place would hide the same key of the app. During text input in the
+        # filter bar, keys of the app do not work.
         for (scope, key), name in taken.items():
             everywhere = taken.get((Scope.APP, key), name)
             if scope is not Scope.FILTER and everywhere != name:
@@ -168,7 +169,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", ("backspace",), "back to what was shown before", _APP),
     Action("narrow_container", ("i",), "only this container, in every view", _APP),
     Action("narrow_pod", ("I",), "only this pod, in every view", _APP),
-    # -- moving, in every view that is made of lines
+    # -- movement, in every view that consists of lines
     Action("up", ("up", "k"), "one line up", _LINES, False),
     Action("down", ("down", "j"), "one line down", _LINES, False),
     Action("page_up", ("pageup", "ctrl+b"), "one screen up", _LINES, False),
@@ -227,14 +228,14 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 DEFAULT = Keymap(ACTIONS)
-"""The keys as they are unless the user rebinds them."""
+"""The default keys."""
 
 
 def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
-    """Return all actions of ``scopes`` for ``BINDINGS`` of a widget; their ids are their names.
+    """Return all actions of ``scopes`` for ``BINDINGS`` of a widget, with their names as ids.
 
-    The widget, or one around it, has ``action_<name>`` for each. Rebinding goes through the app's
-    keymap (`as_keymap`), so the keys here are the default ones. ``of_lines``: True for only the
+    The widget, or one of its ancestors, has ``action_<name>`` for each. Rebinding uses the app's
+    keymap (`as_keymap`), so these are the default keys. ``of_lines``: True for only the
     actions of lines in every view, False for only the other ones.
     """
     return [
@@ -245,9 +246,9 @@ def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
 
 
 def as_keymap(keymap: Keymap) -> dict[str, str]:
-    """Return the actions whose keys are not the default ones, for ``App.set_keymap``."""
+    """Return the actions with changed keys, for ``App.set_keymap``."""
     return {
-        # Textual takes an empty text to mean the default keys.
+        # Textual interprets an empty text as the default keys.
         action.name: ",".join(action.keys) or "unbound"
         for action in keymap
         if action.keys != DEFAULT[action.name].keys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal user interface: its parts, and who does what a key or a view asks for."""
+"""The terminal user interface: its parts, and the handling of keys and of requests by views."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):
-    """One recording, looked at. ``run`` returns when the user leaves.
+    """Shows one recording. ``run`` returns when the user quits.
 
-    What keeps the recording from being shown at all is in ``failure`` then.
+    If the recording cannot be shown at all, ``failure`` is the reason.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.APP)
@@ -73,10 +73,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         store: Store | None = None,
         warning: str = "",
     ) -> None:
-        """Compose the app. ``live``: this program records the file, and ``recorder`` reports on it.
+        """Create the app. ``live``: this program records the file, and ``recorder`` reports on it.
 
-        ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
-        closed in the end all the same. ``warning``: shown in the beginning.
+        ``badge``: a word for the title. ``store``: the recording, if already open; the app closes
+        it in any case. ``warning``: shown at the start.
         """
         super().__init__()
         self._without_color = NoColor()
@@ -88,7 +88,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.path = path
         self.failure: NriScopeError | None = None
         self.made: list[Path] = []
-        """Files that were made meanwhile, for those who leave."""
+        """Files created meanwhile, to list them on exit."""
         self._live = live
         self._store = store
         self._warning = warning
@@ -97,9 +97,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.context = Context(where, marked=self._marks.filter)
         self.frame = Frame(keymap, self.context, badge)
         self._can_act = False
-        """Whether there are commands."""
+        """Whether the commands exist."""
         self._typed_in_detail = False
-        """Whether the details had the focus before the line for text was opened."""
+        """Whether the details had the focus before the text line was opened."""
 
     @property
     def store(self) -> Store:
@@ -108,8 +108,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         return self._store
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, except where no colour is wanted: it would turn colours into
-        shades of grey, which are colours to a terminal.
+        """Return Textual's filters, except if colour is disabled: Textual would then convert
+        colours to shades of grey, which are colours to a terminal.
         """
         filters = super().get_line_filters()
         if not self.no_color:
@@ -134,7 +134,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         yield self.frame.keys
 
     async def on_mount(self) -> None:
-        """Open the recording and look at it for as long as the screen is there."""
+        """Open the recording and poll it while the screen exists."""
         self._signals = EndSignals(self.exit)
         try:
             if self._store is None:
@@ -202,17 +202,17 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "export_bundle": saver.export_bundle,
         }
         for name, action in actions.items():
-            # Where Textual looks for what a key is bound to.
+            # Textual looks up the action of a key here.
             setattr(self, f"action_{name}", action)
         self._can_act = True
         begin(self, marker.load, MARKS_GROUP)
 
     def follows(self) -> bool:
-        """Return whether what is shown still grows."""
+        """Return whether the shown recording still grows."""
         return (self._live or self.store.facts.growing) and not self.frame.work.recorder_ended
 
     async def on_unmount(self) -> None:
-        """End what is at work, keep the last marks, and close the recording."""
+        """Stop background work, save the last marks, and close the recording."""
         if self._can_act:
             await self.jobs.close()
             await self.marker.close()
@@ -222,11 +222,11 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await self.marker.release()
         self._signals.restore()
 
-    # -- what the views ask for ---------------------------------------------------------------
+    # -- requests of the views ----------------------------------------------------------------
 
     @on(EventList.Moved)
     def _list_moved(self) -> None:
-        # What was said about a key must not go by with the next event that comes.
+        # A message about a key must not disappear with the next event.
         self.frame.status.hush(unless_fresh=True)
         self.frame.show_status()
 
@@ -293,7 +293,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         if self.context.only_marked:
             self.narrower.show()
 
-    # -- the line for text --------------------------------------------------------------------
+    # -- the text line ------------------------------------------------------------------------
 
     def _open_bar(self, purpose: Purpose, text: str = "", note: str = "") -> None:
         self._typed_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
@@ -314,28 +314,28 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.views.focus_view(detail=self._typed_in_detail)
 
     def action_filter(self) -> None:
-        """Type a filter."""
+        """Open the text line for a filter."""
         self.poller.learn_values()
         self._open_bar(Purpose.FILTER, self.context.where_text)
 
     def action_search(self) -> None:
-        """Type what to search for."""
+        """Open the text line for a search."""
         self._open_bar(Purpose.SEARCH)
 
     def action_comment(self) -> None:
-        """Type a comment about the selected event."""
+        """Open the text line for a comment on the selected event."""
         text = self.marker.begin_comment()
         if text is not None:
             self._open_bar(Purpose.COMMENT, text, self._marks.where_kept())
 
     def action_replay_shown(self) -> None:
-        """Type where to replay the shown events to."""
+        """Open the text line for the plugin to replay the shown events to."""
         self._open_bar(Purpose.PLUGIN, note=self.marker.what_is_taken())
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy text to the terminal's clipboard, without control sequences.
 
-        All that is copied passes here, what Textual copies from a line of input included.
+        All copied text passes here, including text that Textual copies from an input.
         """
         super().copy_to_clipboard(safe(text, newlines=True))
 
@@ -349,11 +349,11 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             self.views.open_detail()
 
     async def action_quit(self) -> None:
-        """Leave."""
+        """Quit."""
         self.exit()
 
     async def action_command_palette(self) -> None:  # type: ignore[override]
-        """Show all actions. The next key is for its line, which Textual does not wait for."""
+        """Show all actions. Wait for the palette's input, so that it gets the next key."""
         palette = CommandPalette()
         await self.push_screen(palette)
         palette.set_focus(palette.query_one(Input))
@@ -370,7 +370,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.narrower.everything()
 
     def action_stop(self) -> None:
-        """Stop what is at work: a search, something that is saved, a filter."""
+        """Stop background work: a search, saving a file, a filter."""
         if self.frame.work.searching:
             self.finder.stop()
             self.frame.say("search stopped")

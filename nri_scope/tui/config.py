@@ -15,35 +15,35 @@ from nri_scope.recording.regular_files import read_regular
 from .actions import DEFAULT, Keymap, shown
 
 MAX_SIZE = 1 << 20
-"""Bytes of the file; it holds some dozen lines."""
+"""Maximum size of the file in bytes; it has some dozen lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of the file, with their defaults."""
+    """The settings in the file, with their defaults."""
 
     keymap: Keymap = DEFAULT
     theme: str = ""
-    """"" for the usual one."""
+    """Name of the theme; "" for the default one."""
     warning: str = ""
-    """Why the file does not count, with its name; "" where it does, or where there is none."""
+    """Why the file is ignored, with its name; "" if it is not, or does not exist."""
 
 
 _OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
-"""What a terminal sends the same bytes for: a program cannot distinguish them."""
+"""Keys for which a terminal sends the same bytes, so that a program cannot distinguish them."""
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where the file is, by the XDG rules."""
+    """Return the path of the file, by the XDG rules."""
     folder = environ.get("XDG_CONFIG_HOME", "")
-    # A relative path there is to be ignored, says the specification.
+    # The specification requires to ignore relative paths.
     base = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
     return base / "nri-scope" / "keys.toml"
 
 
 def load(path: Path, themes: tuple[str, ...]) -> Config:
-    """Read the file; without one everything is as usual, and where it cannot be read too, with a
-    warning. Raises UsageError, which names the file, where what it says is wrong.
+    """Read the file. Return the defaults if there is none, and with a warning if it cannot be
+    read. Raises UsageError, naming the file, if its content is invalid.
     """
     try:
         content = read_regular(path, MAX_SIZE + 1)
@@ -54,7 +54,7 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
         return Config()
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        # Such as another user's, after `sudo`: there is no reason to show nothing.
+        # For example another user's file, after `sudo`: not a reason to show nothing.
         return Config(warning=f"{path}: {words}; keys and theme are the usual ones")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: this is no text in UTF-8", "write it anew") from error
@@ -65,7 +65,7 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
 
 
 def parsed(text: str, themes: tuple[str, ...]) -> Config:
-    """Return the configuration that ``text`` is. Raises UsageError."""
+    """Parse the configuration ``text``. Raises UsageError."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame around the views: title, tabs, status line, and what stands in place of no events."""
+"""The frame around the views: title, tabs, status line, and the text for an empty list."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class WorkState:
     """The state of background work."""
 
     part: float | None = None
-    """How much of the recording a filter has looked through, 0 to 1; None: no filter is at work."""
+    """Share of the recording that a filter has examined, 0 to 1; None: no filter is running."""
     searching: str = ""
-    """The text that is being searched for."""
+    """The text being searched for."""
     searched: float = 0.0
-    """How much was searched, 0 to 1."""
+    """Progress of the search, 0 to 1."""
     busy: str = ""
-    """What else is done with the recording, and how far it is."""
+    """Other work on the recording, with its progress."""
     recorder: str = ""
-    """The newest message of this program's recorder, where it has one."""
+    """The newest message of this program's recorder, if any."""
     recorder_ended: bool = False
 
 
 def in_place_of_rows(
     facts: Facts, view: View, narrowed: str, work: WorkState, keymap: Keymap
 ) -> tuple[str, ...]:
-    """Return lines for a list without any row: the first says what, the others why."""
+    """Return lines for an empty list: the first is the message, the others are the reasons."""
     if view.length:
         return ()
     if work.part is not None:
@@ -89,8 +89,8 @@ def status_words(
 ) -> str:
     """Return the line below the list: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
-    ``position``: of the cursor; None where the list is not what is shown. ``marked``: how many
-    events are, which is what keys act on.
+    ``position``: of the cursor; None if the list is not shown. ``marked``: the number of marked
+    events, to which keys apply.
     """
     parts = [listing] if listing else []
     if view.length and position is not None:
@@ -114,12 +114,12 @@ def status_words(
 def _matches(view: View) -> str:
     matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
     gaps = sum(isinstance(one, GapMarker) for one in view.between)
-    # They are rows, too: what the cursor counts has to add up.
+    # Gaps are rows, too: the cursor's position must add up.
     return f"{matches}, {many(gaps, 'gap')}" if gaps else matches
 
 
 def trouble_words(error: Exception) -> str:
-    """Return what is wrong. Not with which file: the title names it, and paths leave no room for
+    """Return the problem without the file, which is in the title: paths leave no room for
     more.
     """
     if not isinstance(error, RecordingError):
@@ -128,23 +128,23 @@ def trouble_words(error: Exception) -> str:
 
 
 class Frame:
-    """Tells the user what is shown and what goes on."""
+    """Shows the user the current content and activity."""
 
     def __init__(self, keymap: Keymap, context: Context, badge: str) -> None:
-        """Make the frame. ``badge``: a word for the title."""
+        """Create the frame. ``badge``: a word for the title."""
         self.title_bar = TitleBar(badge)
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()
         self.keys = KeyLine(keymap)
         self.work = WorkState()
         self.trouble = ""
-        """What keeps the recording from being read."""
+        """Why the recording cannot be read."""
         self._keymap = keymap
         self._context = context
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
 
     def show(self, store: Store, views: Views, marked: Callable[[], int]) -> None:
-        """Show the state of these from now on; ``marked``: how many events are."""
+        """Show the state of these from now on; ``marked``: the number of marked events."""
         self._shown = store, views, marked
         self.show_facts()
 
@@ -153,17 +153,17 @@ class Frame:
         self.status.say(text, problem=problem)
 
     def show_trouble(self, error: Exception) -> None:
-        """Show what keeps the recording from being read, for as long as it does."""
+        """Show why the recording cannot be read, until that is over."""
         self.trouble = trouble_words(error)
         self.show_status()
 
     def work_on(self, **changes: Any) -> None:
-        """Show what goes on in the background: see `WorkState`."""
+        """Show the background work: see `WorkState`."""
         self.work = replace(self.work, **changes)
         self.show_status()
 
     def show_facts(self) -> None:
-        """Show the known facts of the recording, and what is selected from it."""
+        """Show the known facts of the recording, and the selected part."""
         if self._shown is not None:
             store, views, _ = self._shown
             self.title_bar.show(store.facts)
@@ -173,7 +173,7 @@ class Frame:
     def show_status(self) -> None:
         """Show the state of the view and of background work."""
         if self._shown is None or not self.status.is_attached:
-            # It is not there yet, or is being left.
+            # It does not exist yet, or the app is ending.
             return
         store, views, marked = self._shown
         events, narrowed, in_list = views.events, self._context.told(), views.mode == EVENTS
@@ -195,5 +195,5 @@ class Frame:
 
 
 def tabs_of(keymap: Keymap) -> dict[str, str]:
-    """Return how each view's name and key are shown."""
+    """Return the displayed name and key of each view."""
     return {name: f"{keymap.first(f'mode_{name}')} {name.capitalize()}".strip() for name in SCOPES}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of keys: each acts before the next one is looked at, and once its view exists."""
+"""The order of keys: each is handled before the next one, and once its view exists."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .widgets.filter_bar import FilterBar, TextLine
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _HELD_MAX = 1_000
-"""Keys that wait for a view; more than that are forgotten."""
+"""Maximum keys that wait for a view; further ones are ignored."""
 _AT_ONCE = ("quit", "stop")
-"""What waits for nothing: a view that is slow to read can be left."""
+"""Actions that do not wait, so that a view that is slow to read can be left."""
 _MOVING = ("up", "down", "page_up", "page_down", "home", "end")
-"""What needs no more than that there are lines."""
+"""Actions that only need existing lines."""
 _OPENING = (
     "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",
 )  # fmt: skip
-"""What opens something that takes the keys behind it: there they may be text, or close it."""
+"""Actions that open an input for the keys after them, which may be text, or close it."""
 
 
 class KeyOrderApp(App[None], inherit_bindings=False):
-    """An app whose keys may come as fast as a connection that stood still lets them."""
+    """An app that handles keys in order, even if many arrive at once after a stalled connection."""
 
     keymap: Keymap
     frame: Frame
@@ -46,10 +46,10 @@ class KeyOrderApp(App[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(driver_class=TerminalDriver)
         self._held: deque[events.Key] = deque()
-        """Keys that wait for lines of the view that is shown."""
+        """Keys that wait for lines of the current view."""
 
     def available(self) -> frozenset[str]:
-        """Return the names of all actions that something here can do."""
+        """Return the names of all actions that are available here."""
         parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
         return frozenset(
             action.name
@@ -58,11 +58,11 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         )
 
     async def on_event(self, event: events.Event) -> None:
-        """Finish what a key does before the next one is looked at.
+        """Handle a key completely before the next one.
 
-        Textual sends a key to the widget with the focus first, and by the time that it comes back
-        the next ones are under way: what is typed fast after the key that opens a line would
-        not go into that line, and what comes behind the one that closes it would.
+        Textual sends a key to the focused widget first, and handles its bindings only after further
+        keys are on their way: keys typed quickly after one that opens a text line would miss the
+        line, and keys after one that closes it would still reach it.
         """
         if isinstance(event, events.Key) and not event.is_forwarded:
             await self._take_held()
@@ -70,7 +70,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
                 await self._take(event)
             return
         if isinstance(event, _POINTED):
-            # Who points has seen what there is.
+            # A mouse user has seen the current content.
             self._held.clear()
             self.frame.status.hush()
         await super().on_event(event)
@@ -87,7 +87,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
-        # Moving on needs no line, and a key that is kept down would not end where it is let go.
+        # Movement needs no line, and a held key would otherwise not stop where it is released.
         return not board.is_there or (board.lacks_line and not _is_for(self.keymap, _MOVING, key))
 
     async def _hold(self, key: events.Key) -> bool:
@@ -112,7 +112,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
     async def _is_done(self, key: events.Key) -> bool:
         """Run the key's action, unless it is to be typed; return whether it did anything."""
         if isinstance(self.focused, TextLine) and not key.is_printable:
-            # It may close the line, and is about all of it.
+            # The key may close the line, and applies to all of its text.
             await self.bar.ready()
         elif isinstance(self.focused, Input):
             return False

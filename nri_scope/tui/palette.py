@@ -27,7 +27,7 @@ class PaletteActions(Provider):
         """Find the actions that match ``query``."""
         matcher = self.matcher(query)
         for action, label in self._labels():
-            # Also match its name, which is the one in the configuration.
+            # Also match its name, as used in the configuration.
             score = max(matcher.match(label), matcher.match(action.name.replace("_", " ")))
             if score > 0:
                 yield Hit(score, matcher.highlight(label), partial(self._do, action), label)

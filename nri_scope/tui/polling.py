@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at the recording again and again, and having all that is shown follow."""
+"""Polling the recording, and updating everything that is shown."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .widgets.filter_bar import FilterBar
 from .widgets.messages import begin_reading
 
 POLL_SECONDS = 0.1
-"""Between two looks at the recording, which cost little where nothing came."""
+"""Seconds between two polls, which are cheap if there are no new events."""
 LONGEST_POLL_SECONDS = 0.5
-"""Between two looks where much comes, and drawing it takes more than `SHARE`."""
+"""Seconds between two polls if drawing many new events takes more than `SHARE`."""
 SHARE = 0.15
-"""Of a processor, for looking and drawing: the rest of the node is there for other work."""
+"""Share of a processor for polling and drawing, so that the node can do its other work."""
 BOARD_SECONDS = 0.5
-"""Between two updates of another view than the list of events."""
+"""Seconds between two updates of a view other than the list of events."""
 
 
 class RecorderNews(Protocol):
-    """The recorder of this program, as far as the screen shows it."""
+    """The recorder of this program, as needed by the screen."""
 
     @property
     def latest(self) -> str:
@@ -47,7 +47,7 @@ class RecorderNews(Protocol):
 
 @dataclass
 class Poller:
-    """Keeps the screen in step with the recording."""
+    """Updates the screen when the recording changes."""
 
     app: App[Any]
     frame: Frame
@@ -55,33 +55,33 @@ class Poller:
     store: Store
     bar: FilterBar
     recorder: RecorderNews | None
-    """Its news are shown, too."""
+    """The recorder, whose messages are shown, too."""
     _updated: float = 0.0
 
     def begin(self) -> None:
-        """Poll for as long as the app runs."""
+        """Poll while the app runs."""
         begin(self.app, self._look_again, "looking")
         self.learn_values()
 
     def learn_values(self) -> None:
-        """Learn anew what a filter can be completed with."""
+        """Update the values for completing filters."""
         begin_reading(self.app, self._learn_values, "values")
 
     def hurry(self) -> None:
-        """Update the view that is shown with the next look."""
+        """Update the current view with the next poll."""
         self._updated = 0.0
 
     async def _look_again(self) -> None:
         worked = process_time()
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # What was drawn after the look before this one is counted, too.
+            # Drawing after the previous poll is counted, too.
             before, worked = worked, process_time()
             rest = (worked - before) / SHARE
             await asyncio.sleep(min(rest, LONGEST_POLL_SECONDS) - POLL_SECONDS)
             if not self.app.is_headless and is_gone():
-                # Not every terminal that goes away says so by SIGHUP, and Textual would go on
-                # reading its end as fast as it can.
+                # Not every terminal sends SIGHUP when it disappears, and Textual would read its end
+                # of file in a busy loop.
                 self.app.exit()
                 return
             await self._look()

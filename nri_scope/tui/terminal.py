@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal that all this is shown in, and that may go away at any time.
+"""The terminal of the user interface, which may disappear at any time.
 
-A connection to another machine breaks, a window is closed: what is written to the terminal fails
-from then on, and what is read from it ends at once. Some of them tell by SIGHUP, and the kernel
-sends SIGCONT right behind it.
+A connection to another machine breaks, a window is closed: writing to the terminal then
+fails, and reading from it returns the end at once. Some terminals send SIGHUP, and the kernel
+sends SIGCONT right after it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def is_gone() -> bool:
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, for terminals that go away.
+    """Textual's driver, for terminals that disappear.
 
-    The thread that writes ends with the first write that fails. Textual goes on putting into its
+    The thread that writes ends after the first failed write. Textual continues to fill its
     queue, which takes 30 writes, and then waits for it forever.
     """
 
     def write(self, data: str) -> None:
-        """Write, as long as the terminal is there."""
+        """Write, unless the terminal is gone."""
         if not is_gone():
             super().write(data)
 
@@ -47,11 +47,11 @@ class TerminalDriver(LinuxDriver):
 class EndSignals:
     """Signals that end the program as a key would.
 
-    The terminal is left as it was, and a recording in good order.
+    The terminal is restored, and the recording is closed properly.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
-        """Set up the guard. ``end``: called in the event loop that runs now."""
+        """Set up the guard. ``end``: called in the current event loop."""
         self._end = end
         self._loop = asyncio.get_running_loop()
         self._handled = ExitStack()
@@ -60,8 +60,8 @@ class EndSignals:
 
     def _came(self, number: int, _words: str) -> None:
         if number == signal.SIGHUP:
-            # Textual would take the terminal anew. This one is called before that for SIGCONT,
-            # which is the higher number.
+            # Textual would take over the terminal again. This handler runs before that of SIGCONT,
+            # which has the higher number.
             signal.signal(signal.SIGCONT, signal.SIG_IGN)
         self._loop.call_soon_threadsafe(self._end)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that Textual has and does not make public, and workers that a key may cancel at once.
+"""Functions that Textual does not make public, and workers that a key may cancel at once.
 
-Each of these has a test that fails with a Textual that has dropped it.
+Each of them has a test that fails if a version of Textual drops it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from textual.worker import Worker
 
 
 async def do_bound(app: App[Any], key: str) -> bool:
-    """Run at once the action that a key is bound to, for the widget with the focus or its parents;
+    """Run at once the action bound to a key, for the focused widget or its ancestors;
     return whether there was one.
 
-    `App.simulate_key` sends the key and returns before anything is done. `App.active_bindings`
-    looks through all bindings for each key, and knows no next one where an action is skipped.
+    `App.simulate_key` sends the key and returns before the action runs. `App.active_bindings`
+    searches all bindings for each key, and has no next one if an action is skipped.
     """
     return await app._check_bindings(key)
 
 
 class ShownInput(Input):
-    """An `Input` that shows something else than its value, which Textual draws as it is."""
+    """An `Input` that shows a text other than its value, which Textual draws unchanged."""
 
     @abstractmethod
     def shown_value(self) -> Text:
-        """Return what is shown: as many characters as the value has."""
+        """Return the text to show, with as many characters as the value."""
 
     @property
     def _value(self) -> Text:
@@ -47,11 +47,11 @@ def begin(
     exclusive: bool = False,
     exit_on_error: bool = True,
 ) -> Worker[None]:
-    """Start a worker that runs for as long as ``node`` is there; ``exclusive``: in place of older
+    """Start a worker that runs while ``node`` exists; ``exclusive``: replace older
     work of the group.
 
-    It is called when its turn comes: a coroutine that was made before, and then is given up as the
-    next key came at once, would complain that it was not awaited.
+    The coroutine is created when the worker runs: if created earlier and then dropped, as the
+    next key came at once, it would warn that it was not awaited.
     """
     worker: Worker[None] = node.run_worker(
         work, group=group, exclusive=exclusive, exit_on_error=exit_on_error

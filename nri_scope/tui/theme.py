@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The themes: dark, light, and one made of the terminal's own colours.
 
-A word or a sign always says what a colour says.
+Colours never carry information alone: there is always a word or a sign, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ THEMES: tuple[Theme, ...] = (
             "block-cursor-blurred-foreground": "#1f2328",
         },
     ),
-    # Sixteen colours of the user's choice, on whatever background the terminal has.
+    # Sixteen colours chosen by the user, on any background of the terminal.
     replace(
         BUILTIN_THEMES["ansi-dark"],
         name="ansi",
@@ -70,6 +70,6 @@ NAMES = tuple(theme.name for theme in THEMES)
 
 
 def next_theme(name: str) -> str:
-    """Return the one after ``name``, and after the last one the first."""
+    """Return the theme after ``name``, and after the last one the first."""
     at = NAMES.index(name) if name in NAMES else -1
     return NAMES[(at + 1) % len(NAMES)]

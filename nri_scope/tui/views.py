@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views of a recording, which of them is shown, and the details of the selected row."""
+"""The views of a recording, the choice of the current one, and the details of the selected row."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .widgets.board import Board
 EVENTS = "events"
 """The name of the first view."""
 DETAIL_FROM = (200, 30)
-"""Columns or lines of the screen that leave room for details from the beginning."""
+"""Minimum columns or lines of the screen for showing details from the start."""
 
 
 class BoardKind(NamedTuple):
-    """A view beside the list of events; ``mode_<name>`` is the action that shows it."""
+    """A view other than the list of events; ``mode_<name>`` is the action that shows it."""
 
     name: str
     scope: Scope
@@ -45,9 +45,9 @@ BOARDS: tuple[BoardKind, ...] = (
     BoardKind("plugins", Scope.PLUGINS, PluginBoard),
     BoardKind("sessions", Scope.SESSIONS, SessionBoard),
 )
-"""In the order of their keys."""
+"""Boards in the order of their keys."""
 SCOPES = {EVENTS: Scope.EVENTS, **{kind.name: kind.scope for kind in BOARDS}}
-"""Where the keys of each view count."""
+"""Scope of the keys of each view."""
 
 
 class Views(Container):
@@ -72,7 +72,7 @@ class Views(Container):
         is_marked: Callable[[Event | None], bool],
         hide_detail: bool,
     ) -> None:
-        """Set up the views. ``follows``: whether what is shown still grows."""
+        """Set up the views. ``follows``: whether the shown recording still grows."""
         super().__init__()
         header = EventHeader()
         self.events = EventList(
@@ -83,7 +83,7 @@ class Views(Container):
             grows=follows,
         )
         self.nothing = Static(id="nothing", markup=False)
-        """Stands in the place of events where there is none."""
+        """Text in place of the list if it is empty."""
         self.boards = {kind.name: kind.make(store, context, keymap) for kind in BOARDS}
         for name, board in self.boards.items():
             board.id = name
@@ -105,17 +105,17 @@ class Views(Container):
 
     @property
     def mode(self) -> str:
-        """The name of the view that is shown."""
+        """The name of the current view."""
         return self._switcher.current or EVENTS
 
     @property
     def current(self) -> EventList | Board:
-        """The view that is shown."""
+        """The current view."""
         return self.boards.get(self.mode, self.events)
 
     @property
     def scope(self) -> Scope:
-        """The scope of the keys of the view that is shown."""
+        """The scope of the keys of the current view."""
         return SCOPES[self.mode]
 
     @property
@@ -133,14 +133,14 @@ class Views(Container):
         self.focus_view()
 
     def show_event(self, number: int) -> bool:
-        """Show an event in the list; False where the list does not have it."""
+        """Show an event in the list; return False if the list does not have it."""
         if not self.events.go_to_event(number):
             return False
         self.show(EVENTS)
         return True
 
     def focus_view(self, *, detail: bool = False) -> None:
-        """Give the focus to the view that is shown, or to the details (``detail``)."""
+        """Give the focus to the current view, or to the details (``detail``)."""
         if detail:
             self.focus_now(self.detail.body)
         else:
@@ -148,9 +148,9 @@ class Views(Container):
             self.focus_now(current.body if isinstance(current, Board) else current)
 
     def focus_now(self, widget: Widget) -> None:
-        """Focus a widget, which gets the next key.
+        """Focus a widget at once, so that it gets the next key.
 
-        `Widget.focus` would do it later, when that key may have been taken already.
+        `Widget.focus` would do it later, when that key may have been handled already.
         """
         self.app.screen_stack[0].set_focus(widget)
 
@@ -161,7 +161,7 @@ class Views(Container):
         self.focus_view(detail=True)
 
     async def update(self) -> None:
-        """Update another view than the list of events."""
+        """Update the current view, if it is not the list of events."""
         if isinstance(self.current, Board):
             await self.current.update()
 
@@ -173,7 +173,7 @@ class Views(Container):
             board.body.highlight = text
 
     def redraw_marks(self) -> None:
-        """Draw what shows marks anew."""
+        """Draw marks again."""
         self.events.remark()
         for board in self.boards.values():
             board.body.changed()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An expected reply against the one that came: where they differ, and which matchers stay."""
+"""Comparison of an expected reply with the actual one: differences, and matchers to keep."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ class Difference:
     """One place at which two replies differ."""
 
     path: str
-    """A JSON pointer into the reply; "" the whole. Mounts are addressed by destination."""
+    """A JSON pointer into the reply; "" for the whole. Mounts are addressed by destination."""
     expected: Expected
-    """None: nothing is expected there."""
+    """The expected value; None if no value is expected."""
     got: Plain
-    """None: nothing came there."""
+    """The actual value; None if absent."""
 
 
 ORDER = "(order)"
-"""Last step of a path where members are the same and their order is not."""
+"""Last step of a path if the members are equal but their order differs."""
 
 
 def differences(expected: Expected, got: Plain, path: str = "") -> tuple[Difference, ...]:
-    """Return every place at which ``got`` differs from the expected, by path in the order of the
-    reply.
+    """Return every place at which ``got`` differs from the expected value, by path in the order of
+    the reply.
     """
     return tuple(_differences(expected, got, path))
 
 
 def matches(expected: Expected, got: Plain) -> bool:
-    """Return whether there is no difference."""
+    """Return whether there are no differences."""
     return next(_differences(expected, got, ""), None) is None
 
 
 def kept(expected: Expected, got: Plain) -> Expected:
-    """Return ``got``, with the matchers of ``expected`` wherever they accept the value.
+    """Return ``got``, with the matchers of ``expected`` that accept the value in their place.
 
     The result matches ``got``.
     """
@@ -82,7 +82,7 @@ def _kept_list(expected: list[Expected], got: list[Plain]) -> list[Expected]:
         return [kept(old_by_key.get(key), item) for key, item in new_by_key.items()]
     if len(expected) == len(got):
         return [kept(old, item) for old, item in zip(expected, got, strict=True)]
-    # Something came or went: what still fits stays where it fits.
+    # Values were added or removed: matchers that still fit are kept in their places.
     merged: list[Expected] = []
     at = 0
     for item in got:
@@ -102,7 +102,7 @@ def _differences(expected: Expected, got: Plain, path: str) -> Iterator[Differen
         yield from _in_lists(expected, got, path)
     elif got is None and _may_be_absent(expected):
         return
-    # In Python True is 1.
+    # In Python, True equals 1.
     elif type(expected) is not type(got) or expected != got:
         yield Difference(path, expected, got)
 
@@ -134,7 +134,7 @@ _Item = TypeVar("_Item", Expected, Plain)
 
 
 def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
-    """Return mounts by destination, each of which is there once; None for any other list."""
+    """Return mounts by destination if each occurs once; None for any other list."""
     found: dict[str, _Item] = {}
     for item in items:
         key = item.get(MOUNT_KEY) if isinstance(item, dict) else None
@@ -145,14 +145,14 @@ def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
 
 
 def _may_be_absent(expected: Expected) -> bool:
-    """Return whether it holds nothing but ``!ignored``."""
+    """Return whether the value contains only ``!ignored``."""
     if isinstance(expected, dict):
         return bool(expected) and all(_may_be_absent(item) for item in expected.values())
     return isinstance(expected, Ignored)
 
 
 def _sorted(value: Expected) -> Expected:
-    """Sort a hand-written set into the order of replies; one with matchers is left alone."""
+    """Sort a hand-written set into the order of replies; leave one with matchers unchanged."""
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return unordered(value)
     return value

@@ -15,10 +15,10 @@ from ..replies import Reply, Verdict
 from .reply_values import NameOf, plain_reply
 
 SESSION = "session"
-"""How a golden calls what is about no pod: a pod's name has a slash."""
+"""Subject in a golden for replies without a pod: a pod's name has a slash."""
 
 QUIET = "quiet"
-"""Key for the events of a subject that were answered with nothing, and so the name of no event."""
+"""Key for the events of a subject that got empty replies; no event has this name."""
 
 _FIRST = ("Configure", "Synchronize")
 _RANKS = {
@@ -29,14 +29,14 @@ _TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
 
 class Key(NamedTuple):
-    """The subject of a reply, in words that are the same whenever a recording is replayed."""
+    """The subject of a reply, named identically whenever a recording is replayed."""
 
     plugin: str
     """``NN-name``."""
     subject: str
     """``namespace/pod``, ``namespace/pod/container`` or `SESSION`."""
     event: str
-    """``CreateContainer``; from the second on with its number, ``CreateContainer#2``."""
+    """``CreateContainer``; numbered from the second on, ``CreateContainer#2``."""
 
     def __str__(self) -> str:
         return f"{self.plugin} {self.subject} {self.event}"
@@ -48,18 +48,17 @@ class Key(NamedTuple):
 
     @property
     def place(self) -> tuple[str, bool, str, int, str, int]:
-        """Sorts keys into the order of a golden: events of one subject as life has them."""
+        """Sort key for the order of a golden: events of one subject in the order of its life."""
         kind, times = _split(self.event)
         rank = _RANKS.get(kind, len(_RANKS) + 1)
         return self.plugin, self.subject != SESSION, self.subject, rank, kind, times
 
 
 def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
-    """Return what each reply says, in the order of a golden; {} for an empty one.
+    """Return the content of each reply, in the order of a golden; {} for an empty one.
 
-    A failure stands in the entry under its verdict: ``error: TEXT``, ``conflict: TEXT``; just
-    ``late: true`` and ``crash: true``, as how late it was, or how the connection ended, may be
-    another every time.
+    A failure is entered under its verdict: ``error: TEXT``, ``conflict: TEXT``; only ``late: true``
+    and ``crash: true``, as the delay and the reason of the disconnect may differ each time.
     """
     found: dict[Key, dict[str, Plain]] = {}
     for reply in replies:
@@ -71,14 +70,14 @@ def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str,
 
 
 def is_quiet(entry: object) -> bool:
-    """Return whether the reply, or the expectation, is empty."""
+    """Return whether the reply, or the expected one, is empty."""
     return entry == {}
 
 
 def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
-    """Return what distinguishes recordings: runtime, and (subject, event) in order.
+    """Return a fingerprint of a recording: its runtime and (subject, event) in order.
 
-    Ids and times are not in it, so that the same test recorded twice has one fingerprint.
+    Without ids and times, so that the same test recorded twice has the same fingerprint.
     """
     seen = blake2b(runtime.encode("utf-8", "surrogatepass"), digest_size=8)
     for subject, event in events:

@@ -18,7 +18,7 @@
                 FOO: bar
           quiet: [PostCreateContainer, StartContainer]
 
-``quiet`` names the events that were answered with nothing.
+``quiet`` names the events with empty replies.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Origin:
     """The recording and profile that a golden belongs to."""
 
     recording: str
-    """For people: runtime and version, how many events of how many containers."""
+    """Description for users: runtime and version, number of events and containers."""
     fingerprint: str
-    """As `fingerprint` makes it; compared."""
+    """The result of `fingerprint`; compared."""
     profile: str
-    """How the runtime behaved; compared."""
+    """Name of the runtime's profile; compared."""
 
 
 def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Expected]:
@@ -66,7 +66,7 @@ def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Exp
             silent.setdefault((key.plugin, key.subject), FlowList[Expected]()).append(key.event)
         else:
             events[key.event] = entry
-    # Behind what was said.
+    # After the non-empty replies.
     for (plugin, subject), quiet in silent.items():
         plugins[plugin][subject][QUIET] = quiet
     return {
@@ -148,7 +148,7 @@ def _mapping(node: Node, what: str) -> dict[str, Node]:
 
 
 def _text(node: Node, what: str) -> str:
-    # A fingerprint of digits alone, with the quotes taken away, is still one.
+    # A fingerprint of digits only is still valid without its quotes.
     if isinstance(node.value, bool) or not isinstance(node.value, str | int):
         raise MalformedYaml(node.line, f"{what} is no text")
     return str(node.value)

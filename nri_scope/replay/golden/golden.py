@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A golden: the replies that plugins are expected to give to the events of one recording."""
+"""A golden: the expected replies of plugins to the events of one recording."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Golden:
 
     origin: Origin
     entries: Mapping[Key, Expected]
-    """In the order of the file; {} for an empty reply."""
+    """Entries in the order of the file; {} for an empty reply."""
     path: str = ""
-    """Where it was loaded from, as the user named it."""
+    """The path from which it was loaded, as given by the user."""
     lines: Mapping[Key, int] = field(default_factory=dict[Key, int])
     """Line numbers in the loaded file, from 1."""
     head: str = HEAD
@@ -59,7 +59,7 @@ class Golden:
 
     @classmethod
     def load(cls, path: str | Path) -> Golden:
-        """Read a golden, which may come from anywhere.
+        """Read a golden, which may be untrusted.
 
         Raises UsageError, naming file and line, for a file that does not exist or is not a golden.
         """
@@ -96,14 +96,14 @@ class Golden:
 
     @property
     def text(self) -> str:
-        """The content of the file; equal goldens give equal bytes."""
+        """The content of the file; byte-identical for equal goldens."""
         return self.head + to_yaml(write_tree(self.origin, self.entries), short_lists=True)
 
     def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all. Raises UsageError if that fails.
+        """Write the file atomically. Raises UsageError if that fails.
 
-        Only its owner can read a new file, as it holds what plugins replied. An existing file of
-        this user keeps its mode.
+        A new file is readable only by its owner, as it contains plugins' replies. An existing file
+        of this user keeps its mode.
         """
         target = Path(path)
         content = self.text.encode("utf-8")
@@ -132,7 +132,7 @@ class Golden:
             raise UsageError(f"golden {safe(str(path))}: cannot be written: {why}") from None
 
     def check_origin(self, origin: Origin) -> None:
-        """Raise UsageError where this golden belongs to another recording or profile."""
+        """Raise UsageError if this golden belongs to another recording or profile."""
         named = f"golden {safe(self.path)}" if self.path else "this golden"
         if origin.fingerprint != self.origin.fingerprint:
             raise UsageError(
@@ -151,12 +151,12 @@ class Golden:
     def compare(self, replies: Iterable[Reply], name_of: NameOf) -> list[Mismatch]:
         """Return every mismatch of ``replies`` with this golden, in its order.
 
-        A reply without an entry and an entry without a reply are among them.
+        These include replies without an entry and entries without a reply.
         """
         return compare_entries(self.entries, entries_of(replies, name_of), self.lines)
 
     def updated(self, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
-        """Return a golden that these replies match, which keeps the matchers of this one that
+        """Return a golden that these replies match, with those matchers of this one that
         accept them.
         """
         entries: dict[Key, Expected] = {}

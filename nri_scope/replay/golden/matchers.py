@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matchers: a tag in place of a value in a golden, and what it accepts.
+"""Matchers: a tag in place of a value in a golden, and the values it accepts.
 
 ======================  =========================================================================
-``!regex '^a+$'``       a string or number in whose text RE2 finds the pattern (anchor it for all)
-``!tolerance 512 ±10%`` an integer, or a string that is one, within so much of the expected; ``±5``
-                        is so many, ``+-`` and ``+/-`` do as well
-``!present``            anything, so long as it is there
-``!ignored``            anything or nothing
+``!regex '^a+$'``       a string or number whose text contains the RE2 pattern (anchor it to match
+                        all)
+``!tolerance 512 ±10%`` an integer, or a string that is one, within 10 % of the expected value;
+                        ``±5`` is an absolute margin; ``+-`` and ``+/-`` are accepted, too
+``!present``            any value, but not a missing one
+``!ignored``            any value or none
 ======================  =========================================================================
 """
 
@@ -22,7 +23,7 @@ from nri_scope.filter.re2_patterns import regex
 from nri_scope.nri.plain import Plain
 
 MAX_PATTERN = 4_096
-"""Characters of a pattern; RE2 bounds the memory, this the time."""
+"""Maximum length of a pattern in characters; it limits the time, while RE2 limits the memory."""
 
 _TOLERANCE = re.compile(
     r"\s*(-?[0-9]{1,20})\s*(?:±|\+-|\+/-)\s*([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*(%?)\s*", re.ASCII
@@ -32,14 +33,14 @@ _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A pattern of RE2 that is found somewhere in the text."""
+    """An RE2 pattern that is searched in the text."""
 
     pattern: str
     tag = "!regex"
 
     @property
     def argument(self) -> str:
-        """The text behind the tag."""
+        """The text after the tag."""
         return self.pattern
 
     def accepts(self, value: Plain) -> bool:
@@ -51,7 +52,7 @@ class Regex:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """An integer that is at most ``margin`` away from ``expected``, or so many per cent of it."""
+    """An integer that differs from ``expected`` by at most ``margin``, or ``margin`` per cent."""
 
     expected: int
     margin: str
@@ -60,7 +61,7 @@ class Tolerance:
 
     @property
     def argument(self) -> str:
-        """The text behind the tag."""
+        """The text after the tag."""
         return f"{self.expected} ±{self.margin}{'%' * self.percent}"
 
     def accepts(self, value: Plain) -> bool:
@@ -77,7 +78,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Anything that is there."""
+    """Any value that exists."""
 
     tag = "!present"
     argument = ""
@@ -89,7 +90,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Anything, or nothing at all."""
+    """Any value, or none."""
 
     tag = "!ignored"
     argument = ""
@@ -102,7 +103,7 @@ class Ignored:
 Matcher = Regex | Tolerance | Present | Ignored
 
 Expected = None | bool | int | float | str | Matcher | list["Expected"] | dict[str, "Expected"]
-"""A plain value with matchers in it; None: nothing is there."""
+"""A plain value that may contain matchers; None for an absent value."""
 
 _TAGS = (Regex.tag, Tolerance.tag, Present.tag, Ignored.tag)
 

@@ -15,16 +15,16 @@ from .entries import Key, is_quiet
 from .matchers import Expected, Ignored
 
 MAX_CANDIDATES = 50
-"""Expected replies that are looked at for the nearest; more would take long and say no more."""
+"""Maximum number of candidates for the nearest entry; more would take long and add little."""
 MAX_SEARCHES = 100
-"""Missing entries for which the nearest is looked for; more are not read, and each costs time."""
+"""Maximum number of missing entries with a nearest one; each costs time, and few are read."""
 
 
 class MismatchKind(StrEnum):
     """The kind of a mismatch, in one word."""
 
     DIFFERS = "differs"
-    """Both are there and differ."""
+    """A reply that differs from its entry."""
     MISSING = "missing"
     """A reply for which the golden has no entry."""
     UNUSED = "unused"
@@ -38,19 +38,19 @@ class Mismatch:
     kind: MismatchKind
     key: Key
     expected: Expected
-    """The entry of the golden, or the nearest one; None where nothing is near."""
+    """The entry of the golden, or the nearest one; None if there is none."""
     got: Plain
-    """What was replied; None where the event did not happen."""
+    """The actual reply; None if the event did not happen."""
     differences: tuple[Difference, ...] = ()
-    """Between these two, where both are there."""
+    """Differences between these two, if both exist."""
     nearest: Key | None = None
-    """Whose entry ``expected`` is, where it is another event's."""
+    """Key of ``expected``, if it is the entry of another event."""
     line: int = 0
-    """Of ``expected`` in the golden; 0 where it was not loaded from a file."""
+    """Line of ``expected`` in the golden; 0 if that was not loaded from a file."""
 
     @property
     def quiet(self) -> bool:
-        """There is nothing to show but that an event came or did not."""
+        """Whether the only mismatch is that an event happened or did not."""
         return self.kind is not MismatchKind.DIFFERS and is_quiet(
             self.got if self.kind is MismatchKind.MISSING else self.expected
         )
@@ -98,7 +98,7 @@ def _must_be(entry: Expected) -> bool:
 
 
 class _Nearest:
-    """Finds, among entries that say something, the likeliest to have been meant."""
+    """Finds, among non-empty entries, the one that was most likely meant."""
 
     def __init__(self, expected: Mapping[Key, Expected], unused: Iterable[Key]) -> None:
         self._expected = expected
@@ -122,7 +122,7 @@ class _Nearest:
             key=lambda other: (
                 other.plugin != key.plugin,
                 len(differences(self._expected[other], reply)),
-                # What nothing else was compared with is likelier to be this one under another name.
+                # An entry without a reply of its own is more likely this one under another name.
                 other not in self._unused,
                 -_alike(other.subject, key.subject),
                 other.place,
@@ -132,5 +132,5 @@ class _Nearest:
 
 
 def _alike(one: str, other: str) -> int:
-    """Return how many parts of two names are the same."""
+    """Return the number of parts that two names have in common."""
     return sum(a == b for a, b in zip(one.split("/"), other.split("/"), strict=False))

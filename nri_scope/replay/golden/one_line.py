@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and replies in few words: the form of goldens, on one line."""
+"""Short form of requests and replies: the form of goldens, on one line."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from nri_scope.recording.display import many
 from .reply_values import MARK, MOUNT_KEY, REMOVED, NameOf, plain_reply
 
 NOTHING = "{}"
-"""An answer that says nothing: no change."""
+"""An empty answer: no change."""
 
 PARTS_MAX = 24
-"""Of one message; who wants all of a long one has `show`."""
+"""Maximum parts of one message; `show` prints a long one completely."""
 VALUE_MAX = 48
-"""Characters of one value."""
+"""Maximum characters of one value."""
 
-# The frame that every message of NRI has around its interesting part.
+# Fields that only wrap the interesting part of an NRI message.
 _FRAMES = frozenset({"adjust", "linux", "resources", "linux_resources"})
-# Members by their keys, each with a text.
+# Members by their keys, with texts as values.
 _TEXTS = frozenset({"annotations", "env", "sysctl", "unified"})
-# Members by their keys, of which the key says the most.
+# Members by their keys, of which the key is the most informative part.
 _KEYED = frozenset({"devices", "namespaces", "net_devices", "hooks", "CDI_devices"})
-# Whom a message is about: the line says it already.
+# The subject of a message, which the line already names.
 _SUBJECTS = frozenset({"pod", "container", "pods", "containers"})
 _EVENTS_MAX = 3
 
 
 def request_words(message: Message, name_of: NameOf) -> str:
-    """Describe what a request asks, besides its subject; "" for nothing."""
+    """Describe the content of a request without its subject; "" if there is none."""
     match message:
         case api.RegisterPluginRequest():
             return plugin_id(message.plugin_idx, message.plugin_name)
@@ -60,7 +60,7 @@ def request_words(message: Message, name_of: NameOf) -> str:
 
 
 def reply_words(message: Message, name_of: NameOf) -> str:
-    """Describe a reply; `NOTHING` where it is empty."""
+    """Describe a reply; `NOTHING` if it is empty."""
     if isinstance(message, api.ConfigureResponse):
         return _events(plain_reply(message, name_of).get("events"))
     if isinstance(message, api.UpdateContainersResponse):
@@ -70,8 +70,8 @@ def reply_words(message: Message, name_of: NameOf) -> str:
 
 
 def names_told(request: Message) -> Iterator[tuple[str, str]]:
-    """Yield the ids of all containers in Synchronize, each with ``namespace/pod/container``; those
-    without their pod in it have a ``?`` in its place.
+    """Yield the ids of all containers in Synchronize, each with ``namespace/pod/container``; a pod
+    missing in the message is shown as ``?``.
     """
     if isinstance(request, api.SynchronizeRequest):
         pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mismatches as lines for people and as data; each says which side is the expected one."""
+"""Mismatches as lines and as data, with the expected and the actual side labelled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
 from .mismatch import Mismatch, MismatchKind
 
 MAX_LINES = 40
-"""Of one reply; the differing paths below it are never cut."""
+"""Maximum lines of one reply; the differing paths below it are never cut."""
 MAX_WIDTH = 400
 MAX_SHOWN = 50
-"""Mismatches shown one by one; a golden that fits nothing at all would give thousands."""
+"""Maximum mismatches shown individually; a golden of other events would give thousands."""
 
 _CONTEXT = 40
-"""Characters shown before the first that differs, of values that are too long."""
+"""Number of characters shown before the first difference, in values that are too long."""
 _NOTHING = "nothing"
 
 
@@ -35,8 +35,8 @@ def lines(
 ) -> Iterator[str]:
     """Yield plain lines, safe for a terminal.
 
-    ``golden`` is the file's name as the user gave it, ``what`` is what it is; of more than ``most``
-    mismatches the rest is only counted (None: all are shown).
+    ``golden`` is the file's name as given by the user, ``what`` describes it. Mismatches beyond
+    ``most`` are only counted (None: all are shown).
     """
     if not mismatches:
         return
@@ -133,14 +133,14 @@ def _same(one: str, other: str) -> int:
 
 
 def _cut(line: str) -> str:
-    # Safe already; a width would escape it once more.
+    # The text is already safe; fitting it to a width would escape it again.
     return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"
 
 
 def as_data(mismatch: Mismatch) -> dict[str, Plain]:
-    """Return the mismatch for JSON: a missing side is null, a matcher a mapping of one tag.
+    """Return the mismatch for JSON: a missing side is null, a matcher a mapping with one tag.
 
-    ``differences`` is a list even where it is empty.
+    ``differences`` is a list even if it is empty.
     """
     key, nearest = mismatch.key, mismatch.nearest
     return {

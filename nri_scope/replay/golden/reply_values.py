@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies in the form in which goldens hold them: what they mean, rather than how it was said.
+"""Replies in the form of goldens: their meaning, independent of their encoding.
 
-Field names are those of the API. Beyond ``recorder.plain``, which shows a message as it is:
+Field names are those of the API. Unlike ``recorder.plain``, which shows a message as it is:
 
 - An optional value is the value.
-- Lists whose members have a key are mappings by that key, and thereby have no order: environment,
+- Lists whose members have a key are mappings by that key, and thereby unordered: environment,
   devices, namespaces, rlimits, hugepage limits, updates and evictions. Lists that are sets are
   sorted. Mounts, hooks, arguments and rules keep their order.
-- Containers are called by their names.
-- A removal is ``-KEY: removed``; a removal and a new value, in whichever order they came, are
-  ``-KEY: removed`` and ``KEY: value`` beside each other, which means "replaced". Whatever else a
-  marker carries is left out, as a runtime leaves it unread.
-- Messages that only hold others are left out when nothing is in them, so that an adjustment of
-  nothing is an empty reply.
+- Containers are identified by their names.
+- A removal is ``-KEY: removed``; a removal and a new value, in either order, are
+  ``-KEY: removed`` and ``KEY: value`` together, which means "replaced". Other fields of a
+  removal marker are left out, as runtimes ignore them.
+- Messages that only contain other messages are left out if these are empty, so that an empty
+  adjustment is an empty reply.
 
-What does not fit (a key twice, a namespace removed and set, fields unknown to us) is shown as the
-list that it was.
+Lists that do not fit (a key twice, a namespace removed and set, fields unknown to us) are shown
+as lists.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.plain import UNKNOWN, Plain, plain
 
 NameOf = Callable[[str], str]
-"""From a container's id to ``namespace/pod/container``; "" where it is not known."""
+"""Maps a container's id to ``namespace/pod/container``; "" if it is unknown."""
 
 REMOVED = "removed"
-"""Stands as the value of a key that marks a removal."""
+"""Value of a key that marks a removal."""
 
 MARK = "-"
-"""In front of a key: NRI's sign for a removal."""
+"""Prefix of a key: NRI's sign for a removal."""
 
 ALL_EVENTS = "all"
-"""How a subscription mask of 0 reads."""
+"""Text for a subscription mask of 0."""
 
 MOUNT_KEY = "destination"
 
 UNORDERED = frozenset({"CDI_devices", "architectures", "flags", "names"})
-"""Lists of strings whose order says nothing (CDI devices; seccomp, scheduler, memory policy)."""
+"""Lists of strings whose order is meaningless (CDI devices; seccomp, scheduler, memory policy)."""
 
 _KEYS = {
     "KeyValue": "key",
@@ -57,7 +57,7 @@ _KEYS = {
     "ContainerUpdate": "container_id",
     "ContainerEviction": "container_id",
 }
-# By message and field; other keys may begin with a dash and mean nothing by it.
+# By message and field; a dash at the start of other keys has no meaning.
 _REMOVABLE = frozenset(
     {
         ("ContainerAdjustment", "annotations"),
@@ -68,10 +68,10 @@ _REMOVABLE = frozenset(
         ("LinuxContainerAdjustment", "net_devices"),
     }
 )
-# A runtime goes through these one by one, so that removing and setting differs from the reverse; of
-# the others it takes all removals first, wherever they stand.
+# A runtime processes these one by one, so the order of removing and setting matters; for
+# the others it applies all removals first, regardless of their position.
 _REMOVED_IN_TURN = frozenset({"LinuxNamespace"})
-# Their presence alone asks for nothing; that of all others does (pids {} is a limit of 0).
+# Their presence alone has no effect; that of all others does (pids {} is a limit of 0).
 _FRAMES = frozenset(
     {
         "ContainerAdjustment",
@@ -84,7 +84,7 @@ _FRAMES = frozenset(
         "Hooks",
     }
 )
-# Where a number that is not on the wire is a 0 that the plugin meant.
+# Messages in which an absent number is a 0 that the plugin set.
 _WITH_ZEROS = frozenset(
     {
         "POSIXRlimit",
@@ -101,8 +101,8 @@ _WITH_ZEROS = frozenset(
 def plain_reply(message: Message, name_of: NameOf) -> dict[str, Plain]:
     """Return the fields that ``message`` sets; {} for an empty one.
 
-    Any reply of a plugin, and UpdateContainersRequest, which a plugin sends unasked. In the result
-    is no None. Equal results mean the same to a runtime.
+    Accepts any reply of a plugin, and UpdateContainersRequest, which a plugin sends by itself. The
+    result contains no None. Equal results mean the same to a runtime.
     """
     if isinstance(message, api.ConfigureResponse):
         return _subscription(message)
@@ -213,12 +213,12 @@ class _Valued:
 
 
 def unordered(items: list[_Item]) -> list[_Item]:
-    """Sort a list that is a set into the one order in which goldens write it."""
+    """Sort a list that is a set into the order in which goldens write it."""
     return sorted(items, key=lambda item: (not isinstance(item, str), str(item)))
 
 
 def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Plain] | None:
-    """Return the items as a mapping; None where they do not fit into one."""
+    """Return the items as a mapping; None if that cannot represent them."""
     found: dict[str, Plain] = {}
     for item in items:
         assert isinstance(item, dict)
@@ -230,7 +230,7 @@ def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Pl
         if removable and _is_marker(key):
             if UNKNOWN in item:
                 return None
-            # Removing twice is removing.
+            # Repeated removals are one removal.
             found.pop(key, None)
             rest = REMOVED
         if key in found:
@@ -259,7 +259,7 @@ def _has_unknown(value: Plain) -> bool:
 
 
 def _bare_name(item: Plain) -> Plain:
-    """Reduce a CDI device to its name, which is all it has."""
+    """Reduce a CDI device to its name, its only field."""
     if isinstance(item, dict) and list(item) == ["name"]:
         return item["name"]
     return item

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML with matchers in it, as untrusted input: bounded, without aliases, every line known.
+"""YAML with matchers, as untrusted input: bounded, without aliases, with line numbers.
 
-A tree is built straight from the parser's events, which no depth can overflow. What a word means
-does not depend on the many guesses of YAML 1.1: ``true``, ``false`` and integers are what they look
-like, everything else is text (``no``, ``2026-11-21``, ``0755``, ``1.10``).
+The tree is built directly from the parser's events, so depth cannot overflow the stack. The many
+guesses of YAML 1.1 are not applied: only ``true``, ``false`` and integers have a type, everything
+else is text (``no``, ``2026-11-21``, ``0755``, ``1.10``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_BYTES = 16 << 20
-"""A recording of 10,000 events, each of them answered with an adjustment, takes a quarter."""
+"""Maximum size; 10,000 events, each answered with an adjustment, need a quarter of it."""
 MAX_DEPTH = 100
-"""The deepest reply of the API takes 15; unknown fields in groups take their own."""
+"""Maximum depth; the deepest reply of the API needs 15, and unknown groups may add levels."""
 MAX_VALUES = 1_000_000
 MAX_MATCHERS = 100_000
 
@@ -35,7 +35,7 @@ _PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
 class MalformedYaml(UsageError):
-    """``problem`` is at ``line``, the first being 1; 0 where no line is to blame."""
+    """A syntax error; ``problem`` is at ``line``, counted from 1; 0 if it is not in one line."""
 
     def __init__(self, line: int, problem: str, hint: str = "") -> None:
         super().__init__(problem, hint)
@@ -45,13 +45,13 @@ class MalformedYaml(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the document and the line where it starts, or where its key stands."""
+    """A value of the document and the line where it, or its key, starts."""
 
     line: int
     value: bool | int | str | Matcher | list[Node] | dict[str, Node]
 
     def expected(self) -> Expected:
-        """Return the value without lines."""
+        """Return the value without line numbers."""
         if isinstance(self.value, dict):
             return {key: node.expected() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -77,7 +77,7 @@ def parse_yaml(text: str) -> Node:
         line = text.count("\n", 0, strange.start()) + 1 if strange else 0
         raise MalformedYaml(line, _words(error.reason)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # Among them numbers in directives that Python refuses.
+        # Including numbers in directives that Python rejects.
         raise MalformedYaml(0, _words(error)) from None
 
 
@@ -146,7 +146,7 @@ class _Building:
             key: str = event.value
             if key in entries:
                 raise MalformedYaml(line, f"the key {key[:80]!r} is there twice")
-            # Where the key stands is where people look.
+            # Users look for the line of the key.
             entries[key] = replace(self._node(next(self._events), depth), line=line)
         return entries
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A replay's result as one JSON object.
 
-Two replays of the same events to the same plugins give the same bytes, but for what is below the
-key ``times``: how long everything took, and what the plugins printed meanwhile.
+Two replays of the same events to the same plugins give the same bytes, except below the key
+``times``: durations, and the output of plugins.
 """
 
 from __future__ import annotations

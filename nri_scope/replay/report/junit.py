@@ -16,8 +16,8 @@ from ..result import PlayedEvent, Replayed
 def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
     """Return one suite for each plugin, one case for each reply.
 
-    ``mismatches`` are a golden's, in lines; what is about none of the replies becomes a case of
-    its own.
+    ``mismatches`` are a golden's, in lines; mismatches of other subjects become a case of their
+    own.
     """
     left = dict(mismatches)
     root = ElementTree.Element("testsuites", name="nri-scope replay")

@@ -21,16 +21,16 @@ _SUBJECT_WIDTH = 28
 _INDENT = " " * 8
 _NARROWEST = 20
 _VALUE_MAX = 60
-"""Columns of one value; what is longer is in ``--format json``."""
+"""Maximum columns of one value; longer ones are in ``--format json``."""
 _PATHS_TOLD = 3
 _SIGNS = {"added": ("+", Style.GOOD), "removed": ("-", Style.BAD), "changed": ("~", Style.WARN)}
 
 
 class Report:
-    """Makes the lines. ``chain`` says that there are several plugins to tell apart.
+    """Formats the lines. ``chain``: there are several plugins to distinguish.
 
-    ``plugins`` are their names as far as they are known, to make a column of them. ``width`` cuts
-    the lines; None leaves them as long as they get.
+    ``plugins`` are their known names, for the width of a column. ``width`` is the maximum length of
+    lines; None does not limit it.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Report:
     # -- events -------------------------------------------------------------------------------
 
     def event(self, event: PlayedEvent) -> Iterator[str]:
-        """Yield a line for each reply, and what plugins printed meanwhile below it."""
+        """Yield a line for each reply, followed by the plugins' output."""
         yield from self._event(event, _SUBJECT_WIDTH)
         yield from map(self.line, event.output)
         if event.output_left_out:
             yield styled(Style.DIM, f"        … and {event.output_left_out} more lines")
 
     def line(self, line: PrintedLine) -> str:
-        """Format a line that a plugin printed."""
+        """Format a line of a plugin's output."""
         return styled(Style.DIM, safe(_printed(line, chain=self._chain), self._width))
 
     def _event(self, event: PlayedEvent, wide: int) -> Iterator[str]:
@@ -67,7 +67,7 @@ class Report:
         for reply in event.replies:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
-            # No plugin was asked: a plugin has asked.
+            # No plugin was asked; the request came from a plugin.
             asking = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
             for plugin in dict.fromkeys(asking):
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
@@ -81,7 +81,7 @@ class Report:
             yield from self._laid("", f"{dropped.plugin} {what}{dropped.reason}", Style.WARN)
 
     def _laid(self, start: str, words: str, style: Style = Style.PLAIN) -> Iterator[str]:
-        """Put ``words`` behind ``start`` or, where they do not fit, in lines below it."""
+        """Append ``words`` to ``start`` or, if they do not fit, put them on lines below it."""
         start, words = safe(start), safe(words)
         whole = f"{start}  {words}" if start else f"{_INDENT}{words}"
         if self._width is None or columns(whole) <= self._width:
@@ -96,7 +96,7 @@ class Report:
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
         plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
         if reply.event != event.event:
-            # A validator is asked within CreateContainer.
+            # A validator is asked as part of CreateContainer.
             start = start.replace(
                 f"{event.event:<{_EVENT_WIDTH}}", "  it validates".ljust(_EVENT_WIDTH)
             )
@@ -134,7 +134,7 @@ class Report:
         return styled(style, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width))
 
     def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
-        """Yield how the other chain changes each container, as changes from ours to its."""
+        """Yield how the other chain changes each container, as changes from ours to the other."""
         found = False
         for name, lines in differing(ours, other):
             found = True
@@ -146,10 +146,10 @@ class Report:
             yield ""
             yield "every container is the same with the other chain"
 
-    # -- the sum ------------------------------------------------------------------------------
+    # -- summary ------------------------------------------------------------------------------
 
     def summary(self, replayed: Replayed) -> Iterator[str]:
-        """Yield how many replies there were of each kind, and which plugins did not see the end."""
+        """Yield the number of replies of each kind, and the plugins that ended early."""
         tally = replayed.tally
         counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
         counts += [f"{tally.slow} slow"] if tally.slow else []
@@ -203,7 +203,7 @@ def _asked(event: PlayedEvent, plugin: str) -> str:
 
 
 def _is(container: str, subject: str) -> bool:
-    """Return whether the names are equal; names of containers in a result may have a number."""
+    """Return whether the names are equal; a container's name in a result may have a number."""
     return container == subject or container.rpartition("#")[0] == subject != ""
 
 
@@ -219,7 +219,7 @@ def _values(change: Change) -> str:
 
 
 def value(json_value: Json) -> str:
-    """Format a JSON value on one line, cut where it is long."""
+    """Format a JSON value on one line, cut if it is long."""
     text = json.dumps(json_value, ensure_ascii=False)
     return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
 
@@ -230,12 +230,12 @@ def _printed(line: PrintedLine, *, chain: bool) -> str:
 
 
 def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
-    """Yield containers that two chains make differently, and the differences."""
+    """Yield containers that differ between two chains, with the differences."""
     for name in dict.fromkeys([*ours.containers, *other.containers]):
         one, two = ours.containers.get(name), other.containers.get(name)
         found = next((result for result in (one, two) if result is not None), None)
         if found is not None and found.existed:
-            # In the chain that does not know it, no plugin has touched it.
+            # In the chain that does not have it, no plugin has changed it.
             if differences := changes(_made(one, found), _made(two, found)):
                 yield name, list(differences)
         elif one is None or two is None or one.created != two.created:
@@ -250,5 +250,5 @@ def _made(result: ContainerResult | None, other: ContainerResult) -> Spec:
 
 
 def _sorted(result: ContainerResult) -> Spec:
-    # A runtime sorts all mounts when one is adjusted: no difference between chains.
+    # A runtime sorts all mounts if one is adjusted, which is not a difference between chains.
     return sort_mounts(result.spec)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that are not as a golden wants them, also in replays of fewer events than it has."""
+"""Replies that differ from a golden, also in replays of only some of its events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..result import Replayed
 from .failure import Check, Failing
 
 _Place = tuple[str, int, str]
-"""A plugin, the number of a recorded event, and what was sent for it."""
+"""A plugin, the number of a recorded event, and the request sent for it."""
 
 _WORDS = {
     MismatchKind.DIFFERS: "the reply is not as the golden wants it",
@@ -28,12 +28,12 @@ class AgainstGolden:
     """Compares replays with the golden of a whole recording.
 
     A golden counts events: the second update of a container is ``UpdateContainer#2``. In a replay
-    of fewer events it may be the first one, and is still compared as what it was.
+    of fewer events it may be the first one, but is still compared as the second.
     """
 
     def __init__(self, golden: Golden, whole: Replayed) -> None:
-        """Judge by a golden; ``whole`` has all events. Raises UsageError for another recording's
-        golden.
+        """Compare with a golden; ``whole`` has all events. Raises UsageError for another
+        recording's golden.
         """
         golden.check_origin(whole.origin)
         self.golden = golden
@@ -44,9 +44,9 @@ class AgainstGolden:
         self._numbers = _numbers_of(whole)
 
     def checks(self, replayed: Replayed, heard: Failing | None = None) -> list[Check]:
-        """Return the mismatches, by the time at which they show; then how plugins fared.
+        """Return the mismatches, in order of occurrence, then the failures of plugins as such.
 
-        ``heard`` is what failed otherwise in this replay, and distinguishes crashes.
+        ``heard`` has the other failures of this replay, and distinguishes crashes.
         """
         heard = heard or Failing()
         name_of = replayed.name_of
@@ -67,14 +67,14 @@ class AgainstGolden:
             if one.kind is MismatchKind.UNUSED:
                 number = self._numbers.get((one.key.subject, one.key.event), 0)
                 if number not in there:
-                    # No plugin was asked: its event is not in this part of the recording.
+                    # No plugin was asked: the event is not in this part of the recording.
                     continue
             crash = heard.crash_of(answer) if answer is not None else ""
             found.append(_check(one, number, crash))
         return [*found, *heard.of_plugins(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
-        """Yield the replies, counted as in the whole recording."""
+        """Yield the replies, numbered as in the whole recording."""
         seen: Counter[_Place] = Counter()
         for reply in replies:
             place = _place(reply)
@@ -85,7 +85,7 @@ class AgainstGolden:
 
 
 def key_of(check: Check) -> Key:
-    """Return the golden's entry that a check is about."""
+    """Return the key of the golden's entry for a check."""
     return Key(check.plugin, check.subject or SESSION, check.event)
 
 
@@ -103,7 +103,7 @@ def _check(one: Mismatch, event_id: int, crash: str) -> Check:
 
 
 def _difference(one: Mismatch) -> str:
-    """Describe where and how it differs. What was expected is the same in each replay."""
+    """Describe the place and kind of the difference. The expected value never varies."""
     if one.kind is MismatchKind.DIFFERS:
         return to_json([[each.path, each.got] for each in one.differences])
     return to_json(one.got) if one.kind is MismatchKind.MISSING else ""

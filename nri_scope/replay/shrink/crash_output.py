@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of a crashed program, reduced to what identifies the same crash again.
 
-A crash is known by its message, without the numbers in it, and by the first place in the plugin's
-own code: two Go panics, or two tracebacks of Python, end in the same frames of the library that
-called the plugin, and in the same exit status.
+A crash is identified by its message, without the numbers in it, and by the first place in the
+plugin's own code: two Go panics, or two Python tracebacks, end in the same frames of the library
+that called the plugin, and with the same exit status.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import pairwise
 from ..result import PrintedLine
 
 LINES_MAX = 500
-"""Lines that are kept from where a crash begins: message and frames of one goroutine or thread."""
+"""Maximum lines kept from the start of a crash: message and frames of one goroutine or thread."""
 _MESSAGE_LINES = 20
 _LINE_MAX = 2_000
-"""Characters."""
+"""Maximum characters of a line."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b|\d+")
 
@@ -29,20 +29,20 @@ _PYTHON = re.compile(r"(.*\bTraceback \(most recent call last\):|Fatal Python er
 _PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,)? in (?P<name>.+)$')
 _PYTHON_LIBRARY = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/nri_scope/")
 _IN_GROUP = re.compile(r"^ *[|+] ?")
-"""Before the lines of an exception group."""
+"""Prefix of the lines of an exception group."""
 _RUST = re.compile(r"thread '[^']*' (?:\(\d+\) )?panicked at (?P<place>.*)$")
 _RUST_FRAME = re.compile(r"\s+at (?P<file>\S+?):(?P<line>\d+)(?::\d+)?$")
 _RUST_LIBRARY = re.compile(r"^/rustc/|/\.cargo/|/rustlib/")
 
 
 class LastWords:
-    """Hears what plugins print, and keeps of each the lines from the last crash on."""
+    """Receives the output of plugins, and keeps the lines from each plugin's last crash on."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
 
     def hear(self, line: PrintedLine) -> None:
-        """Take a line that a plugin printed."""
+        """Process a line that a plugin printed."""
         if line.stream != "stderr":
             return
         text = line.text[:_LINE_MAX]
@@ -53,11 +53,11 @@ class LastWords:
             kept.append(text)
 
     def forget(self, plugin: str) -> None:
-        """Forget the output: the plugin lives, so it was not a crash."""
+        """Discard the output: the plugin is alive, so it did not crash."""
         self._lines.pop(plugin, None)
 
     def of(self, plugin: str) -> str:
-        """Return the signature of its crash; "" where it printed none."""
+        """Return the signature of the plugin's crash; "" if it printed none."""
         return signature(self._lines.get(plugin, ()))
 
 
@@ -67,7 +67,7 @@ def alike(text: str) -> str:
 
 
 def signature(lines: Sequence[str]) -> str:
-    """Return message and first own frame of the crash that begins with the first line."""
+    """Return the message and first own frame of the crash that begins with the first line."""
     if not lines:
         return ""
     if _GO.match(lines[0]):
@@ -82,9 +82,9 @@ def signature(lines: Sequence[str]) -> str:
 def _begins(text: str, kept: list[str] | None) -> bool:
     """Return whether a new crash begins, rather than another part of the current one."""
     if _RUST.search(text) or _PYTHON.match(text):
-        # Of several tracebacks in a row the last one ends the program.
+        # If there are several tracebacks in a row, the last one ends the program.
         return True
-    # Go names the signal that a fatal error came from in the same breath.
+    # Go prints the signal that caused a fatal error immediately after it.
     return _GO.match(text) is not None and not (kept and len(kept) < 3 and _GO.match(kept[0]))
 
 
@@ -105,14 +105,14 @@ def _go_places(lines: Sequence[str]) -> Iterator[str]:
             continue
         name = function.removeprefix("created by ").partition(" in goroutine ")[0]
         if not function.startswith("created by "):
-            # Arguments are addresses, and never have parentheses.
+            # Arguments are addresses, and never contain parentheses.
             name = name.rpartition("(")[0]
         if not _is_go_library(name, where["file"]):
             yield f"{name} {where['file']}:{where['line']}"
 
 
 def _is_go_library(function: str, file: str) -> bool:
-    """Return whether a frame is in the standard library, a downloaded module, or a vendored one."""
+    """Return whether a frame is in the standard library, a downloaded or a vendored module."""
     path, slash, name = function.rpartition("/")
     package = f"{path}{slash}{name.partition('.')[0]}"
     if function == "panic" or _GO_LIBRARY.match(package):
@@ -139,7 +139,7 @@ def _python(lines: Sequence[str]) -> tuple[str, str]:
         elif line and not line[0].isspace() and not message:
             message = line
             break
-    # The fatal error of the interpreter prints the innermost frame first, a traceback last.
+    # A fatal error of the interpreter prints the innermost frame first, a traceback prints it last.
     innermost = 0 if lines[0].startswith("Fatal") else -1
     return message, own[innermost] if own else ""
 

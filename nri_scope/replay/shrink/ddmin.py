@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delta debugging: the fewest of many things that still have a property all of them have.
+"""Delta debugging: find a minimal set of items that still has a property of the whole set.
 
 The algorithm is ddmin of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-Input" (2002): try parts, then what is left without a part, with ever smaller parts.
+Input" (2002): try parts, then the rest without each part, with ever smaller parts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Return some of ``items``, in their order, of which no single one can be left out any more.
+    """Return some of ``items``, in their order, of which no single one can be left out.
 
-    ``shows`` says whether some of them have the property, which all together are known to have;
-    of none at all it is asked too. It is asked at most about ``len(items)`` squared times, and
-    about twice the logarithm where one item is all that matters. What it raises ends the search.
+    ``shows`` returns whether some of them have the property; all together have it. ``shows`` is
+    also called with no items. It is called at most about ``len(items)`` squared times, and about
+    twice the logarithm if only one item matters. Its exceptions end the search.
     """
     left = list(items)
     if not left or shows([]):
@@ -31,7 +31,7 @@ def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
         if smaller is not None:
             left, parts = smaller, 2
             continue
-        # With two parts, the rest without one is the other one.
+        # With two parts, the rest without one part is the other part.
         rests = [_without(chunks, at) for at in range(len(chunks))] if parts > 2 else []
         smaller = _first(rests, shows)
         if smaller is not None:
@@ -44,7 +44,7 @@ def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
 
 
 def _split(items: list[T], parts: int) -> list[list[T]]:
-    """Split evenly; no part is empty as long as there are not more parts than items."""
+    """Split evenly; no part is empty unless there are more parts than items."""
     ends = [len(items) * number // parts for number in range(parts + 1)]
     return [items[start:end] for start, end in pairwise(ends)]
 

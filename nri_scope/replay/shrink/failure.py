@@ -14,30 +14,30 @@ from ..result import FAILURES_KEPT, PlayedEvent, PrintedLine, Replayed
 from .crash_output import LastWords, alike
 
 KEPT = 1_000
-"""Failing checks that are distinguished. One of them is looked for, the rest is only mentioned."""
+"""Maximum number of failing checks kept apart. Only one is searched for, the rest mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A failing check. Two are equal if they are the same one in two replays."""
+    """A failing check. Two are equal if they are the same check in two replays."""
 
     kind: str
-    """A verdict, or what else can be wrong, in a word or two."""
+    """A verdict, or another kind of failure, in a word or two."""
     plugin: str = ""
-    """``NN-name``; "" where it is no plugin's."""
+    """``NN-name``; "" if no plugin is concerned."""
     event: str = ""
     subject: str = ""
-    """``namespace/pod`` or ``namespace/pod/container``; "" where it is about neither."""
+    """``namespace/pod`` or ``namespace/pod/container``; "" if it has neither."""
     says: str = ""
-    """In which words it fails, without the numbers in them."""
+    """Wording of the failure, without the numbers in it."""
     event_id: int = field(default=0, compare=False)
-    """The recorded event at which it fails; 0 where it fails at none."""
+    """The recorded event at which it fails; 0 if none."""
     text: str = field(default="", compare=False)
-    """For people, in one line."""
+    """One line for users."""
 
 
 class Failing(Audience):
-    """Hears a replay, and keeps what fails. For one replay."""
+    """Observes one replay, and collects its failures."""
 
     def __init__(self) -> None:
         self._checks: dict[Check, None] = {}
@@ -49,7 +49,7 @@ class Failing(Audience):
         where = f"{played.event} {played.subject}".strip()
         for reply in played.replies:
             if reply.verdict is not Verdict.CRASH:
-                # What it printed before was not the end of it.
+                # The earlier output does not belong to the plugin's end.
                 self._words.forget(reply.plugin)
         for line in played.output:
             self._words.hear(line)
@@ -58,7 +58,7 @@ class Failing(Audience):
                 continue
             text = f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}"
             if len(self._texts) < FAILURES_KEPT:
-                # The tally has them too, beside others.
+                # The tally has them, too, among others.
                 self._texts.add(text)
             self._add(self._of_reply(reply, text))
 
@@ -66,11 +66,11 @@ class Failing(Audience):
         self._words.hear(line)
 
     def crash_of(self, reply: Reply) -> str:
-        """Return the signature of the crash that came instead of this reply; "" where none did."""
+        """Return the signature of the crash that came instead of this reply; "" if none did."""
         return self._crashes.get(_key(reply), "")
 
     def checks(self, replayed: Replayed) -> list[Check]:
-        """Return all failures, as they came, once the replay is over."""
+        """Return all failures in order of occurrence, once the replay is over."""
         for text in replayed.tally.failures:
             if text not in self._texts:
                 self._add(Check("failure", says=alike(text), text=text))
@@ -79,11 +79,11 @@ class Failing(Audience):
         return list(self._checks)
 
     def of_plugins(self, replayed: Replayed) -> list[Check]:
-        """Return what is wrong with how plugins fared."""
+        """Return the failures of plugins as such."""
         return of_plugins(replayed, self._ended)
 
     def _ended(self, plugin: str, explained: str) -> str:
-        """Describe how a plugin's process ended, with the signature of that."""
+        """Describe how a plugin's process ended, with the signature of its crash."""
         return " ".join(filter(None, (exit_in(explained), self._words.of(plugin))))
 
     def _of_reply(self, reply: Reply, text: str) -> Check:
@@ -92,7 +92,7 @@ class Failing(Audience):
             if len(self._crashes) < KEPT:
                 self._crashes[_key(reply)] = says
         else:
-            # How late it was may be worded differently each time.
+            # The wording of the delay may differ each time.
             says = "" if reply.verdict is Verdict.LATE else alike(reply.problem)
         return Check(
             str(reply.verdict),
@@ -110,9 +110,9 @@ class Failing(Audience):
 
 
 def of_plugins(replayed: Replayed, ended: Callable[[str, str], str]) -> list[Check]:
-    """Return what is wrong with how plugins fared.
+    """Return the failures of plugins as such.
 
-    ``ended`` gives the signature of a plugin's end, given its name and the end in words.
+    ``ended`` returns the signature of a plugin's end, given its name and the end in words.
     """
     found: list[Check] = []
     for plugin in replayed.plugins:

@@ -12,12 +12,12 @@ from nri_scope.recording.reader import Recording
 _COME_ALONG = ("RegisterPlugin", "Configure")
 
 Unit = tuple[int, ...]
-"""Numbers of events."""
+"""Event numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """One event of the session, as far as it matters here."""
+    """One event of the session, reduced to the fields needed here."""
 
     id: int
     pod_id: str
@@ -26,12 +26,12 @@ class Numbered:
 
     @property
     def is_state(self) -> bool:
-        """Synchronize: chosen, it lists everything that existed, else only subjects of events."""
+        """Whether it is Synchronize: chosen, it lists all objects, else only events' subjects."""
         return self.event == "Synchronize"
 
 
 def events_of(recording: Recording, session: int) -> list[Numbered]:
-    """Return the events of a session, without those that are kept in any case."""
+    """Return the events of a session, without those that are always kept."""
     return [
         Numbered(event.id, event.pod_id, event.container_id, event.event)
         for event in recording.events(where=parse(f"session:{session}"))
@@ -40,23 +40,23 @@ def events_of(recording: Recording, session: int) -> list[Numbered]:
 
 
 Group = Callable[[Numbered], object]
-"""The group of an event; None for one by itself, and "" for one that the stage leaves alone."""
+"""The group of an event; None for one on its own, and "" for one that the stage never removes."""
 STAGES: Mapping[str, Group] = {
     "pods": lambda event: event.pod_id or None,
     "containers": lambda event: event.container_id,
     "kinds of events": lambda event: event.event,
     "events": lambda event: None,
 }
-"""In this order: each leaves less to the next one. Most plugins ignore most kinds of events."""
+"""Stages in this order: each leaves fewer events to the next. Most plugins ignore most kinds."""
 
 
 def units(events: Iterable[Numbered], group_of: Group) -> list[Unit]:
-    """Return what a stage tries to leave out, one after the other."""
+    """Return the units that a stage tries to leave out, one after the other."""
     found: dict[object, list[int]] = {}
     for event in events:
         group = group_of(event)
         if group != "":
-            # All parts of Synchronize belong together: one of them alone is no state.
+            # All parts of Synchronize belong together: a single part is not a valid state.
             key = ("state",) if event.is_state else (group or event.id)
             found.setdefault(key, []).append(event.id)
     return [tuple(numbers) for numbers in found.values()]

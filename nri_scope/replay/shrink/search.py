@@ -19,7 +19,7 @@ from .removable_units import STAGES, Numbered, Unit, events_of, units
 
 
 class Exhausted(Exception):
-    """The search has to end, and why."""
+    """The search has to end, for the given reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Progress:
 
     replays: int
     stage: str
-    """What is tried to be left out: pods, containers, events."""
+    """The kind of units being left out: pods, containers, events."""
     events: int
-    """Of the smallest part so far that shows it."""
+    """Number of events of the smallest failing part so far."""
 
 
 class Search:
-    """Finds the fewest events of one session that show something."""
+    """Finds the fewest events of one session that show a property."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Search:
         folder: Path,
         shows: Callable[[Path], bool],
     ) -> None:
-        """Set up the search. ``folder`` is empty and its own. ``shows`` replays a recording, and
-        judges.
+        """Set up the search. ``folder`` is empty and reserved for it. ``shows`` replays a
+        recording, and judges it.
 
         Raises RecordingError.
         """
@@ -55,23 +55,24 @@ class Search:
         self._written = 0
         with Recording.open(source) as recording:
             self.events = events_of(recording, session)
-        # Parts are taken from the smallest one that shows it: what is left out is read but once.
+        # Parts are extracted from the smallest failing one, so that omitted events are read only
+        # once.
         self._smallest = source
         self.best = frozenset(event.id for event in self.events)
         self._states = frozenset(event.id for event in self.events if event.is_state)
 
     def count(self, numbers: Iterable[int]) -> int:
-        """Return how many of these are events that are played."""
+        """Return how many of these numbers are those of played events."""
         return sum(number not in self._states for number in numbers)
 
     def run(self, on_stage: Callable[[str], None], last: int = 0) -> None:
-        """Make `best` as small as it gets. ``last`` is the event at which it fails, 0 for none.
+        """Make `best` as small as possible. ``last`` is the event at which it fails, 0 for none.
 
-        What ``shows`` raises goes through; `best` is right whenever that comes.
+        Exceptions of ``shows`` are passed on; `best` is valid at any time.
         """
         on_stage("events")
         if last:
-            # Mostly it does not matter what came later.
+            # Later events are usually irrelevant.
             self._try([(event.id,) for event in self.events if event.id <= last or event.is_state])
         self._try([(event.id,) for event in self.events if not event.is_state])
         for name, group_of in STAGES.items():
@@ -87,7 +88,7 @@ class Search:
         return [event for event in self.events if event.id in self.best]
 
     def _try(self, units: Sequence[Unit]) -> bool:
-        """Try whether these events show it, and are fewer than ever. They become `best` if so."""
+        """Make these events `best` if they show the failure and are the fewest so far."""
         wanted = self.best.intersection(number for unit in units for number in unit)
         if not wanted:
             return False
@@ -99,7 +100,7 @@ class Search:
         try:
             found = self._judge(path, wanted)
         except (UsageError, RecordingError):
-            # It cannot be replayed without what was left out, and so shows nothing.
+            # The part cannot be replayed without the omitted events, and so shows nothing.
             found = False
         finally:
             if path != self._smallest:
@@ -114,13 +115,13 @@ class Search:
             except RecordingError as error:
                 if error.path != str(path):
                     raise
-                # That says nothing about the part: no other one could be tried either.
+                # This is not due to the part: no other one could be tried either.
                 raise Exhausted(f"a temporary file: {error.problem}") from error
         with Recording.open(path) as recording:
-            # With the context that these events need.
+            # Includes the context that these events need.
             there = {event.id for event in events_of(recording, self._session)}
         if not self._states.intersection(wanted):
-            # It lists less than it did, and is there in any case.
+            # Synchronize lists less than before, and is included in any case.
             there -= self._states
         whole = frozenset(there)
         if len(whole) >= len(self.best) or self._known.get(_digest(whole)) is False:
@@ -136,5 +137,5 @@ class Search:
 
 
 def _digest(numbers: Iterable[int]) -> bytes:
-    """Return a short stand-in for a set that may have a million numbers, as hundreds are kept."""
+    """Return a short digest of a set that may have a million numbers, as hundreds are kept."""
     return blake2b(array("q", sorted(numbers)).tobytes(), digest_size=16).digest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a recording with which a plugin fails to the smallest part with which it still does."""
+"""From a recording with which a plugin fails to the smallest part with which it still fails."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .failure import Check, Failing
 from .search import Exhausted, Progress, Search
 
 CONFIRMATIONS = 2
-"""Further replays of the whole recording, before anything is left out of it."""
+"""Number of further replays of the whole recording before events are left out."""
 
 Play = Callable[[Job, Audience], Replayed]
-"""Performs a replay. What it raises ends everything, a KeyboardInterrupt with what there is."""
+"""Performs a replay. Its exceptions end the search; KeyboardInterrupt keeps the best so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a search. A replay that has begun is played to its end."""
+    """The limits of a search. A replay in progress is completed."""
 
     replays: int = 500
-    """Those that confirm the failure are not counted."""
+    """Maximum replays, without those that confirm the failure."""
     seconds: float = 300.0
 
 
@@ -44,10 +44,10 @@ class Wanted:
     """The failure to reproduce."""
 
     job: Job
-    """The whole recording, and whom it is replayed to. Only its session is of its choice."""
+    """The whole recording, and the plugins to replay it to. Its `choice` has only the session."""
     golden: Golden | None = None
     check: int = 1
-    """Which of the failing checks is to go on failing; the first one is 1."""
+    """Number of the failing check to reproduce, from 1."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -57,9 +57,9 @@ class Failure:
 
     check: Check
     checks: Sequence[Check]
-    """All that fail, in the order in which they did."""
+    """All failing checks, in order of occurrence."""
     shown: int
-    """In so many of `replays`."""
+    """Number of `replays` in which it occurred."""
     replays: int
 
     @property
@@ -69,7 +69,7 @@ class Failure:
 
     @property
     def tries(self) -> int:
-        """The number of times a part is replayed before it counts as not failing."""
+        """Number of replays of a part before it counts as not failing."""
         return 1 if self.stable else self.replays
 
 
@@ -79,18 +79,18 @@ class Shrunk:
 
     failure: Failure
     numbers: Sequence[int]
-    """Its events in the recording, Synchronize too where all of its list is needed."""
+    """Its events in the recording, including Synchronize if its whole list is needed."""
     before: int
-    """Events that the session had, beside Configure and Synchronize."""
+    """Number of events of the session without Configure and Synchronize."""
     after: int
-    """So many of these are left."""
+    """Number of remaining events."""
     replays: int
-    """That it took, without those that confirm the failure."""
+    """Number of replays, without those that confirm the failure."""
     seconds: float
     ended: str = ""
-    """Why the search ended early, in words; "" where nothing more can be left out."""
+    """Why the search ended early, in words; "" if no more events can be left out."""
     interrupted: bool = False
-    """By the interrupt key, or a signal like it."""
+    """Whether it was ended by the interrupt key, or a similar signal."""
     against: AgainstGolden | None = None
 
 
@@ -98,7 +98,7 @@ class Shrinking:
     """Makes a recording smaller. Call `confirm`, then `shrink`, then `write`."""
 
     def __init__(self, wanted: Wanted, play: Play) -> None:
-        """Open the recording. Raises UsageError and RecordingError where it cannot be replayed."""
+        """Open the recording. Raises UsageError and RecordingError if it cannot be replayed."""
         self._wanted = wanted
         self._play = play
         with Recording.open(wanted.job.recording) as recording:
@@ -109,7 +109,7 @@ class Shrinking:
         self._replays = 0
 
     def confirm(self) -> Failure:
-        """Replay all of it, and again. Raises `UsageError` where nothing fails."""
+        """Replay the whole recording repeatedly. Raises `UsageError` if nothing fails."""
         checks = self._checks(*self._played(self._job.recording))
         wanted = self._wanted.check
         if not checks:
@@ -131,9 +131,9 @@ class Shrinking:
         return Failure(check, checks, 1 + shown, 1 + CONFIRMATIONS)
 
     def shrink(self, failure: Failure, on_progress: Callable[[Progress], None]) -> Shrunk:
-        """Leave out what can be left out, until nothing can, or there was enough of it.
+        """Leave out events until no more can be left out, or a limit is reached.
 
-        The interrupt key ends it with the best so far. Raises `RecordingError`.
+        The interrupt key ends it with the best part so far. Raises `RecordingError`.
         """
         began = time.monotonic()
         limits = self._wanted.limits
@@ -185,16 +185,16 @@ class Shrinking:
         )
 
     def write(self, shrunk: Shrunk, output: Path) -> Extracted:
-        """Write the part as a recording of its own. Raises RecordingError where
-        that is impossible.
+        """Write the part as a recording of its own. Raises RecordingError if
+        that fails.
         """
         with Recording.open(self._job.recording) as recording:
             return extract(recording, output, Selection(numbers=shrunk.numbers, bare=True))
 
     def replay(self, failure: Failure, path: Path) -> tuple[Replayed, bool]:
-        """Replay a part that was written, and return whether the same fails with it.
+        """Replay a part that was written, and return whether it fails in the same way.
 
-        What fails only now and then has as many tries as before.
+        A failure that occurs only sometimes gets as many tries as before.
         """
         replayed, shown = self._replay(failure, path)
         for _ in range(failure.tries - 1):

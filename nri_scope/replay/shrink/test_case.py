@@ -27,7 +27,7 @@ from .against_golden import AgainstGolden, key_of
 from .failure import Check
 
 _NAME_MAX = 80
-"""Characters of a test's name."""
+"""Maximum characters of a test's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Place:
 
     folder: Path
     name: str
-    """Of the test, and in the names of all files."""
+    """Name of the test, contained in the names of all files."""
 
     @property
     def test(self) -> Path:
-        """The test itself."""
+        """The path of the test itself."""
         return self.folder / f"{self.name}.py"
 
     @property
@@ -50,17 +50,17 @@ class Place:
 
     @property
     def golden(self) -> Path:
-        """The path of the golden, where the fixture looks for it."""
+        """The path of the golden, where the fixture expects it."""
         return self.folder / "goldens" / self.name / f"{self.name}.yaml"
 
     def config(self, index: str) -> Path:
-        """Return a plugin's configuration; ``index`` "" is that of all."""
+        """Return the path of a plugin's configuration; ``index`` "" for the one of all plugins."""
         return self.folder / f"{self.name}.{index or 'all'}.conf"
 
     @classmethod
     def of(cls, folder: Path, check: Check, *, force: bool = False) -> Place:
-        """Name the test after the failure. Raises UsageError where such a test exists already and
-        must not be overwritten.
+        """Name the test after the failure. Raises UsageError if such a test exists and must not be
+        overwritten.
         """
         words = f"{check.event} {check.subject}" if check.event else f"{check.plugin} {check.kind}"
         apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words).lower()
@@ -84,10 +84,10 @@ def write_test(
     has_golden: bool = False,
     force: bool = False,
 ) -> None:
-    """Write the test, and the configuration that its plugins get. Raises `UsageError`.
+    """Write the test, and the configuration of its plugins. Raises `UsageError`.
 
-    ``faults`` as they are written for ``--fault``. The recording, and a golden, are written by
-    the caller. ``force``: write over what is there.
+    ``faults`` are in the syntax of ``--fault``. The recording, and a golden, are written by
+    the caller. ``force``: overwrite existing files.
     """
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:
@@ -106,8 +106,8 @@ def write_test(
 def golden_of(against: AgainstGolden, check: Check, replayed: Replayed) -> Golden:
     """Return the golden for a part of a recording: the entries of the whole one's golden.
 
-    But for the failing check, replies that differ only because something was left out are taken as
-    they are. ``replayed`` is the part as it is answered now.
+    Except for the failing check, replies that differ only because of omitted events are accepted.
+    ``replayed`` has the current replies to the part.
     """
     entries: dict[Key, Expected] = {}
     wanted, failing = against.golden.entries, key_of(check)
@@ -117,7 +117,7 @@ def golden_of(against: AgainstGolden, check: Check, replayed: Replayed) -> Golde
         key, said = _entry(reply, replayed)
         old, _ = _entry(as_whole, replayed)
         if old == failing and old not in wanted:
-            # A reply that should not come at all.
+            # A reply that should not exist at all.
             continue
         entries[key] = (
             wanted[old] if old in wanted and (old == failing or old not in differ) else said
@@ -157,7 +157,7 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
         argv = plugin.argv if isinstance(plugin, Command) else ()
         yield f"    {_text(plugin.id)}: ["
         for at, word in enumerate(argv):
-            # A program without a slash is looked for in PATH.
+            # A program without a slash is searched in PATH.
             is_path = "/" in word or (at > 0 and "." in word)
             yield f"        {_word(word, place.folder) if is_path else _text(word)},"
         yield "    ],"
@@ -195,7 +195,7 @@ def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
 
 
 def _mapping(name: str, items: Mapping[str, str]) -> Iterator[str]:
-    """Yield an argument, a line each. Values are code."""
+    """Yield an argument, one line per item. Values are code."""
     yield f"{name}={{"
     yield from (f"    {_text(key)}: {value}," for key, value in items.items())
     yield "},"
@@ -209,11 +209,11 @@ def _word(word: str, folder: Path) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a string literal of Python for any text."""
+    """Return a Python string literal for any text."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 
 def _told(check: Check) -> str:
-    """Fit for a docstring, whatever a plugin said."""
+    """Return the text of a check, made safe for a docstring."""
     text = safe(check.text, 90).replace("\\", "/").replace('"', "'")
     return text if text.endswith((".", "…")) else f"{text}."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explanation of how two containers differ, for a failed comparison in a test."""
+"""Explanation of the differences between two containers, for a failed comparison in a test."""
 
 from __future__ import annotations
 

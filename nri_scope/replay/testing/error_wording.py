@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors in the words of a test, which has arguments where the command has options."""
+"""Wording of errors for a test, which has arguments instead of the command's options."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcome of a replay, for finding out why a test failed."""
+"""The course of a replay, to find out why a test failed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..result import PlayedEvent
 from .result import Result
 
 _EVENTS = 60
-"""Lines of events; those of the beginning tell most."""
+"""Maximum lines of events; the first ones are the most informative."""
 _CONTAINERS = 60
 _TRACEBACK = 40
 
 
 def story(result: Result) -> Iterator[str]:
     """Yield lines, safe for a terminal: the events with non-empty replies, tracebacks of handlers,
-    changes to containers, and the sum.
+    changes to containers, and the summary.
     """
     replayed = result.replayed
     report = Report(chain=len(replayed.plugins) > 1)

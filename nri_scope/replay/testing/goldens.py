@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goldens of one test: compared, written, or left alone."""
+"""The goldens of one test: compared, updated, or ignored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEAD = HEAD.replace("nri-scope replay --update-golden", "pytest --nri-golden=up
 
 
 class Goldens:
-    """``usual`` is the test's own golden; others are named relative to ``folder``."""
+    """Handles the goldens; ``usual`` is the test's own, others are relative to ``folder``."""
 
     def __init__(self, folder: Path, usual: Path, mode: str = CHECK) -> None:
         self._folder = folder
@@ -28,17 +28,17 @@ class Goldens:
         self._mode = mode
         self._updated: set[Path] = set()
         self.written: list[Path] = []
-        """Files that were not as they are now."""
+        """Files that were changed."""
 
     def problem_of(self, replayed: Replayed, file: str | Path = "") -> str:
-        """Describe the mismatches with the golden in lines; "" where there are none.
+        """Describe the mismatches with the golden in lines; "" if there are none.
 
-        Raises `UsageError` where there is no golden, or one that is no use.
+        Raises `UsageError` if the golden is missing or invalid.
         """
         if self._mode == NONE:
             return ""
         path = self._folder / file if str(file) else self._usual
-        # A second result of one test is compared with the first: it must not take its place.
+        # A second result of one test is compared with the first, which it must not overwrite.
         if self._mode == UPDATE and path not in self._updated:
             self._update(replayed, path)
             return ""

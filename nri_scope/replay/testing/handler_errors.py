@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of handlers in this process, of which the wire carries only one line."""
+"""Exceptions of handlers in this process, of which plugins send only one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS = str(Path(nri_scope.plugin.__file__).parent)
 
 
 class HandlerError(NamedTuple):
-    """One exception out of a handler."""
+    """One exception raised by a handler."""
 
     where: str
     """Handler and subject: ``create_container shop/web/app``."""
@@ -33,7 +33,7 @@ class HandlerError(NamedTuple):
 
 @contextmanager
 def caught() -> Iterator[list[HandlerError]]:
-    """Collect what handlers raise meanwhile. It stays logged and answered as it always is."""
+    """Collect exceptions of handlers meanwhile. They are still logged and answered as usual."""
     found: list[HandlerError] = []
     level, effective = _LOG.level, _LOG.getEffectiveLevel()
 
@@ -41,7 +41,7 @@ def caught() -> Iterator[list[HandlerError]]:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             found.append(HandlerError(record.getMessage(), _from_handler(error)))
-        # Records below the level that was set before this handler came go no further.
+        # Records below the level set before this handler was added are not passed on.
         return record.levelno >= effective
 
     _LOG.addFilter(collect)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plugins a test means: objects, commands, or several of them by their indices."""
+"""The plugins of a test: objects, commands, or several of them by their indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..chain import DEFAULT_INDEX, Command, command
 from ..plugins import Casting, InProcess
 
 Find = Callable[[str], str]
-"""Where a file is that is named relative to a test."""
+"""Returns the path of a file that is named relative to a test."""
 
 
 def casting_of(
@@ -29,9 +29,9 @@ def casting_of(
     environment: Mapping[str, str] | None = None,
     find: Find = str,
 ) -> Casting:
-    """Parse ``plugin``, one plugin, or a mapping that has several by ``NN`` or ``NN-name``.
+    """Parse ``plugin``: one plugin, or a mapping of several by ``NN`` or ``NN-name``.
 
-    One plugin is an object with handlers, or a command: a list, a path, or a text in the shell's
+    One plugin is an object with handlers, or a command: a list, a path, or a string in shell
     quoting. ``config`` is for all, or a mapping by index. Raises `UsageError`.
     """
     if isinstance(plugin, Mapping):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Performing a replay from a test, which may be a coroutine itself."""
+"""Running a replay in a test, which may be a coroutine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .handler_errors import HandlerError, caught
 
 
 def perform(job: Job) -> tuple[Replayed, list[HandlerError]]:
-    """Replay to the end; also returns what the handlers of plugins in this process raised.
+    """Replay to the end; also return the exceptions of handlers of plugins in this process.
 
-    Called while an event loop runs in this thread, the replay has another thread with a loop of
-    its own. Raises as `replay`.
+    If an event loop is running in this thread, the replay runs in another thread with its own
+    loop. Raises the same errors as `replay`.
     """
     with caught() as errors:
         return _in_thread(job) if _in_coroutine() else run(replay(job)), errors
@@ -55,17 +55,17 @@ def _in_thread(job: Job) -> Replayed:
         except BaseException as error:  # noqa: BLE001 - for the thread that waits
             done.set_exception(error)
 
-    # Handlers see the context of the test that called them, as they do without a thread.
+    # Handlers get the context of the calling test, as they do without a thread.
     thread = Thread(target=copy_context().run, args=(work,), name="nri_replay", daemon=True)
     thread.start()
     try:
-        # Only now: an exception raised here while it starts would leave it running.
+        # Only now: an exception raised here during the start would leave the thread running.
         begin.set()
-        # Not by joining the thread: up to Python 3.12 that takes it for ended once interrupted.
+        # Do not join the thread: up to Python 3.12 an interrupted join takes it for ended.
         return done.result()
     finally:
         if not done.done():
-            # ^C is for the thread of the test; plugins must not be left behind by it.
+            # ^C reaches the test's thread only; it must not leave plugins running.
             given_up.set()
             for one in cancel:
                 one()

@@ -19,7 +19,7 @@ from .goldens import Goldens
 from .handler_errors import HandlerError
 
 _SHOWN = 50
-"""Failures listed one by one; the next thousand would add nothing."""
+"""Maximum number of failures listed individually; a thousand more would add nothing."""
 
 
 class Timing(NamedTuple):
@@ -30,24 +30,24 @@ class Timing(NamedTuple):
     subject: str
     took_ns: int
     deadline_ns: int
-    """How long it might have taken; 0 where there was no deadline."""
+    """The request's deadline; 0 if there was none."""
 
     @property
     def share(self) -> float:
-        """The share of the deadline: 0.5 is half of it; 0 where there was none."""
+        """The used share of the deadline: 0.5 is half of it; 0 if there was none."""
         return self.took_ns / self.deadline_ns if self.deadline_ns else 0.0
 
 
 class Result:
-    """A replay that is over."""
+    """A completed replay."""
 
     def __init__(
         self, replayed: Replayed, goldens: Goldens, handler_errors: Sequence[HandlerError] = ()
     ) -> None:
         self.replayed = replayed
-        """Everything, as the command reports it."""
+        """The complete result, as the command reports it."""
         self.handler_errors = tuple(handler_errors)
-        """What handlers in this process raised."""
+        """Exceptions of handlers in this process."""
         self._goldens = goldens
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Result:
         source = f"{self.replayed.source}, as {self.replayed.profile}"
         return f"<replay of {source} to {plugins}: {len(self.replies)} replies>"
 
-    # -- what happened ------------------------------------------------------------------------
+    # -- events and results -------------------------------------------------------------------
 
     @property
     def events(self) -> Sequence[PlayedEvent]:
@@ -69,7 +69,7 @@ class Result:
 
     @property
     def containers(self) -> Mapping[str, ContainerResult]:
-        """By ``namespace/pod/container``, in the order of their arrival."""
+        """Containers by ``namespace/pod/container``, in the order of their arrival."""
         return self.replayed.containers
 
     @property
@@ -101,14 +101,14 @@ class Result:
         )
 
     def container(self, name: str) -> ContainerResult:
-        """Return a container by ``namespace/pod/container``; fail the test where there is none."""
+        """Return a container by ``namespace/pod/container``; fail the test if there is none."""
         __tracebackhide__ = True
         found = self.containers.get(name)
         if found is None:
             _no_container(name, self.containers)
         return found
 
-    # -- what it should have been -------------------------------------------------------------
+    # -- assertions ---------------------------------------------------------------------------
 
     @property
     def failures(self) -> Sequence[str]:
@@ -116,7 +116,7 @@ class Result:
         return tuple(safe(line) for line in self.replayed.failures())
 
     def assert_ok(self) -> None:
-        """Assert that every reply came in time, and that the runtime accepts what it asks for."""
+        """Assert that every reply was in time, and that the runtime accepts its requests."""
         __tracebackhide__ = True
         failures = self.failures
         if not failures:
@@ -129,10 +129,10 @@ class Result:
         raise AssertionError(text) from cause
 
     def assert_golden(self, file: str | Path = "") -> None:
-        """Assert that the replies are those of the test's golden.
+        """Assert that the replies match the test's golden.
 
-        That is ``goldens/TEST_FILE/TEST.yaml`` beside the file of the test, unless ``file`` names
-        another, relative to there.
+        That is ``goldens/TEST_FILE/TEST.yaml`` beside the test's file, or ``file``, relative to
+        that folder.
         """
         __tracebackhide__ = True
         try:

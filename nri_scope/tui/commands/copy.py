@@ -26,12 +26,12 @@ from .mark import Marker
 from .save import as_yaml, chosen_numbers, chosen_words
 
 CLIPBOARD_MAX = 48 << 10
-"""Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""
+"""Maximum bytes of text. Some terminals silently drop more than 74,994 bytes of base64."""
 
 
 @dataclass
 class Copier:
-    """Gives to the terminal's clipboard."""
+    """Copies to the terminal's clipboard."""
 
     app: App[Any]
     frame: Frame
@@ -49,7 +49,7 @@ class Copier:
         begin(self.app, partial(self._copy, selected), "copy", exclusive=True)
 
     def copy_command(self) -> None:
-        """Copy the command line that shows the same."""
+        """Copy the command line that prints the same."""
         if self.context.only_marked:
             self.frame.say("no command line can say which events are marked", problem=True)
             return
@@ -82,7 +82,7 @@ class Copier:
 
 
 def fitting(texts: Iterable[str]) -> str | None:
-    """Join texts; None as soon as they are more than a clipboard takes."""
+    """Join texts; return None if they exceed the size of a clipboard."""
     parts: list[str] = []
     size = 0
     for text in texts:
@@ -94,22 +94,22 @@ def fitting(texts: Iterable[str]) -> str | None:
 
 
 def command_line(path: Path, where: Filter | None) -> str:
-    """Return the command that prints what is shown. Raises UsageError."""
+    """Return the command that prints the shown events. Raises UsageError."""
     words = ["nri-scope", "log", str(path)]
     return pasteable([*words, "--where", str(where)] if where is not None else words)
 
 
 def pasteable(words: Sequence[str]) -> str:
-    """Return a command line that does in a shell what these words say.
+    """Return a shell command line with these words.
 
-    A terminal obeys control characters of what is pasted before the shell sees its quotes: ^C ends
-    the line, and what stands behind a line end is a command of its own. Raises UsageError for them.
+    A terminal obeys pasted control characters before the shell sees the quotes: ^C ends the line,
+    and text after a line end becomes a command of its own. Raises UsageError for such characters.
     """
     line = shlex.join(words)
     try:
         line.encode()
     except UnicodeEncodeError as error:
-        # The name of a file may be any bytes, and a clipboard has text.
+        # A file name may contain any bytes, but a clipboard holds text.
         raise UsageError("the command line is no text in UTF-8 and cannot be copied") from error
     if safe(line) != line:
         raise UsageError(

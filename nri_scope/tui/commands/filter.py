@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys for narrowing: filters, one pod or container, marked events, and the way back."""
+"""The keys for filters: filters, one pod or container, marked events, and the way back."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _Find = Callable[[Recording, int], Pod | Container | None]
 FILTER_GROUP = "filter"
 _GROUP = "narrow"
 _TELL_SECONDS = 0.1
-"""Between two times that the matches found so far are drawn."""
+"""Seconds between two updates with the matches found so far."""
 _AT_ONCE = 1_000
-"""Events that are looked for in a view before others get their turn."""
+"""Number of events looked up in a view before other tasks run."""
 
 
 @dataclass
 class Narrower:
-    """Changes the context, and has the views show what it is then."""
+    """Changes the context, and updates the views accordingly."""
 
     app: App[Any]
     frame: Frame
@@ -54,14 +54,14 @@ class Narrower:
     marks: Marks
     bar: FilterBar
     _turn: int = 0
-    """Counts what is to be shown: what a turn that is over still says does not count."""
+    """Number of the current request; results of earlier ones are ignored."""
     is_beginning: bool = False
-    """Whether the list is still that of before, and about to be another one."""
+    """Whether the list is still the previous one, and about to be replaced."""
 
-    # -- what keys and views ask for ----------------------------------------------------------
+    # -- requests of keys and views -----------------------------------------------------------
 
     def filter_by(self, text: str) -> None:
-        """Show what passes this filter; what is wrong with it is told."""
+        """Show the events that pass this filter, or report its error."""
         try:
             self.context.filter_by(text)
         except FilterError as error:
@@ -71,11 +71,11 @@ class Narrower:
         self.show()
 
     def add(self, term: str, *, out: bool) -> None:
-        """Show only what passes ``term`` too, or what does not (``out``)."""
+        """Restrict the view to events that pass ``term``, or (``out``) that do not."""
         self.filter_by(narrowed(self.context.where_text, term, out=out))
 
     def toggle(self, name: str) -> None:
-        """Show a named view, or what was shown before it."""
+        """Show a named view, or the previous content."""
         text = VIEWS[name]
         if self.context.where_text == text:
             self.back()
@@ -83,7 +83,7 @@ class Narrower:
             self.filter_by(text)
 
     def only_marked(self) -> None:
-        """Show only marked events, or all again."""
+        """Show only marked events, or all events again."""
         if not self.context.only_marked and not len(self.marks):
             self._say_none(f"no event is marked; {self.keymap.first('mark')} marks one")
             return
@@ -101,7 +101,7 @@ class Narrower:
         self.show()
 
     def back(self) -> None:
-        """Show what was shown before."""
+        """Show the previous content."""
         if self.context.only_marked:
             self.only_marked()
         elif self.context.back():
@@ -110,7 +110,7 @@ class Narrower:
             self.frame.say("there is nothing to go back to")
 
     def narrow_to_container(self) -> None:
-        """Show only the container of what is selected."""
+        """Show only the container of the selected row."""
         match self.views.current:
             case Board(selected=Container() as container):
                 self.narrow(container)
@@ -122,7 +122,7 @@ class Narrower:
                 self._narrow_to_that_of_event(container_of_event)
 
     def narrow_to_pod(self) -> None:
-        """Show only the pod of what is selected."""
+        """Show only the pod of the selected row."""
         match self.views.current:
             case Board(selected=Pod() as pod):
                 self.narrow(pod)
@@ -144,14 +144,14 @@ class Narrower:
         work = partial(self._go_to_same, row.event, forwards)
         begin_reading(self.app, work, _GROUP)
 
-    # -- how ----------------------------------------------------------------------------------
+    # -- implementation -----------------------------------------------------------------------
 
     def show(self) -> None:
-        """Show what the context is now."""
+        """Show the current context."""
         self._turn += 1
         self.is_beginning = True
         self.frame.status.hush()
-        # It says so at once: that nothing was found yet must not look like "no match".
+        # Shown at once: a search without results so far must not look like "no match".
         self.frame.work_on(part=0.0 if self.context.is_narrowed else None)
         work = partial(self._look_through, self._turn)
         begin(self.app, work, FILTER_GROUP, exclusive=True)
@@ -164,7 +164,7 @@ class Narrower:
             nonlocal shown, told
             now = monotonic()
             if view is shown and now - told < _TELL_SECONDS and part < 1:
-                # Drawing takes time from the thread that looks through the recording.
+                # Drawing takes time from the thread that searches the recording.
                 return
             told = now
             self.frame.work_on(part=part)
@@ -221,7 +221,7 @@ class Narrower:
             if self.views.events.go_to_event(number):
                 return
             if not count % _AT_ONCE:
-                # A filter may hide ever so many of them.
+                # A filter may hide any number of them.
                 await asyncio.sleep(0)
         where = "later" if forwards else "earlier"
         self.frame.say(f"no {where} event of this container is shown here")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searching: in the view that is shown, or in the details where they have the focus."""
+"""Searching in the current view, or in the details if they have the focus."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ..widgets.board import Board
 
 GROUP = "search"
 _SHOWN = 40
-"""Columns of a text that is searched for."""
+"""Maximum columns of a displayed search text."""
 _TELL_SECONDS = 0.1
-"""Between two words about how far a search is."""
+"""Seconds between two progress messages of a search."""
 _WAITING_MAX = 100
-"""Presses of ``n`` and ``N`` that wait while a search is at work; more than that are forgotten."""
+"""Maximum presses of ``n`` and ``N`` that wait during a search; further ones are ignored."""
 
 
 class _Search(NamedTuple):
-    """One search that was asked for."""
+    """One requested search."""
 
     forwards: bool
     here: bool
@@ -51,17 +51,17 @@ class Finder:
     keymap: Keymap
     marks: Marks
     text: str = ""
-    """What is searched for; "" for nothing."""
+    """The search text; "" for none."""
     _last: str = ""
-    """What was searched for last, for those who go on after `rest`."""
+    """The last search text, for continuing after `rest`."""
     _steps: deque[_Search] = field(default_factory=deque)
-    """Asked for and not made yet."""
+    """Requested searches that have not been run."""
     _turn: int = 0
-    """Counts the texts that were searched for, and how often a search was stopped."""
+    """Counts the search texts, and the stopped searches."""
     _at_work: bool = False
 
     def begin(self, text: str, *, in_detail: bool = False) -> None:
-        """Go to the next place that has ``text``, and highlight it wherever it is.
+        """Go to the next match of ``text``, and highlight all visible ones.
 
         ``in_detail``: the details had the focus before the text was typed.
         """
@@ -73,27 +73,27 @@ class Finder:
             self._add(_Search(forwards=True, here=True, in_detail=in_detail))
 
     def stop(self) -> None:
-        """Search no further; what was asked for meanwhile is forgotten, too."""
+        """Stop searching; discard waiting requests, too."""
         self._turn += 1
         self._steps.clear()
         self._end()
         self.app.workers.cancel_group(self.app, GROUP)
 
     def rest(self) -> None:
-        """Search for nothing any more, and highlight nothing; `go_on` searches again."""
+        """Stop searching and highlighting; `go_on` searches again."""
         last = self.text or self._last
         self.forget()
         self._last = last
 
     def forget(self) -> None:
-        """Search for nothing any more."""
+        """Forget the search text."""
         self.stop()
         self._last = ""
         self.text = ""
         self.views.highlight("")
 
     def go_on(self, *, forwards: bool) -> None:
-        """Go to the next or previous place, after those that were asked for before."""
+        """Go to the next or previous match, after earlier requests."""
         self.text = self.text or self._last
         if self.text:
             self._add(_Search(forwards=forwards, here=False, in_detail=self.views.in_detail))
@@ -113,7 +113,7 @@ class Finder:
         try:
             while self._steps and turn == self._turn:
                 if not await self._make(self._steps.popleft()):
-                    # Nor will the others find anything.
+                    # The others will not find a match either.
                     self._steps.clear()
         finally:
             if turn == self._turn:
@@ -125,7 +125,7 @@ class Finder:
             self.frame.work_on(searching="")
 
     async def _make(self, step: _Search) -> bool:
-        """Make one search; whether it found anything. What it did not find is told."""
+        """Run one search; return whether it found a match, or report that there is none."""
         again = False
         try:
             if step.in_detail:
@@ -154,7 +154,7 @@ class Finder:
         return found
 
     async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:
-        """Return the position found, and whether it was searched from the other end on."""
+        """Return the position found, and whether the search continued from the other end."""
         events = self.views.events
         events.search_text = self.text
         start = events.listing.cursor + (0 if step.here else 1 if step.forwards else -1)
@@ -165,7 +165,7 @@ class Finder:
         return await self._find(view, end, step.forwards), True
 
     async def _find(self, view: View, start: int, forwards: bool) -> int | None:
-        """Search as `Store.find` does, and comments too."""
+        """Search as `Store.find` does, and in comments too."""
         text, turn = self.text, self._turn
         told = 0.0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work on the recording, in a thread of its own: how far it is, and ending it."""
+"""Long work on the recording, in a thread of its own, with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from ..textual_gaps import begin
 from ..widgets.screens import ReadingScreen
 
 _TOLD_SECONDS = 0.1
-"""Between two words about how far it is."""
+"""Seconds between two progress messages."""
 _MARGIN = 4
-"""Columns that the line for such words does not have for them."""
+"""Columns of the status line that are not available for progress messages."""
 
 Progress = Callable[[float], None]
-"""To be called often, with the part that is done. Raises CancelledError after `Jobs.stop`."""
+"""To be called often, with the completed part. Raises CancelledError after `Jobs.stop`."""
 T = TypeVar("T")
 
 
 @dataclass
 class Jobs:
-    """At most one at a time."""
+    """Runs jobs, at most one at a time."""
 
     app: App[Any]
     frame: Frame
@@ -47,7 +47,7 @@ class Jobs:
     path: Path
     """The recording."""
     made: list[Path]
-    """Files that were made: those that write them add them."""
+    """Files that were created; added by the work that writes them."""
     _worker: Worker[None] | None = None
     _in_thread: asyncio.Task[object] | None = None
     _stop: Stop = field(default_factory=Stop)
@@ -58,9 +58,9 @@ class Jobs:
         return self._worker is not None and not self._worker.is_finished
 
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Begin one that calls `run`, unless another is at work. What it raises is told.
+        """Begin a job that calls `run`, unless another one is running. Its errors are reported.
 
-        What is done in the thread adds the file that it made to ``made``.
+        Work in the thread adds the files that it creates to ``made``.
         """
         if self.busy:
             key = self.keymap.first("stop")
@@ -69,12 +69,12 @@ class Jobs:
             self._worker = begin(self.app, partial(self._do, job), "job")
 
     def stop(self) -> None:
-        """End it."""
+        """End the job."""
         if self._worker is not None:
             self._worker.cancel()
 
     async def close(self) -> None:
-        """End it, and return when nothing of it is left."""
+        """End the job, and return when all of its work has ended."""
         self._stop.set()
         if self._in_thread is not None:
             await asyncio.wait({self._in_thread})
@@ -86,7 +86,7 @@ class Jobs:
         except NriScopeError as error:
             self._tell(str(error))
         except OSError as error:
-            # Of a temporary folder, or of a program that is to be started.
+            # The path of a temporary folder, or of a program to be started.
             where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
             self._tell(f"{where}{in_words(error)}")
         except asyncio.CancelledError:
@@ -99,14 +99,14 @@ class Jobs:
         if columns(problem) < self.app.size.width - _MARGIN:
             self.frame.say(problem, problem=True)
         else:
-            # What to do about it stands at its end.
+            # The remedy is at the end of the message.
             words = [line(safe(problem), Style.BAD)]
             self.app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
-        """Run ``work`` with a `Recording` of its own. Raises what it raises.
+        """Run ``work`` with a `Recording` of its own. Raises the errors of ``work``.
 
-        A job that is cancelled waits until it has ended.
+        A cancelled job waits until the work has ended.
         """
         stop, part = Stop(), 0.0
         self._stop = stop
@@ -115,7 +115,7 @@ class Jobs:
             nonlocal part
             part = done
             if done < 1:
-                # At the end there is something that would not be taken back.
+                # A completed result would not be undone.
                 stop.check()
 
         def in_thread() -> T:
@@ -131,11 +131,12 @@ class Jobs:
             return doing.result()
         finally:
             stop.set()
-            # Not awaited itself: stopping twice would cancel that, and not what the thread does.
+            # Not awaited itself: stopping twice would cancel the future instead of the thread's
+            # work.
             while not doing.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({doing})
             if not doing.cancelled():
-                # Told, or of no interest any more.
+                # Retrieve the exception: it was reported, or is no longer of interest.
                 doing.exception()
             self.frame.work_on(busy="")

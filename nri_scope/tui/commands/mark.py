@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and comments: what ``m``, ``M``, ``*`` and ``d`` do."""
+"""Marks and comments: the actions of ``m``, ``M``, ``*`` and ``d``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ..widgets.messages import begin_reading
 
 GROUP = "marks"
 _Marking = Callable[[int, Event | None, str | None], object]
-"""Marks the event of a number, None where it is gone, perhaps with a comment."""
+"""Marks the event with a number (None if it was removed), with an optional comment."""
 
 
 @dataclass
 class Marker:
-    """Marks events of the recording that is shown, and compares them."""
+    """Marks events of the shown recording, and compares them."""
 
     app: App[Any]
     frame: Frame
@@ -43,16 +43,16 @@ class Marker:
     marks: Marks
     path: Path
     changed: Callable[[], None]
-    """Called when other events are marked, or comments are others."""
+    """Called when marks or comments have changed."""
     _told: str = ""
     _commented: tuple[int, Event | None] | None = None
     _waiting: list[tuple[int, str | None]] = field(default_factory=list)
-    """Events that are to be read before they are marked, each with its comment, if any."""
+    """Events to be read before they are marked, each with its comment, if any."""
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self) -> None:
-        """Find the marks of before."""
+        """Load the saved marks."""
         try:
             await asyncio.to_thread(self.marks.load)
         finally:
@@ -62,18 +62,18 @@ class Marker:
             self.changed()
 
     async def close(self) -> None:
-        """Keep what was marked last, also when the user leaves at once."""
+        """Save the last marks, even if the user quits at once."""
         async with self._saving:
             with suppress(NriScopeError):
                 await self._read_waiting(self._set)
             await asyncio.to_thread(self.marks.save)
 
     async def release(self) -> None:
-        """Close the recording; nothing else here has it open any more."""
+        """Close the recording, which only this object still has open."""
         await asyncio.to_thread(self.marks.close)
 
     async def all(self) -> list[Mark]:
-        """Return all marks, those of before and the newest included. Raises RecordingError."""
+        """Return all marks, saved and new ones. Raises RecordingError."""
         await self._loaded.wait()
         async with self._saving:
             await self._read_waiting(self._mark)
@@ -87,13 +87,13 @@ class Marker:
         return await self.store.run(lambda recording: list(recording.events(where=where)))
 
     def what_is_taken(self) -> str:
-        """Return in words which events a key for several takes: the marked or the shown ones."""
+        """Describe the events on which keys for several act: the marked or the shown ones."""
         if len(self.marks):
             key = self.keymap.first("view_marked")
             return f"takes the {len(self.marks):,} marked ({key} shows them)"
         return f"takes all {self.views.events.view.events:,} shown"
 
-    # -- what keys do -------------------------------------------------------------------------
+    # -- actions of keys ----------------------------------------------------------------------
 
     def toggle(self) -> None:
         """Mark the selected event, or unmark it."""
@@ -102,24 +102,24 @@ class Marker:
             self._start(number, self._at_hand(number), None)
 
     def begin_comment(self) -> str | None:
-        """Remember which event is to be commented; what was written about it before, and None
-        where no event is selected.
+        """Remember the event to be commented; return its existing comment, or None if no event is
+        selected.
         """
         number = self._selected()
         self._commented = None if number is None else (number, self._at_hand(number))
         if number is None:
             return None
-        # Of other views than the list only the number is at hand.
+        # Views other than the list only provide the number.
         return next((mark.comment for mark in self.marks.all() if mark.event == number), "")
 
     def comment(self, text: str) -> None:
-        """Mark the event that was remembered, with a comment."""
+        """Mark the remembered event, with a comment."""
         if self._commented is not None:
             self._start(*self._commented, text)
 
     def compare(self) -> None:
-        """Compare two marked events, or one and the selected; of more those of one container, or
-        one of each of two.
+        """Compare two marked events, or a marked and the selected one; of more than two those of
+        one container, or one of each of two containers.
         """
         begin_reading(self.app, self._compare, "compare")
 
@@ -130,17 +130,17 @@ class Marker:
         return number
 
     def _at_hand(self, number: int) -> Event | None:
-        """Return the event, where it need not be read."""
+        """Return the event if it need not be read."""
         row = self.views.events.selected_row if self.views.current is self.views.events else None
         return row.event if row is not None and row.event_id == number else None
 
     def _start(self, number: int, event: Event | None, comment: str | None) -> None:
-        # At once, where that can be: who leaves now has marked it.
+        # At once if possible, so that the mark exists even if the user quits now.
         if event is not None:
             self._mark(number, event, comment)
         else:
             self._waiting.append((number, comment))
-        # As a function: where the app is at its end, it is never begun.
+        # Passed as a function: if the app is ending, it is never started.
         _: Worker[None] = self.app.run_worker(self._keep, group=GROUP)
 
     async def _keep(self) -> None:
@@ -154,11 +154,11 @@ class Marker:
             self.frame.say(LOST, problem=True)
 
     async def _read_waiting(self, mark: _Marking) -> None:
-        """Read and mark what waits for it. Raises NriScopeError, and then nothing waits."""
+        """Read and mark the waiting events. On NriScopeError, discard them."""
         while self._waiting:
             number, comment = self._waiting[0]
             try:
-                # Not by the threads of the store, which may have much to do.
+                # Not in the threads of the store, which may be busy.
                 event = await asyncio.to_thread(self._read, number)
             except NriScopeError:
                 self._waiting.clear()
@@ -171,7 +171,7 @@ class Marker:
             return recording.event(number)
 
     def _set(self, number: int, event: Event | None, comment: str | None) -> bool:
-        """Return whether it is marked now."""
+        """Set or remove the mark; return whether the event is marked now."""
         if event is None:
             return False
         if comment is None:
@@ -192,7 +192,7 @@ class Marker:
         self.frame.say(f"{which} is {'marked' if marked else 'not marked any more'}")
 
     def _newest_of(self, number: int) -> str:
-        """Return why it is this event, where the cursor was on no event."""
+        """Return why this event was chosen, if the cursor was not on an event."""
         current = self.views.current
         if not isinstance(current, ContainerBoard) or current.node is None or current.node.event:
             return ""
@@ -201,7 +201,7 @@ class Marker:
         return f", the newest of this {'container' if current.node.container else 'pod'},"
 
     def _tell(self) -> bool:
-        """Report in full why marks cannot be kept, unless that was reported before."""
+        """Report in full why marks cannot be saved, unless already reported; return whether new."""
         is_new = self.marks.notice != self._told
         self._told = self.marks.notice
         if is_new and self.marks.notice:
@@ -209,7 +209,7 @@ class Marker:
         return is_new
 
     def _pair(self, marked: list[Event], about: Container | None) -> list[Event]:
-        """Choose two of more events; return all where nothing tells which are meant."""
+        """Choose two of more events; return all if the choice is ambiguous."""
         if len(marked) <= 2:
             return marked
         own = [event for event in marked if about is not None and event.container_id == about.id]
@@ -238,7 +238,7 @@ class Marker:
         if told := _of_no_container(found):
             self.frame.say(f"compare takes containers: {told}", problem=True)
             return
-        # With the differ, which takes long to import: not before the first screen.
+        # The differ takes long to import: not before the first screen.
         from ..detail.comparison import CompareScreen
 
         a, b = found
@@ -246,7 +246,7 @@ class Marker:
 
 
 def _of_no_container(pair: list[Event]) -> str:
-    """Return in words which of the two events are of no container; "" for neither."""
+    """Return in words which of the two events have no container; "" if both have one."""
     bare = [event for event in pair if not event.container_id]
     if not bare:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key for replaying: the shown events, fed to a plugin, in the terminal itself."""
+"""The key for replaying: the shown events, replayed to a plugin, in the terminal itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .mark import Marker
 from .save import ShownEvents, shown_events
 
 _LOOKED_AT = 1_000
-"""Events among which the session to be replayed is looked for."""
+"""Number of events searched for the session to replay."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Replayer:
     jobs: Jobs
 
     def replay(self, text: str) -> None:
-        """Replay to the plugin that this command line starts, which a shell could read."""
+        """Replay to the plugin started by this command line, which is in shell syntax."""
         words = shlex.split(text)
         if words:
             self.jobs.begin(lambda: self._replay(words))
@@ -79,7 +79,7 @@ class Replayer:
 
 
 def _session(recording: Recording, shown: ShownEvents) -> int | None:
-    """Return the session of the first of these events; None where all events are taken."""
+    """Return the session of the first of these events; None if all events are included."""
     if shown.selection.is_all:
         return None
     asked = {one.id for one in recording.sessions() if one.role != Role.CRI}
@@ -91,7 +91,7 @@ def _session(recording: Recording, shown: ShownEvents) -> int | None:
 
 
 def _in_terminal(shown: ShownEvents, arguments: Sequence[str]) -> None:
-    """Run it where the screen was, until the user has read what it printed."""
+    """Run the command in place of the screen, until the user has read its output."""
     _say(f"replaying {shown.words}; ^C ends it")
     _say(f"$ nri-scope {safe(shlex.join(arguments))}\n")
     with _interrupts_are_for_the_child():

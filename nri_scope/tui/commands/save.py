@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from nri_scope.share.extract import Extracted, Selection
 
 _PLACE = 60
-"""Columns of a place: keys that containers have are part of it."""
+"""Maximum columns of a path, which includes keys from containers."""
 SEPARATOR = "---\n"
-"""Between two documents of YAML."""
+"""Separator of two YAML documents."""
 
 
 async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
-    """Return the marked events, else the selected one. Raises RecordingError, and UsageError where
+    """Return the marked events, else the selected one. Raises RecordingError, and UsageError if
     there is none.
     """
     numbers = [event.id for event in await marker.marked()]
@@ -55,7 +55,7 @@ async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
 
 
 def chosen_words(numbers: Sequence[int]) -> str:
-    """Return what to call what `chosen_numbers` found."""
+    """Return a description of the events that `chosen_numbers` returned."""
     return f"event {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} marked events"
 
 
@@ -63,7 +63,7 @@ def as_yaml(
     recording: Recording, numbers: Sequence[int], *, to_paste: bool = False
 ) -> Iterator[str]:
     """Format events in full, one after the other, as `show` prints them; ``to_paste``: so that a
-    shell does not obey them (`inert`). Raises RecordingError.
+    shell does not execute any part (`inert`). Raises RecordingError.
     """
     is_first = True
     for number in numbers:
@@ -77,17 +77,17 @@ def as_yaml(
 
 @dataclass(frozen=True, slots=True)
 class ShownEvents:
-    """Events, and what to call them."""
+    """Events, and their description."""
 
     selection: Selection
     numbers: Sequence[int]
     words: str
-    """``3 marked events``."""
+    """Description such as ``3 marked events``."""
 
 
 async def shown_events(marker: Marker, view: View) -> ShownEvents:
-    """Return the marked events, else all of a view. Raises RecordingError; for none UsageError."""
-    # Not before it is needed: there is much to import.
+    """Return the marked events, else all of a view. Raises RecordingError; if none UsageError."""
+    # Imported only when needed, as that takes long.
     from nri_scope.share.extract import Selection
 
     marked = [event.id for event in await marker.marked()]
@@ -107,7 +107,7 @@ async def shown_events(marker: Marker, view: View) -> ShownEvents:
 
 @dataclass
 class Saver:
-    """Makes new files in the current folder."""
+    """Creates new files in the current folder."""
 
     app: App[Any]
     frame: Frame
@@ -199,7 +199,7 @@ def saved_words(words: str, made: Extracted) -> str:
 
 
 def exported_lines(made: Bundle) -> list[StyledLine]:
-    """Return where it is, what is in it, and what of it was replaced; never what that was."""
+    """Return the path, the content, and the places of replaced values; never the values."""
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
     needed = f" and {counts.context:,} that they need" if counts.context else ""
@@ -240,8 +240,8 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
 
 
 def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
-    """Return a name for a new file with these events, in the current folder, or where that cannot
-    be written to in one that can. Raises UsageError.
+    """Return a name for a new file with these events, in the current folder, or in a writable one
+    if that is not. Raises UsageError.
     """
     name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
     stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -254,7 +254,7 @@ def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) ->
 
 
 def shown_path(path: Path) -> str:
-    """Return a new file as its user knows it: ``./a.db`` in the current folder, else in full."""
+    """Return the displayed path of a new file: ``./a.db`` in the current folder, else in full."""
     with suppress(OSError):
         if path.parent == Path.cwd():
             return f"./{path.name}"
@@ -268,12 +268,12 @@ def _current_folder() -> Path:
         raise UsageError("the current folder is gone", "start in another one") from error
     if _writable(current):
         return current
-    # As in a container whose root is read-only.
+    # For example in a container with a read-only root.
     with suppress(OSError, RuntimeError):
         if _writable(home := Path.home()):
             return home
     with suppress(OSError):
-        # Others can write there, too, and must not choose what is written to.
+        # Other users can write there, too, and must not choose the target of our writes.
         return Path(tempfile.mkdtemp(prefix="nri-scope-"))
     return current
 
@@ -283,8 +283,8 @@ def _writable(folder: Path) -> bool:
 
 
 def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = None) -> Path:
-    """Write it to a new file, for its owner only, as it comes. Raises UsageError, and what
-    ``texts`` does; no file is left then.
+    """Write the texts to a new file, readable only by its owner. Raises UsageError, and the errors
+    of ``texts``; no file is left after an error.
     """
     while True:
         path = new_path(numbers, ".yaml", folder)

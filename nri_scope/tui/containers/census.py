@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods and containers a recording has, and when what became of them.
+"""The pods and containers of a recording, with the times of their stages.
 
-One pass over all events, in steps, so that others get their turn; what comes later is added. It
-takes some hundred bytes of memory for each pod and container, and next to nothing for an event.
+One pass over all events, in steps, so that other tasks can run; later events are added. It
+takes some hundred bytes of memory for each pod and container, and almost none for an event.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ..store.store import Store
 
 FOR_EVER = (1 << 63) - 1
-"""The end of what has none yet."""
+"""End of a life or phase that has not ended."""
 
 
 class Stage(IntEnum):
     """The stage of a pod or container."""
 
     TOLD = 0
-    """It exists: Synchronize listed it, or an event that says no more."""
+    """It exists: listed by Synchronize, or by an event that shows no more."""
     CREATING = 1
-    """CreateContainer came, and nothing yet that only comes of a container that was created."""
+    """CreateContainer came, and no later event that proves the container's creation."""
     CREATED = 2
     STARTED = 3
     STOPPED = 4
@@ -48,7 +48,7 @@ STATES = {
     Stage.STOPPED: "stopped",
     Stage.REMOVED: "removed",
 }
-"""What people call the stages."""
+"""Displayed names of the stages."""
 STAGES: dict[str, tuple[Stage, bool]] = {
     "RunPodSandbox": (Stage.STARTED, False),
     "StopPodSandbox": (Stage.STOPPED, False),
@@ -60,13 +60,13 @@ STAGES: dict[str, tuple[Stage, bool]] = {
     "StopContainer": (Stage.STOPPED, True),
     "RemoveContainer": (Stage.REMOVED, True),
 }
-"""By the names of events: what the event does, and whether to a container."""
+"""Stage by event name, and whether it is a container's."""
 
 
 class Life(NamedTuple):
     """The life of one pod or container. Times are wall clock, in ns; 0 is not observed.
 
-    The first ones are those of the stages, in their order.
+    The first fields are the times of the stages, in their order.
     """
 
     creating_ns: int = 0
@@ -75,20 +75,20 @@ class Life(NamedTuple):
     stopped_ns: int = 0
     removed_ns: int = 0
     first_ns: int = 0
-    """Its first event, or the beginning of the session whose Synchronize listed it."""
+    """Time of its first event, or the beginning of the session whose Synchronize listed it."""
     last_ns: int = 0
-    """Its newest event; 0 where it has none."""
+    """Time of its newest event; 0 if it has none."""
     first_event: int = 0
-    """0 where it has none."""
+    """Number of its first event; 0 if it has none."""
     last_event: int = 0
     events: int = 0
-    """About it; those about a pod's containers count for the pod, too."""
+    """Number of its events; those of a pod's containers count for the pod, too."""
     problems: int = 0
-    """Events that were not answered well."""
+    """Number of events that were not answered well."""
     changed: int = 0
-    """Events that show a change."""
+    """Number of events that show a change."""
     told: int = 0
-    """The object by which Synchronize listed it; 0 for none."""
+    """Key of the object by which Synchronize listed it; 0 for none."""
 
     @property
     def stage(self) -> Stage:
@@ -96,7 +96,7 @@ class Life(NamedTuple):
         return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.TOLD)
 
     def reached_ns(self, stage: Stage) -> int:
-        """Return when it came to a stage; 0 for not observed, and for `Stage.TOLD`."""
+        """Return when it reached a stage; 0 if not observed, and for `Stage.TOLD`."""
         return self[stage - 1] if stage else 0
 
     @property
@@ -114,9 +114,9 @@ class Lives:
     def __init__(self) -> None:
         self.keys = array("q")
         self._columns = {name: array("q") for name in Life._fields}
-        """Of each field the numbers, in the order of the keys."""
+        """Numbers of each field, in the order of the keys."""
         self._counted = tuple(self._columns[name] for name in Life._fields[5:12])
-        """From ``first_ns`` to ``changed``."""
+        """The columns from ``first_ns`` to ``changed``."""
         self._reached = {
             stage: self._columns[f"{stage.name.lower()}_ns"] for stage in Stage if stage
         }
@@ -129,24 +129,24 @@ class Lives:
 
     @property
     def newest(self) -> int:
-        """The largest key; 0 where there is none."""
+        """The largest key; 0 if there is none."""
         return self.keys[-1] if self.keys else 0
 
     def append(self, key: int) -> None:
-        """Add one, whose key is larger than all others."""
+        """Add a life whose key is larger than all others."""
         for column in self._columns.values():
             column.append(0)
         self.keys.append(key)
 
     def __getitem__(self, key: int) -> Life:
-        """Return a life; one without any event where the key is not known, or not any more."""
+        """Return a life; an empty one if the key is unknown, or no longer known."""
         slot = self._find(key)
         if slot is None:
             return _UNKNOWN
         return Life(*(column[slot] for column in self._columns.values()))
 
     def span(self, key: int) -> tuple[int, int]:
-        """Return when it began and ended, as `Life` has it; zeros for one that is not known."""
+        """Return when it began and ended, as in `Life`; zeros if it is unknown."""
         slot = self._find(key)
         if slot is None:
             return 0, 0
@@ -154,7 +154,7 @@ class Lives:
         return self._columns["first_ns"][slot], max(removed, last) if removed else FOR_EVER
 
     def tell(self, key: int, thing: int, at_ns: int) -> None:
-        """Note that Synchronize listed it; the first time counts."""
+        """Note that Synchronize listed it; only the first time counts."""
         slot, told, first = self._find(key), self._columns["told"], self._columns["first_ns"]
         if slot is not None and not told[slot]:
             told[slot] = thing
@@ -163,7 +163,7 @@ class Lives:
     def count(
         self, key: int, event: int, at_ns: int, stage: Stage | None, *, ok: bool, changed: bool
     ) -> None:
-        """Count an event about it. Of what several connections saw, the first one counts."""
+        """Count an event of it. If several connections saw the event, the first one counts."""
         slot = self._find(key)
         if slot is None:
             return
@@ -184,7 +184,7 @@ class Lives:
 
     def _find(self, key: int) -> int | None:
         keys = self.keys
-        # Recorders count keys from 1 without holes, until a ring removes some.
+        # Recorders assign keys from 1 without gaps, until a ring removes some.
         slot = key - 1
         if 0 <= slot < len(keys) and keys[slot] == key:
             return slot
@@ -193,9 +193,9 @@ class Lives:
 
 
 def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
-    """Return the states of a life one after the other, each from a moment up to another one.
+    """Return the phases of a life in order, each with its beginning and end.
 
-    ``until_ns``: up to there it was watched.
+    ``until_ns``: the end of observation.
     """
     began = life.first_ns or until_ns
     stage, since = Stage.TOLD, began
@@ -223,13 +223,13 @@ def life_words(life: Life, until_ns: int) -> str:
 
 
 STEP = 5_000
-"""Events in one step: some 10 ms, and what it reads takes little memory."""
+"""Number of events in one step: some 10 ms, and little memory."""
 _BLOCK = 512
-"""Events of which only the span of time is remembered."""
+"""Number of events per block, of which only the span of time is kept."""
 
 
 class EventSpan(NamedTuple):
-    """Events by their numbers, both included; empty where ``first`` is larger."""
+    """A range of event numbers, both included; empty if ``first`` is larger."""
 
     first: int
     last: int
@@ -238,7 +238,7 @@ class EventSpan(NamedTuple):
 class Census:
     """Pods and containers by their keys in the recording. It only grows.
 
-    Steps are made in a thread; meanwhile another one may read, and sees some of what is new.
+    Steps run in a thread; another thread may read meanwhile, and sees some of the new data.
     """
 
     def __init__(self) -> None:
@@ -247,13 +247,13 @@ class Census:
         self.pod_of = array("q")
         """The pod of each of ``containers``, or `NO_POD`."""
         self.first_ns = 0
-        """Of all events; 0 where there is none."""
+        """Time of the first event; 0 if there is none."""
         self.last_ns = 0
         self._scan = EventScan()
         self._stages: dict[int, tuple[Stage | None, bool]] = {}
-        """By the keys of events' names."""
+        """Stages by the keys of event names."""
         self._blocks: list[tuple[int, int, int]] = []
-        """First number, earliest and latest time of every so many events."""
+        """First number, earliest and latest time of each block of events."""
         self._in_block = 0
 
     @property
@@ -263,11 +263,11 @@ class Census:
 
     @property
     def outdated(self) -> bool:
-        """Whether the oldest events were removed since: a new census has to be made."""
+        """Whether the oldest events were removed meanwhile: a new census is needed."""
         return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
-        """Read on; False where nothing is left. Raises RecordingError."""
+        """Read more events; return False if none is left. Raises RecordingError."""
         pods, containers = self._scan.subjects(recording, self.pods.newest, self.containers.newest)
         for key in pods:
             self.pods.append(key)
@@ -305,10 +305,10 @@ class Census:
             reached = stage if of_container else None
             self.containers.count(container, number, at_ns, reached, ok=ok, changed=changed)
 
-    # -- asking ---------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------
 
     def between(self, from_ns: int, to_ns: int) -> EventSpan:
-        """Return numbers among which all events of that time are, with some others."""
+        """Return a range of numbers that includes all events of that time, and some others."""
         first = last = 0
         blocks = self._blocks
         for at, (number, earliest, latest) in enumerate(blocks):
@@ -319,12 +319,12 @@ class Census:
 
 
 _CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
-"""One for each recording: the tree and the timeline have it together."""
+"""The census of each recording, shared by the tree and the timeline."""
 
 
 def census_of(store: Store) -> Census:
-    """Return what is known of a recording's pods and containers; another one where the oldest
-    events were removed since.
+    """Return the census of a recording's pods and containers; a new one if the oldest
+    events were removed meanwhile.
     """
     census = _CENSUSES.get(store)
     if census is None or census.outdated:

@@ -21,27 +21,27 @@ from .outline import LAST, NO_POD, Node, Outline
 from .outline_lines import NamedSubjects, Subject
 
 STEP = 20_000
-"""Events that one step looks at."""
+"""Number of events examined in one step."""
 
 
 class SubjectFilter:
-    """The part of a census that is shown: one pod or container, and what a filter lets through.
+    """The shown part of a census: one pod or container, and the events that pass a filter.
 
-    Steps are made in a thread, as those of the census.
+    Steps run in a thread, like those of the census.
     """
 
     def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
         self.where = where
         self.about = about
         self.newest = 0
-        """The number of the newest event that was looked at."""
+        """The number of the newest event examined."""
         self._pods: set[int] = set()
         self._containers: set[int] = set()
         self._read = 0, 0
-        """How many pods and containers are in the tree."""
+        """Number of pods and of containers in the tree."""
 
     def step(self, recording: Recording, newest: int) -> bool:
-        """Read more events, up to the number ``newest``; return False where nothing is left.
+        """Read more events, up to the number ``newest``; return False if none is left.
 
         Raises RecordingError.
         """
@@ -59,8 +59,8 @@ class SubjectFilter:
     def subjects(
         self, census: Census, pods_from: int = 0, containers_from: int = 0
     ) -> list[tuple[int, int]]:
-        """Return the keys of what is to be seen, each pod (with 0) before its containers; of those
-        that appeared from some places on.
+        """Return the keys of visible pods and containers, each pod (with 0) before its containers;
+        only those that appeared from given positions on.
         """
         about = self.about
         one_pod = about.key if isinstance(about, Pod) else None
@@ -70,7 +70,7 @@ class SubjectFilter:
             for pod in census.pods.keys[pods_from:]
             if one is None and one_pod in (None, pod) and self._lets(self._pods, pod)
         }
-        # The pod of what came while this is read is not known yet.
+        # The pods of containers that appear during this call are not known yet.
         count = min(len(census.containers), len(census.pod_of))
         for at in range(containers_from, count):
             key, pod = census.containers.keys[at], census.pod_of[at]
@@ -80,14 +80,14 @@ class SubjectFilter:
         return [(0 if pod == LAST else pod, container) for pod, container in sorted(found)]
 
     def outline(self, census: Census) -> Outline:
-        """Make the tree of what is to be seen."""
+        """Make the tree of visible pods and containers."""
         self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
         outline = Outline()
         outline.add(self.subjects(census))
         return outline
 
     def grow(self, census: Census, outline: Outline) -> bool:
-        """Add what came meanwhile; False where the tree has to be made anew."""
+        """Add new pods and containers; return False if the tree must be rebuilt."""
         if self.where is None:
             before = self._read
             self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
@@ -99,47 +99,47 @@ class SubjectFilter:
 
 
 _KEPT = 2_048
-"""Lines whose names stay in memory."""
+"""Number of lines whose names stay in memory."""
 _AT_ONCE = 1_000
-"""Lines that a search looks at before others get their turn."""
+"""Number of lines that a search examines before other tasks run."""
 
 
 class CensusBoard(Board):
-    """A line for each pod and container that is to be seen, and perhaps more lines."""
+    """A board with a line for each visible pod and container, and possibly more lines."""
 
     def on_mount(self) -> None:
-        """Begin with nothing known."""
+        """Start empty."""
         self.census: Census = census_of(self.store)
         self.chosen = SubjectFilter()
         self.subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
         """Names."""
         self.kept: Node | None = None
-        """What the cursor is on: that keeps it when lines come or go. None: it never moved."""
+        """Node under the cursor, which keeps it when lines come or go. None: it was never moved."""
         self.body.on_cursor = self._keep
         self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
 
     # -- of each view -------------------------------------------------------------------------
 
     def node_at(self, index: int) -> Node | None:
-        """Return what the line of this number stands for; None where there is no such line."""
+        """Return the node of the line with this number; None if there is no such line."""
         raise NotImplementedError
 
     def begin_anew(self) -> None:
-        """Prepare for something else to be shown."""
+        """Prepare for other content."""
 
     async def grown(self, *, anew: bool) -> None:
-        """Show what was read without a filter; ``anew``: for the first time since `begin_anew`.
+        """Show the data read without a filter; ``anew``: for the first time since `begin_anew`.
 
         Raises NriScopeError, as `read`.
         """
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """Show all of it. ``found``: the filter has looked at events that came since."""
+        """Show all of it. ``found``: the filter has examined newer events."""
 
-    # -- for both -----------------------------------------------------------------------------
+    # -- common part --------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Read events that are new, then what of it is to be seen."""
+        """Read new events, then the visible part."""
         where, about = self.context.shown(), self.context.about
         census = census_of(self.store)
         anew = census is not self.census or (where, about) != self._shown_for
@@ -166,7 +166,7 @@ class CensusBoard(Board):
         await self.read(anew=anew, found=chosen.newest != looked)
 
     def say_empty(self, otherwise: str = "") -> None:
-        """Explain why there is no line; ``otherwise``: where none of the usual reasons is it."""
+        """Explain why there are no lines; ``otherwise``: if none of the usual reasons applies."""
         words = "no pod or container yet: they appear with the first event that is about one"
         if otherwise:
             words = otherwise
@@ -181,7 +181,7 @@ class CensusBoard(Board):
 
     @property
     def node(self) -> Node | None:
-        """The node under the cursor; None where there is nothing."""
+        """The node under the cursor; None if there is none."""
         return self.node_at(self.body.cursor)
 
     def _keep(self) -> None:
@@ -189,15 +189,15 @@ class CensusBoard(Board):
 
     @property
     def selected(self) -> Pod | Container | None:
-        """The pod or container under the cursor, an event's container included; None: none, or
-        its name is still being read.
+        """The pod or container under the cursor, or that of an event; None: none, or its name is
+        still being read.
         """
         node = self.node
         subject = self.subjects.get(Node(node.pod, node.container)) if node is not None else None
         return None if subject is None else subject.container or subject.pod
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """Search names and ids of all pods and containers, whether they were read before or not."""
+        """Search names and ids of all pods and containers, including those not read before."""
         wanted = NamedSubjects(*await self.store.run(lambda recording: keys_named(recording, text)))
         if not wanted.pods and not wanted.containers:
             return None

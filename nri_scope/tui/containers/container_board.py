@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods, their containers and the events of these, to fold and unfold."""
+"""The tree of pods, their containers and the containers' events, which can be folded."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from .outline_lines import FIELDS, life_of, node_line, node_words, read
 
 
 class ContainerBoard(CensusBoard):
-    """Pods and containers. Enter narrows every view to one; on an event, it opens that."""
+    """Pods and containers. Enter narrows every view to one, or opens an event."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
 
     def on_mount(self) -> None:
-        """Begin with nothing known."""
+        """Start empty."""
         self.outline = Outline()
         self._fresh: set[Node] = set()
-        """The lines whose names were read since the recording grew."""
+        """The lines whose names were read since the recording last grew."""
         self._grid = TableGrid.of(FIELDS, 80)
         self.body.mark_at = self.marked_at
 
     # -- reading --------------------------------------------------------------------------
 
     async def grown(self, *, anew: bool) -> None:
-        """Show what is known by now."""
+        """Show the current data."""
         await self._grow(anew=anew)
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """Show what the filter lets through."""
+        """Show the part that passes the filter."""
         if self.chosen.where is not None and (anew or found):
             await self._grow(anew=True)
         self.say_empty()
 
     async def _grow(self, *, anew: bool) -> None:
-        """Show what is known by now; what is unfolded stays so."""
+        """Show the current data; unfolded lines stay unfolded."""
         chosen, census, old = self.chosen, self.census, self.outline
         if anew or not chosen.grow(census, old):
             outline = await self.store.run(lambda _: chosen.outline(census))
@@ -79,7 +79,7 @@ class ContainerBoard(CensusBoard):
         )
 
     def _replace(self) -> None:
-        """Keep the cursor on its line, wherever that is now; it does not go to a new pod."""
+        """Keep the cursor on its line at its new position; it does not move to a new pod."""
         at = self.kept
         position = self.outline.position_of(at) if at is not None else None
         self.body.changed()
@@ -90,11 +90,11 @@ class ContainerBoard(CensusBoard):
 
     @property
     def line_count(self) -> int:
-        """The number of lines that are not folded."""
+        """The number of unfolded lines."""
         return len(self.outline)
 
     def node_at(self, index: int) -> Node | None:
-        """Return what a line stands for."""
+        """Return the node of a line."""
         return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
 
     def line_at(self, index: int) -> StyledLine | None:
@@ -130,7 +130,7 @@ class ContainerBoard(CensusBoard):
         return bool(self._unread())
 
     async def look(self) -> bool:
-        """Read the names of what is seen."""
+        """Read the names of the visible lines."""
         census, nodes = self.census, self._unread()
         if not nodes:
             return False
@@ -138,7 +138,7 @@ class ContainerBoard(CensusBoard):
         for node, subject in found.items():
             self.subjects[node] = subject
         self._fresh.update(found)
-        # Not only those lines: they may be elsewhere by now.
+        # All lines: those read may have moved meanwhile.
         self.body.changed()
         self.refresh_words()
         self.tell_row()
@@ -148,7 +148,7 @@ class ContainerBoard(CensusBoard):
 
     @property
     def selected_event_id(self) -> int | None:
-        """The event under the cursor; of a pod or container its newest one."""
+        """The event under the cursor; for a pod or container its newest one."""
         node = self.node
         if node is None:
             return None
@@ -177,7 +177,7 @@ class ContainerBoard(CensusBoard):
     # -- folding --------------------------------------------------------------------------
 
     def action_expand(self) -> None:
-        """Unfold what is under the cursor."""
+        """Unfold the line under the cursor."""
         node = self.node
         if node is None or node.level is Level.EVENT or self.outline.is_open(node):
             return
@@ -188,7 +188,7 @@ class ContainerBoard(CensusBoard):
             self.begin("open", partial(self._open, node))
 
     def action_collapse(self) -> None:
-        """Fold what is under the cursor, or go to what it is part of."""
+        """Fold the line under the cursor, or go to its parent."""
         node = self.node
         if node is None:
             return

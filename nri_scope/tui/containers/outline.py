@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods, their containers and the events of these as lines by position, folded and unfolded.
+"""Pods, their containers and the containers' events as lines by position, folded and unfolded.
 
-A line takes 24 bytes; there are as many as are unfolded.
+A line takes 24 bytes; only unfolded lines are stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NO_POD = 0
-"""Stands for the pod of containers whose pod is not known; no key is 0. It comes last."""
+"""Key of the pod for containers whose pod is unknown; no real key is 0. It comes last."""
 
 
 class Level(IntEnum):
@@ -25,13 +25,13 @@ class Level(IntEnum):
 
 
 class Node(NamedTuple):
-    """One line of the tree, by keys of the recording; `NO_POD` where the pod is not known."""
+    """One line of the tree, by keys of the recording; `NO_POD` if the pod is unknown."""
 
     pod: int
     container: int = 0
-    """0 for a pod."""
+    """The container's key; 0 for a pod."""
     event: int = 0
-    """An event's number; 0 for a row without one."""
+    """An event's number; 0 for a pod or container."""
 
     @property
     def level(self) -> Level:
@@ -49,7 +49,7 @@ class Node(NamedTuple):
 
 
 class _SortedNodes:
-    """Nodes that ascend, in three arrays: finding one among 200,000 takes some twenty steps."""
+    """Ascending nodes in three arrays: finding one among 200,000 takes some twenty steps."""
 
     def __init__(self) -> None:
         self._columns = (array("q"), array("q"), array("q"))
@@ -65,7 +65,7 @@ class _SortedNodes:
         return (self[at] for at in range(len(self)))
 
     def find(self, node: Node) -> int:
-        """Return where a node is, or would be."""
+        """Return the position of a node, or where it would be inserted."""
         key, (pods, containers, events) = _sorted_key(node), self._columns
         if not pods or key > (pods[-1], containers[-1], events[-1]):
             return len(self)
@@ -74,13 +74,13 @@ class _SortedNodes:
         )
 
     def insert(self, at: int, nodes: Iterable[Node]) -> None:
-        """Add nodes that belong there."""
+        """Insert nodes, which must fit there."""
         keys = [_sorted_key(node) for node in nodes]
         for number, column in enumerate(self._columns):
             column[at:at] = array("q", [key[number] for key in keys])
 
     def cut(self, first: int, last: int) -> _SortedNodes:
-        """Take out the lines from the first one up to the last one, which stays."""
+        """Remove and return the lines from the first one up to, without, the last one."""
         taken = _SortedNodes()
         for column, of_taken in zip(self._columns, taken._columns, strict=True):
             of_taken.extend(column[first:last])
@@ -89,32 +89,32 @@ class _SortedNodes:
 
 
 LAST = (1 << 63) - 1
-"""Behind all keys of a recording."""
+"""Larger than all keys of a recording."""
 
 
 def _sorted_key(node: Node) -> tuple[int, int, int]:
-    """Return what nodes are sorted by."""
+    """Return the sort key of a node."""
     pod, container, event = node
     return (LAST if pod == NO_POD else pod), container, event
 
 
 class Outline:
-    """The tree, by keys that ascend. Pods are unfolded at first, containers are not."""
+    """The tree, in ascending order of keys. Pods are unfolded at first, containers are not."""
 
     def __init__(self) -> None:
         self._lines = _SortedNodes()
         self._folded: dict[int, _SortedNodes] = {}
-        """By pods, what is in them."""
+        """The nodes in each folded pod."""
         self._opened: set[Node] = set()
-        """The containers that are unfolded."""
+        """The unfolded containers."""
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    # -- what there is --------------------------------------------------------------------
+    # -- content --------------------------------------------------------------------------
 
     def add(self, subjects: Sequence[tuple[int, int]]) -> None:
-        """Add pods (each with 0) and containers, which ascend."""
+        """Add pods (each with 0) and containers, in ascending order."""
         nodes = [Node(pod, container) for pod, container in subjects]
         if nodes and self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
             self._lines.insert(len(self._lines), nodes)
@@ -128,11 +128,11 @@ class Outline:
     # -- folding --------------------------------------------------------------------------
 
     def is_open(self, node: Node) -> bool:
-        """Return whether what is in it has lines of its own."""
+        """Return whether its children have lines of their own."""
         return node.pod not in self._folded if node.level is Level.POD else node in self._opened
 
     def set_folded(self, pod: int, folded: bool) -> None:
-        """Fold or unfold a pod; what was unfolded in it stays so."""
+        """Fold or unfold a pod; the state of its containers is kept."""
         first = self._lines.find(Node(pod, 1))
         if folded and pod not in self._folded:
             self._folded[pod] = self._lines.cut(first, self._lines.find(Node(pod, LAST)))
@@ -140,7 +140,7 @@ class Outline:
             self._lines.insert(first, self._folded.pop(pod))
 
     def open(self, node: Node, events: Iterable[int]) -> None:
-        """Unfold a container; these are the numbers of its events."""
+        """Unfold a container with the numbers of its events."""
         self.close(node)
         self._opened.add(node)
         self.extend(node, events)
@@ -160,7 +160,7 @@ class Outline:
             lines.insert(at, [node._replace(event=number) for number in events])
 
     def opened(self) -> list[tuple[Node, int]]:
-        """Return the containers that are unfolded, each with its newest event, or 0."""
+        """Return the unfolded containers, each with its newest event, or 0."""
         found = []
         for node in sorted(self._opened, key=_sorted_key):
             lines = self._lines_with(node)
@@ -168,20 +168,20 @@ class Outline:
         return found
 
     def folded(self) -> list[int]:
-        """Return the pods that are folded."""
+        """Return the folded pods."""
         return sorted(self._folded)
 
     # -- lines ----------------------------------------------------------------------------
 
     def node_at(self, position: int) -> Node:
-        """Return the line there. Raises IndexError."""
+        """Return the node at a position. Raises IndexError."""
         if not 0 <= position < len(self):
             raise IndexError(position)
         return self._lines[position]
 
     def position_of(self, node: Node) -> int | None:
-        """Return where a line is. What is folded into another one is where that is; None: not
-        there.
+        """Return the position of a node, or of the pod into which it is folded; None if it is
+        not in the tree.
         """
         at = self._lines.find(node)
         if at < len(self) and self._lines[at] == node:
@@ -191,7 +191,7 @@ class Outline:
         return self.position_of(node.parent)
 
     def _lines_with(self, node: Node) -> _SortedNodes:
-        """Return the lines that one is or would be among: all, or those folded into its pod."""
+        """Return the lines to which a node belongs: all, or those folded into its pod."""
         if node.level is Level.POD:
             return self._lines
         return self._folded.get(node.pod, self._lines)

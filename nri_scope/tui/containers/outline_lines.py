@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text and look of a tree's lines, read for the few that are on the screen."""
+"""The text and style of a tree's lines, read only for those on the screen."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _TOLD = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The details of one line, beside the census. Not escaped yet."""
+    """The details of one line in addition to the census, not escaped."""
 
     pod: Pod | None = None
     container: Container | None = None
     event: Event | None = None
     owners: tuple[str, ...] = ()
-    """Who changed the container, ``NN-name``, in call order."""
+    """The plugins that changed the container, ``NN-name``, in call order."""
     told: str = ""
-    """The container's state, as Synchronize showed it."""
+    """The container's state in Synchronize."""
 
     @property
     def name(self) -> str:
-        """The name: of a pod ``ns/pod``, of a container its own; an id in the place of an unknown
-        one.
+        """The name: ``ns/pod`` for a pod, its own for a container; an id if the name is
+        unknown.
         """
         if self.container is not None:
             return self.container.name or self.container.id[:SHORT_ID]
@@ -50,7 +50,7 @@ class Subject:
 
     @property
     def full_name(self) -> str:
-        """``ns/pod/container``, as far as it is known."""
+        """``ns/pod/container``, as far as known."""
         if self.container is None or self.container.pod is None:
             return self.name
         return f"{Subject(pod=self.container.pod).name}/{self.name}"
@@ -62,7 +62,7 @@ class Subject:
 
 
 def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[Node, Subject]:
-    """Return what the lines say. Raises RecordingError."""
+    """Return the texts of the lines. Raises RecordingError."""
     pod_keys = {node.pod for node in nodes if node.level is Level.POD} - {NO_POD}
     pods = {one.key: one for one in pods_by_key(recording, pod_keys)}
     keys = {node.container for node in nodes if node.level is Level.CONTAINER}
@@ -86,7 +86,7 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
 
 @dataclass(frozen=True, slots=True)
 class NamedSubjects:
-    """The keys of some pods and containers."""
+    """The keys of pods and containers with certain names."""
 
     pods: frozenset[int]
     containers: frozenset[int]
@@ -121,7 +121,7 @@ _STATE_STYLES = {
 
 
 def life_of(census: Census, node: Node) -> Life:
-    """Return what became of a pod or container; nothing is known of `NO_POD`."""
+    """Return the life of a pod or container; an empty one for `NO_POD`."""
     return census.containers[node.container] if node.container else census.pods[node.pod]
 
 
@@ -133,11 +133,11 @@ def node_line(
     grid: TableGrid,
     now_ns: int,
 ) -> StyledLine:
-    """Return a line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
+    """Return a line of the tree. ``opened``: whether it is unfolded; None if it cannot be."""
     if node.level is Level.EVENT:
         return _event_line(subject.event, grid)
     if node.pod == NO_POD and node.level is Level.POD:
-        # Nothing is known of it but that containers name none.
+        # This only stands for containers without a pod.
         return grid.line([Span(f"{_OPEN[opened]}{subject.name}"), *[Span("")] * 5])
     indent = "  " * node.level
     style = Style.STRONG if node.level is Level.POD else Style.PLAIN
@@ -154,7 +154,7 @@ def node_line(
 
 
 def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledLine:
-    """Return what the line has no room for."""
+    """Return further details, for which the line has no room."""
     event = subject.event
     if event is not None:
         return (Span(f"event {event.id} at {moment(event.at_ns)}, answered by {event.plugin}"),)
@@ -184,7 +184,7 @@ def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
 
 
 def _age(life: Life, now_ns: int) -> str:
-    """Return how long it exists, or existed; ``>`` where it was there before recording began."""
+    """Return its age; with ``>`` if it existed before the recording began."""
     if not life.first_ns:
         return ""
     began = life.creating_ns or life.created_ns or life.started_ns

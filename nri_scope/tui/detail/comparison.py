@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two events' containers side by side, over everything else: what differs in their OCI specs."""
+"""Differences between the OCI specs of two events' containers, on a screen over the others."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ..widgets.lines import Lines
 from ..widgets.screens import ReadingScreen, help_lines
 
 BESIDE_FROM = 100
-"""Columns from which on there is room for two values beside each other."""
+"""Minimum columns for two values side by side."""
 _VALUE_MAX = 400
-"""Characters of one value."""
+"""Maximum characters of one value."""
 _CHANGES_MAX = 5_000
 _STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
 _NOWHERE = "—"
@@ -49,14 +49,14 @@ class ComparedContainer:
 
     event: Event
     told_by: int
-    """The number of the event that showed it: an earlier one where this one has only the id."""
+    """The number of the event that showed it: an earlier one if this one has only the id."""
     container: Container | None
     spec: Spec | None
-    """None where nothing shows what it is made of."""
+    """The spec; None if no event shows it."""
 
     @property
     def title(self) -> str:
-        """``#42 CreateContainer shop/web/app``; not escaped but for the names."""
+        """Title such as ``#42 CreateContainer shop/web/app``; only the names are escaped."""
         return f"#{self.event.id} {self.event.event} {subject(self.event)}".rstrip()
 
 
@@ -70,7 +70,7 @@ class Comparison:
     same_container: bool
 
     def lines(self, width: int) -> list[StyledLine]:
-        """Lay out lines for so many columns; values beside each other where there is room."""
+        """Lay out lines for this width; values side by side if there is room."""
         return [*self._head(), (), *self._body(width)]
 
     def _head(self) -> Iterator[StyledLine]:
@@ -107,7 +107,7 @@ class Comparison:
 
 
 def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
-    """Return the containers that two events are about, each as its event told it. Raises
+    """Return the containers of two events, each as shown by its event. Raises
     RecordingError, and CancelledError after `Stop.set`.
     """
     one, other = _side(recording, a), _side(recording, b)
@@ -172,12 +172,12 @@ class _Differences(Lines, inherit_bindings=False):
     comparison: Comparison | None = None
 
     def resized(self) -> None:
-        """Lay out values beside each other or below each other."""
+        """Lay out values side by side or one below the other."""
         super().resized()
         self.call_after_refresh(self.lay_out)
 
     def lay_out(self) -> None:
-        """Lay out lines for the width that there is now."""
+        """Lay out lines for the current width."""
         if self.comparison is not None:
             width = max(20, self.scrollable_content_region.width)
             self.show(self.comparison.lines(width), keep_position=True)
@@ -198,7 +198,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(self, store: Store, a: Event, b: Event, keymap: Keymap = DEFAULT) -> None:
-        """Compare ``a``, which the changes begin with, to ``b``."""
+        """Compare from ``a`` to ``b``."""
         super().__init__()
         self._keymap = keymap
         self._store = store
@@ -218,7 +218,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:
-        """End reading: the result is not waited for any more."""
+        """Stop reading: the result is no longer needed."""
         self._stop.set()
 
     def action_help(self) -> None:

@@ -30,15 +30,15 @@ from ..widgets.messages import TabChosen
 from .tab_lines import Tab, TabRequest, detail
 
 _SETTLED = 0.06
-"""Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
+"""Seconds that the cursor must stay on a row before it is read, for fast scrolling."""
 _PATIENCE = 0.15
-"""Seconds after which what is shown is not of this row, and makes place for "…"."""
+"""Seconds after which the content of another row is replaced with "…"."""
 _RENEWED = 2.0
-"""Seconds after which what is shown is read again while the recording grows."""
+"""Seconds after which the content is read again while the recording grows."""
 _BESIDE_FROM = 200
-"""Columns of the screen from which on the pane is beside the list unless configured otherwise."""
+"""Minimum columns of the screen for the pane to be beside the list, unless configured."""
 _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
-"""Tabs that say something of other events, too."""
+"""Tabs that depend on other events, too."""
 _LOADING: tuple[StyledLine, ...] = (line("…", Style.DIM),)
 
 
@@ -47,19 +47,19 @@ class _Body(Lines):
 
     when_resized: Callable[[], None] = lambda: None
     action_full: Callable[[], None] = lambda: None
-    """Show all lines, or only those that say something."""
+    """Show all lines, or only the informative ones."""
 
     def resized(self) -> None:
-        """Lay lines out for another width."""
+        """Lay out lines for another width."""
         super().resized()
         self.when_resized()
 
 
 class DetailPane(Widget):
-    """Shows one row.
+    """Shows the details of one row.
 
-    It docks itself at an edge of what it is in. Nothing is read while it is hidden, nor for rows
-    that the cursor only passes; reading that is not waited for any more ends.
+    It docks at an edge of its parent. Nothing is read while it is hidden, or for rows that the
+    cursor only passes; reading that is no longer needed is stopped.
     """
 
     DEFAULT_CSS = """
@@ -76,7 +76,7 @@ class DetailPane(Widget):
     tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
 
     class Left(Message):
-        """The pane was hidden: the focus belongs to the list again."""
+        """The pane was hidden: the focus returns to the list."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class DetailPane(Widget):
         self._full = False
         self._beside: bool | None = None
         self._shown: TabRequest | None = None
-        """What the lines are of, or are going to be."""
+        """The request whose lines are shown or being read."""
         self._read_last: TabRequest | None = None
-        """What the lines are of now; None where there are none, or "…"."""
+        """The request whose lines are shown now; None if there are none, or "…"."""
         self._renewal: Timer | None = None
         self._stop = Stop()
         self.set_class(hidden, "-hidden")
@@ -109,11 +109,11 @@ class DetailPane(Widget):
         yield self._tab_line
         yield self._body
 
-    # -- what is shown ------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------
 
     @property
     def tab(self) -> Tab:
-        """The tab that is shown, or would be."""
+        """The current tab, even if the pane is hidden."""
         return Tab(self._tab_line.chosen)
 
     @property
@@ -128,11 +128,11 @@ class DetailPane(Widget):
 
     @property
     def is_alone(self) -> bool:
-        """Whether nothing else is on the screen."""
+        """Whether it fills the screen."""
         return self.has_class("-alone")
 
     def show(self, row: Row | None, comment: str = "") -> None:
-        """Show another row; ``comment`` is what the user wrote about it."""
+        """Show another row; ``comment`` is the user's comment on it."""
         if (row, comment) == (self._row, self._comment):
             return
         self._row, self._comment = row, comment
@@ -140,13 +140,13 @@ class DetailPane(Widget):
         self._load(_SETTLED)
 
     def show_tab(self, tab: Tab) -> None:
-        """Show another tab, now and for all rows to come."""
+        """Show another tab, for this and all later rows."""
         if tab is not self.tab:
             self._tab_line.show(tab, self._tab_line.words)
             self._load()
 
     def grown(self) -> None:
-        """Read again soon: the recording has more, such as what became of changes."""
+        """Read again soon: the recording has more data, such as the outcome of changes."""
         if self._renewal is None and self._shown is not None and self.tab in _GROWING:
             self._renewal = self.set_timer(_RENEWED, self._renew)
 
@@ -155,11 +155,11 @@ class DetailPane(Widget):
         if self._shown is not None and self._stop.is_set:
             self._load()
         else:
-            # What is being read may be from before.
+            # The data being read may be outdated.
             self.grown()
 
     async def find(self, text: str, *, forwards: bool = True) -> bool:
-        """Show the next line with `text`, after the one on top, and highlight it everywhere."""
+        """Show the next line with `text`, after the top line, and highlight all matches."""
         body = self._body
         body.highlight = text
         start = body.found + 1 if forwards else body.found - 1
@@ -184,7 +184,7 @@ class DetailPane(Widget):
         self.show_tab(self.tabs[self.tabs.index(self.tab) - 1])
 
     def action_toggle_detail(self) -> None:
-        """Show it, or hide it."""
+        """Show or hide the pane."""
         self.set_class(not self.is_hidden, "-hidden")
         if self.is_hidden:
             self._stop.set()
@@ -210,11 +210,11 @@ class DetailPane(Widget):
         self._place()
 
     def on_mount(self) -> None:
-        """Find the place."""
+        """Choose the position."""
         self._place()
 
     def on_resize(self) -> None:
-        """Find the place again."""
+        """Choose the position again."""
         self._place()
 
     def _fit(self) -> None:
@@ -241,17 +241,17 @@ class DetailPane(Widget):
     def _wanted(self) -> TabRequest | None:
         if self._row is None or self.is_hidden:
             return None
-        # Only YAML is wrapped as it is; all other lines are laid out for a width.
+        # YAML is wrapped when drawn; all other lines are laid out for a width.
         laid_out = self.tab in (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
         width = self._body.scrollable_content_region.width if laid_out else 80
         if not width:
-            # It is notified once it has its place.
+            # The pane is notified when it gets its size.
             return None
         full = self._full and self.tab is Tab.BLAME
         return TabRequest(self._row, self.tab, max(width, 20), full, self._comment)
 
     def _load(self, after: float = 0.0) -> None:
-        """Read what is wanted, once the cursor has stayed where it is for so many seconds."""
+        """Read the wanted content, once the cursor has not moved for ``after`` seconds."""
         self._stop.set()
         self._stop = Stop()
         begin(self, partial(self._read, after, self._stop), "detail", exclusive=True)
@@ -267,18 +267,18 @@ class DetailPane(Widget):
             return
 
         def waits() -> None:
-            # A timer that is stopped may have sent this on its way already.
+            # A stopped timer may already have sent this.
             if not stop.is_set:
                 self._show_instead(_LOADING)
 
-        # What is only read again stays meanwhile, scrolled to where it is.
+        # Content that is only refreshed stays meanwhile, at its scroll position.
         timer = self.set_timer(_PATIENCE, waits) if wanted != self._read_last else None
         try:
             lines = await self._store.run(lambda recording: detail(recording, wanted, stop))
         except NriScopeError as error:
             lines = [line(str(error), Style.BAD)]
         finally:
-            # What cancelled this waits for nothing any more.
+            # After a cancellation, the result is no longer needed.
             stop.set()
             if timer is not None:
                 timer.stop()
@@ -306,7 +306,7 @@ def _title_of(row: Row | None) -> str:
 
 
 def _alike(one: TabRequest, other: TabRequest) -> bool:
-    """Return whether the same place in both is about the same things."""
+    """Return whether the same position in both shows the same things."""
     if one.tab is not other.tab or one.row.event is None or other.row.event is None:
         return False
     same = one.row.event.container_id == other.row.event.container_id

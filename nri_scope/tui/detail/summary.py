@@ -17,19 +17,19 @@ from ..text.styled_line import Span, Style, StyledLine
 from ..text.yaml_lines import clipped_text
 
 INDENT = 12
-"""Columns before what is said of something."""
+"""Columns before the values."""
 _LONG = 1_000
-"""Characters of a text within a line."""
+"""Maximum characters of a text within a line."""
 _LISTED = 200
-"""Changed paths."""
+"""Maximum number of changed paths."""
 _PRINTED = 100
-"""Lines that a plugin printed."""
+"""Maximum lines of a plugin's output."""
 _SLOW = 0.5
-"""Part of the deadline from which on an answer is called slow."""
+"""Part of the deadline from which an answer is called slow."""
 
 
 def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[StyledLine]:
-    """Return an event's facts, and what was before and after it. Raises RecordingError."""
+    """Return an event's facts, and the events before and after it. Raises RecordingError."""
     session = _session(recording, event.session)
     by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
     yield _fact(
@@ -62,7 +62,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
 
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
-    """Return when nothing was seen, and why. Raises RecordingError."""
+    """Return the time and the reason of a gap. Raises RecordingError."""
     yield _fact("gap", ("not, or not wholly, observed", Style.STRONG))
     yield _fact("from", _moment(gap.from_ns))
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
@@ -81,7 +81,7 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
 
 
 def of_session(session: Session) -> Iterator[StyledLine]:
-    """Return a connection: who, with whom, how long, and why it ended."""
+    """Return a connection's peers, its duration, and why it ended."""
     yield _fact("session", (str(session.id), Style.STRONG))
     yield _fact("plugin", session.plugin, _role(session))
     yield _fact("runtime", runtime(session))
@@ -143,7 +143,7 @@ def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
-    """Return what the event itself shows; the differ knows more."""
+    """Return the changes shown by the event itself; the differ finds more."""
     for at, path in enumerate(event.changed[:_LISTED]):
         yield _fact("" if at else "changed", (path, Style.WARN))
     if len(event.changed) > _LISTED:
@@ -169,7 +169,7 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
-    """Return what the plugin printed from then on to its next event."""
+    """Return the plugin's output from this event to its next one."""
     lines, count = printed_by(recording, event, _PRINTED)
     for line in lines:
         yield _fact(line.stream, line.text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tabs of the detail pane, and what each says of a row.
+"""The tabs of the detail pane, and their content for a row.
 
-Functions of a recording alone, for a thread that may read it; long ones end soon after `Stop.set`.
+Functions of a recording only, for a thread that may read it; long ones end soon after `Stop.set`.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ class Tab(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TabRequest:
-    """What is to be shown."""
+    """The content to be shown."""
 
     row: Row
     tab: Tab
     width: int
-    """Columns there are; longer lines are broken where the renderer can."""
+    """Available columns; longer lines are broken if the renderer supports that."""
     full: bool = False
-    """Of the blame tab: every line, not only what was changed."""
+    """Whether the blame tab shows every line instead of only changed ones."""
     comment: str = ""
-    """What the user wrote about the event."""
+    """The user's comment on the event."""
 
 
 def detail(recording: Recording, wanted: TabRequest, stop: Stop) -> list[StyledLine]:
     """Return the lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
 
-    What is in them is not escaped yet.
+    Their content is not escaped yet.
     """
     row = wanted.row
     if row.event is not None:
-        # It may be gone by now, or known better.
+        # It may have been removed or updated.
         event = recording.event(row.event.id)
         if event is None:
             return _note("This event was removed meanwhile.")
@@ -86,7 +86,7 @@ def _summary(
 
 
 def _folded(lines: Iterable[StyledLine], wanted: TabRequest) -> Iterator[StyledLine]:
-    """Break long lines, with the rest below what they begin with."""
+    """Break long lines, with the rest indented to the text of the first line."""
     for one in lines:
         yield from folded(one, wanted.width, summary.INDENT)
 
@@ -94,7 +94,7 @@ def _folded(lines: Iterable[StyledLine], wanted: TabRequest) -> Iterator[StyledL
 def _container(
     recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
-    """Return the container as this event shows it; where it has none, the pod."""
+    """Return the container as shown by this event, or else the pod."""
     if event.mark:
         yield from _not_understood(event)
         return
@@ -117,7 +117,7 @@ def _container(
 def _changes(
     recording: Recording, event: Event, wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
-    """Return what the differ makes of the round that the event belongs to."""
+    """Return the differ's result for the event's round."""
     # The differ takes long to import: not before the first screen, nor while drawing.
     from nri_scope.differ import excerpt, render
     from nri_scope.differ.render import wording
@@ -140,7 +140,7 @@ def _changes(
 def _blame(
     recording: Recording, event: Event, wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
-    """Return the container as it is in the end, line by line, with who put it there."""
+    """Return the container's final state line by line, with the owner of each line."""
     from nri_scope.differ import blame, excerpt
 
     one = container_of_event(recording, event.id)
@@ -169,7 +169,7 @@ def _blame(
 def _raw(
     recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
-    """Return request and reply as they were on the wire, decoded where they can be."""
+    """Return request and reply as they were on the wire, decoded if possible."""
     content, reply = recording.request(event.id), recording.reply(event.id)
     yield from _message("request", request_of(event, content), content, stop)
     yield ()
@@ -190,7 +190,7 @@ _OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, Stop], Iterator[Sty
 }
 
 
-# -- parts of them ------------------------------------------------------------------------------
+# -- parts of tabs ------------------------------------------------------------------------------
 
 
 def _not_understood(event: Event) -> Iterator[StyledLine]:
@@ -222,11 +222,11 @@ def _hex(content: bytes, stop: Stop) -> Iterator[str]:
 
 
 _HEX_MAX = 64 << 10
-"""Bytes that are shown."""
+"""Maximum bytes shown."""
 
 
 def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
-    """Return the container as it was shown last, with that event; None where there is none."""
+    """Return the container as last shown, with that event; None if there is none."""
     one = container_of_event(recording, event.id)
     told = None if one is None else lookup.newest(recording, one)
     if told is None:

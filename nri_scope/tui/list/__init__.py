@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the list of events: columns, cells, reading rows around the screen, scrolling and following.
+"""Show the list of events: columns, cells, rows read around the screen, scrolling and following.
 
-In: a view of the store, keys. Out: drawn rows, and messages about the selected row. It never waits
-for the recording while drawing.
+In: a view of the store, keys. Out: drawn rows, and messages about the selected row. Drawing never
+waits for the recording.
 """

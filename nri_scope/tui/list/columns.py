@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns of the list fit on a screen, what a row says in each, and the filter for that."""
+"""The columns of the list that fit on a screen, the cells of a row, and filters from cells."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..text.filter_text import check
 from ..text.styled_line import GAP, fitted
 
 _TOOK = 6
-"""Columns of the terminal that a duration takes."""
+"""Columns of the terminal for a duration."""
 ROOM_FOR_WORDS = 10
-"""Columns from which on words are of use, and not a count or an index alone."""
+"""Minimum columns for words; below, only a count or an index is useful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class PlacedColumn:
     """First column of the terminal, from 0."""
     width: int
     joined: bool = False
-    """Includes the deadline, which has no column of its own."""
+    """Whether the deadline, which has no column of its own, is included."""
 
     @property
     def title(self) -> str:
-        """The title that has room."""
+        """The longest title that fits."""
         if self.joined:
             return f"{self.column.title}/of"
         return self.column.title if len(self.column.title) <= self.width else self.column.short
@@ -47,8 +47,8 @@ class PlacedColumn:
 def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedColumn, ...]:
     """Return the columns that fit into ``width``, from left to right.
 
-    ``digits``: of the longest number of an event. ``plugins``: there are several, so that it
-    matters which one an event went to.
+    ``digits``: of the longest event number. ``plugins``: whether there are several, so that the
+    column of plugins is useful.
     """
     widths: dict[str, int] = {}
     for name, wanted in _wishes(digits, several=plugins):
@@ -67,7 +67,7 @@ def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedC
 
 
 def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
-    """Return columns and the widths they should have at least, the most important ones first."""
+    """Return columns with their minimum widths, the most important ones first."""
     yield "event", 12
     yield "subject", 12
     yield "event", 19
@@ -79,7 +79,7 @@ def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
     if several:
         yield "plugin", 2
     yield "took", 9
-    # All of these fit on a screen of 80 columns. With more room, texts are longer.
+    # All of these fit on a screen of 80 columns. With more room, texts get longer.
     yield "event", 20
     yield "id", digits
     yield "changed", 14
@@ -111,8 +111,8 @@ _ROOM_FOR_SENTENCES = 24
 
 
 def cell(row: Row, placed: PlacedColumn) -> str:
-    """Return the longest form that fits, in exactly the column's width; else the last one, cut
-    visibly.
+    """Return the longest form that fits, in exactly the column's width; else the last one,
+    visibly cut.
     """
     text = ""
     for text in _forms(row, placed):
@@ -145,7 +145,7 @@ def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
 def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
     first, count = path_in_short(event.changed[0]), len(event.changed)
     if width < _ROOM_FOR_SENTENCES:
-        # All of them alike: numbers below each other compare.
+        # All in the same form: numbers one below the other can be compared.
         yield f"Δ{count} {first}" if width >= ROOM_FOR_WORDS else f"Δ{count}"
         return
     more = f", {count - 1:,} more" if count > 1 else ""
@@ -155,7 +155,7 @@ def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
 
 
 def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
-    """Return shorter forms: without the namespace; with what fits before the container's name."""
+    """Return shorter forms: without the namespace; with the part that fits before the container."""
     rest = whole.partition("/")[2]
     named = f"…/{rest}" if event.namespace and rest else whole
     yield named
@@ -166,7 +166,7 @@ def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
 
 
 def no_event(row: Row) -> str:
-    """Return what a row is that is no event; "" where it is one."""
+    """Return what a row without an event stands for; "" for an event."""
     match row.kind:
         case RowKind.EVENT:
             return ""
@@ -181,7 +181,7 @@ def no_event(row: Row) -> str:
 
 
 def no_filter(row: Row, column: str) -> str:
-    """Return why this column of the row makes no filter, and the way out."""
+    """Return why this column of the row cannot be a filter, and the remedy."""
     if row.session is not None:
         return f"{no_event(row)}; type session:{row.session.id} as a filter to see its events"
     if row.event is None:
@@ -191,18 +191,18 @@ def no_filter(row: Row, column: str) -> str:
 
 
 def no_container(row: Row) -> str:
-    """Return why there is no next event of the same container; "" where there may be one."""
+    """Return why there is no next event of the same container; "" if there may be one."""
     if row.event is None:
         return f"{no_event(row)}, and about no container"
     return "" if row.event.container_id else "this event is about no container"
 
 
 def term(event: Event, column: str) -> str:
-    """Return the filter that finds what has the same value in this column; "" where none can."""
+    """Return the filter for events with the same value in this column; "" if there is none."""
     match column:
         case "event":
             found = f"event:{quote(event.event)}"
-            # A method that our tables do not have is found by a regular expression.
+            # A method that is not in our tables is found by a regular expression.
             return (
                 found
                 if check(found).filter
@@ -228,6 +228,6 @@ def term(event: Event, column: str) -> str:
 
 
 def _shown_duration(ns: int) -> str:
-    """Return a duration as the list shows it, rounded down, in units that a filter knows."""
+    """Return a duration as shown in the list, rounded down, in units of the filter language."""
     shown = display.duration(ns)
     return f"{ns // 1_000_000_000}s" if ns >= 60_000_000_000 else shown.replace("µ", "u")

@@ -33,7 +33,7 @@ _LATE_SECONDS = 0.03
 
 
 class EventList(RowWindow, can_focus=True, inherit_bindings=False):
-    """The rows of a view. `ScrollState` knows what is on the screen; the scroll bar follows it."""
+    """The rows of a view, positioned by a `ScrollState`, which the scroll bar follows."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -74,8 +74,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Make the list. ``is_marked`` says which rows have a mark; see `remark`. ``grows`` says
-        whether new events may still come.
+        """Create the list. ``is_marked`` returns whether a row has a mark; see `remark`. ``grows``
+        returns whether new events may still come.
         """
         super().__init__()
         self.store = store
@@ -140,7 +140,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def go_to_event(self, event_id: int) -> bool:
-        """Move the cursor to an event; return False where the view does not have it."""
+        """Move the cursor to an event; return False if the view does not have it."""
         if not self.view.shows(event_id):
             return False
         self.go_to(self.view.position_of(event_id))
@@ -230,7 +230,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- updates after a move ----------------------------------------------------------------
 
     def _move(self, by: int) -> None:
-        """Move the cursor, and draw as little as possible: the terminal may be a slow one."""
+        """Move the cursor, and draw as little as possible, as the terminal may be slow."""
         top, cursor = self.listing.top, self.listing.cursor
         self.listing.move(by)
         same = top == self.listing.top
@@ -243,7 +243,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         if self._rows.missing(self.view, top, top + self.listing.height) is None:
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
         elif self._late is None:
-            # They are usually read before that: the list is drawn once, not twice, without flicker.
+            # They are usually read before that: the list is drawn only once, without flicker.
             self._late = self.set_timer(_LATE_SECONDS, self._draw)
         self._want()
         self._tell()
@@ -285,7 +285,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def on_resize(self) -> None:
-        """Take up another size."""
+        """Adapt to a new size."""
         self._resized()
 
     def _resized(self) -> None:

@@ -17,9 +17,9 @@ from ..text.wrapping import pieces, places
 from .columns import PlacedColumn, cell
 
 GUTTER = 2
-"""Columns before each row: the cursor's sign and the mark's."""
+"""Columns before each row: the cursor's and the mark's sign."""
 PREFIX = "event-list--"
-"""Before the names of styles: of rows, and ``cursor``, ``field``, ``dim``, ``mark``, ``match``."""
+"""Prefix of style names: of rows, and ``cursor``, ``field``, ``dim``, ``mark``, ``match``."""
 _DIM_COLUMNS = frozenset(("id", "time", "elapsed", "deadline"))
 
 
@@ -30,9 +30,9 @@ class RowPainter:
         self._widget = widget
         self.placed: tuple[PlacedColumn, ...] = ()
         self.field = ""
-        """The name of the column that is selected."""
+        """The name of the selected column."""
         self.search_text = ""
-        """Highlighted wherever it is."""
+        """Text that is highlighted in all rows."""
 
     def strip(self, row: Row, *, at_cursor: bool, width: int) -> Strip:
         """Return the row in ``width`` columns."""
@@ -42,7 +42,7 @@ class RowPainter:
         return strip.adjust_cell_length(width, blank + over)
 
     def waiting(self, *, at_cursor: bool, width: int) -> Strip:
-        """Return what stands for a row that is still being read."""
+        """Return the placeholder of a row that is still being read."""
         sign = ">" if at_cursor else " "
         strip = Strip([Segment(f"{sign} …", self._style("dim"))])
         return strip.adjust_cell_length(width, self._widget.rich_style)

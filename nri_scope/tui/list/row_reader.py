@@ -19,13 +19,13 @@ from ..textual_gaps import begin
 from ..widgets.messages import Failed
 
 KEPT = 1_024
-"""Rows; more than the largest screen and what is read ahead."""
+"""Maximum number of rows kept; more than the largest screen and the rows read ahead."""
 PAGE = 128
-"""Rows that are read together."""
+"""Number of rows that are read together."""
 
 
 class RowCache:
-    """Rows that were read, the ones used last."""
+    """The most recently used rows."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[Key, Row] = OrderedDict()
@@ -42,12 +42,12 @@ class RowCache:
             self._stale.discard(key)
 
     def change(self, change: Callable[[Row], Row]) -> None:
-        """Keep what ``change`` makes of each row, whose key stays the same."""
+        """Replace each row by the result of ``change``, which keeps its key."""
         for key, row in self._rows.items():
             self._rows[key] = change(row)
 
     def get(self, key: Key) -> Row | None:
-        """Return the row of this key, if it is here, even when it may have changed."""
+        """Return the cached row of this key, even if it may have changed."""
         return self._rows.get(key)
 
     def outdate(self) -> None:
@@ -55,9 +55,9 @@ class RowCache:
         self._stale.update(key for key in self._rows if not key.is_event)
 
     def missing(self, view: View, first: int, last: int) -> tuple[int, int] | None:
-        """Return the first stretch that is to be read before ``last``, from ``first`` on.
+        """Return the first stretch between ``first`` and ``last`` that has to be read.
 
-        Its beginning and its length, at most `PAGE`; None where all are here.
+        The result is its beginning and its length, at most `PAGE`; None if all rows are cached.
         """
         first, last = max(0, first), min(last, view.length)
         for position in range(first, last):
@@ -82,8 +82,8 @@ class RowReader:
         is_marked: Callable[[Row], bool],
         arrived: Callable[[View, Sequence[Row]], None],
     ) -> None:
-        """Set up the reader. ``arrived`` gets each view and what was read of it. ``widget`` has the
-        workers.
+        """Set up the reader. ``arrived`` gets each view and the rows read for it. ``widget`` runs
+        the workers.
         """
         self.rows = RowCache()
         self._widget = widget
@@ -93,7 +93,7 @@ class RowReader:
         self._reading: set[tuple[int, int]] = set()
 
     def want(self, view: View, top: int, height: int) -> None:
-        """Read what is missing of a screen that begins at ``top``, one stretch at a time."""
+        """Read the missing rows of a screen that begins at ``top``, one stretch at a time."""
         for first, last in (
             (top, top + height),
             (top + height, top + 3 * height),
@@ -103,7 +103,7 @@ class RowReader:
             if stretch is None:
                 continue
             on_screen = (first, last) == (top, top + height)
-            # The newest request is served first: what is read ahead can wait.
+            # The newest request is served first: reading ahead can wait.
             if not self._reading or (on_screen and stretch not in self._reading):
                 self._reading.add(stretch)
                 work = partial(self._read, view, *stretch)
@@ -111,14 +111,14 @@ class RowReader:
             return
 
     async def read(self, view: View, first: int, height: int) -> Sequence[Row]:
-        """Read what is missing of a screen, and return it. Raises NriScopeError."""
+        """Read the missing rows of a screen, and return the screen. Raises NriScopeError."""
         stretch = self.rows.missing(view, first, first + height)
         rows = await self._store.rows(view, *stretch) if stretch is not None else ()
         self._keep(rows)
         return rows
 
     def remark(self) -> None:
-        """Take up which rows are marked."""
+        """Update the marks of the cached rows."""
         self.rows.change(self._marked)
 
     async def _read(self, view: View, start: int, count: int) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of a view is on the screen, which row is selected, and whether it follows.
+"""The part of a view on the screen, the selected row, and the follow state.
 
-A state machine without I/O. In following the cursor is on the newest row. Any upward movement
-leaves it: scrolled, where rows are added below and counted. Paused is scrolled in a view that
-stands still. The selected row is kept by its key, whatever happens to positions.
+A state machine without I/O. In following, the cursor is on the newest row. Any upward movement
+changes to scrolled, where rows are added below and counted. Paused is scrolled in a view that
+does not change. The selected row is kept by its key, even if positions change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..store.view import View
 
 
 class FollowState(StrEnum):
-    """The follow state, as the words that are shown."""
+    """The follow state; the value is the displayed word."""
 
     FOLLOWING = "following"
     SCROLLED = "scrolled"
@@ -23,11 +23,11 @@ class FollowState(StrEnum):
 
 
 class ScrollState:
-    """A window of ``height`` rows onto a view, with a cursor that is always within it."""
+    """A window of ``height`` rows onto a view, with a cursor that is always within the window."""
 
     def __init__(self, view: View, height: int = 1, *, follows: bool = True) -> None:
-        """Set up the position. ``follows``: begin at the end and follow; else at the first row,
-        scrolled.
+        """Set up the position. ``follows``: start at the end and follow; otherwise at the first
+        row, scrolled.
         """
         self.view = view
         self.height = max(1, height)
@@ -35,16 +35,16 @@ class ScrollState:
         self._top = 0
         self._cursor = 0
         self._anchor: Key | None = None
-        """The row that was chosen last: where the cursor belongs, if the view has it."""
+        """Key of the row chosen last: the cursor is on it if the view has it."""
         self._here: Key | None = None
-        """The row that the cursor is on, which is next to it where the view does not have it."""
+        """Key of the row under the cursor, which is next to the chosen one if that is missing."""
         self._revision = view.revision
         self._seen: Key | None = None
-        """The newest row that was on the screen, or that there was when following was left."""
+        """Key of the newest row that was on the screen, or existed when following ended."""
         self._limit: Key | None = None
-        """The last row that there was when it was paused."""
+        """Key of the last row that existed when the list was paused."""
         self._followed = False
-        """It was paused while following, and nothing was moved upwards since."""
+        """Whether it was paused while following, without an upward movement since."""
         self._asked_for_end = False
         self._to_end()
         if not follows:
@@ -65,14 +65,14 @@ class ScrollState:
 
     @property
     def length(self) -> int:
-        """Rows that can be scrolled to: the view's, or as many as there were when it was paused."""
+        """Number of rows that can be scrolled to: the view's, or those that existed when paused."""
         if self.state is not FollowState.PAUSED:
             return self.view.length
         return self._through(self._limit)
 
     @property
     def new_count(self) -> int:
-        """Rows that came since following was left and have not been on the screen."""
+        """Number of rows that came after following ended and have not been on the screen."""
         if self.state is FollowState.FOLLOWING:
             return 0
         return max(0, self.view.length - self._through(self._seen))
@@ -90,20 +90,20 @@ class ScrollState:
 
     @property
     def selected_event(self) -> int | None:
-        """The selected event's number; None where the row is none, and in an empty view."""
+        """The selected event's number; None if the row is not an event, and in an empty view."""
         key = self.selected
         return key.event if key is not None and key.is_event else None
 
-    # -- what happens to it -----------------------------------------------------------------
+    # -- changes of screen and view ---------------------------------------------------------
 
     def resize(self, height: int) -> None:
-        """Fit the rows to another height of the screen."""
+        """Fit the rows to a new height of the screen."""
         self.height = max(1, height)
         self._settle()
 
     def grow(self) -> None:
-        """Take up a changed view: call after each `Store.refresh` and progress of a filter."""
-        # While a filter is at work, the row that was chosen may still come.
+        """Process a changed view: call after each `Store.refresh` and progress of a filter."""
+        # While a filter is running, the chosen row may still appear.
         if self.view.revision != self._revision or not self.view.complete:
             self._revision = self.view.revision
             if self.view.complete:
@@ -112,16 +112,16 @@ class ScrollState:
         self._settle()
 
     def show(self, view: View) -> None:
-        """Show another view, at the selected row or what is next to it."""
+        """Show another view, at the selected row or the nearest one."""
         self.view = view
         self._revision = view.revision
         self._find_anchor()
         self._settle()
 
-    # -- what the user does -----------------------------------------------------------------
+    # -- actions of the user ----------------------------------------------------------------
 
     def move(self, by: int) -> None:
-        """Move the cursor by so many rows; upwards where negative."""
+        """Move the cursor by this number of rows; upwards if negative."""
         if by < 0:
             self._leave_rows()
         self._place(self.cursor + by)
@@ -134,7 +134,7 @@ class ScrollState:
         self._place(self.cursor + by * self.height)
 
     def scroll(self, by: int) -> None:
-        """Move the window, as a wheel does; the cursor only where it would be left outside."""
+        """Move the window, as a wheel does, and the cursor only if it would leave the window."""
         if by < 0:
             self._leave_rows()
         self._top = max(0, min(self.top + by, self.length - self.height))
@@ -146,8 +146,8 @@ class ScrollState:
         self._place(0)
 
     def end(self) -> None:
-        """Go to the last row; from there, or asked twice, follow."""
-        # Rows may come faster than a key is pressed twice.
+        """Go to the last row; from there, or on a second request, follow."""
+        # Rows may come faster than a key can be pressed twice.
         if self._asked_for_end or self.cursor >= self.length - 1:
             self.follow()
             return
@@ -155,9 +155,9 @@ class ScrollState:
         self._asked_for_end = True
 
     def go_to(self, position: int) -> None:
-        """Go to a row, in the middle of the screen where it was not on it.
+        """Go to a row; center it if it was not on the screen.
 
-        Leaves following unless it is the last one.
+        Stops following unless it is the last row.
         """
         if position < self.length - 1:
             self._leave()
@@ -173,7 +173,7 @@ class ScrollState:
         self._to_end()
 
     def pause(self) -> None:
-        """Stop following; where it already has stopped, follow as before."""
+        """Stop following, or resume the state before the pause."""
         if self.state is FollowState.PAUSED:
             if self._followed:
                 self.follow()
@@ -188,15 +188,15 @@ class ScrollState:
         self.state = FollowState.PAUSED
         self._followed = followed
 
-    # -- how --------------------------------------------------------------------------------
+    # -- implementation ---------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        # Positions are those of the view as it is, also before `grow` is called.
+        # Positions are those of the current view, even before `grow` is called.
         if self.view.revision != self._revision:
             self.grow()
 
     def _leave_rows(self) -> None:
-        # Where there is none, there is none to stay at.
+        # An empty view has no row to stay at.
         if self.view.length:
             self._leave()
 
@@ -218,7 +218,7 @@ class ScrollState:
         self._anchor = self._here = self._last()
 
     def _place(self, position: int) -> None:
-        """Move the cursor because the user wants it."""
+        """Move the cursor on request of the user."""
         self._asked_for_end = False
         self._cursor = position
         self._settle()

@@ -17,16 +17,16 @@ from nri_scope.recording.stats import Took
 from nri_scope.recording.timeline import interleaved
 
 if TYPE_CHECKING:
-    # It takes time to load, and not before a chain is looked at.
+    # It takes time to load, so it is loaded only when a chain is shown.
     from nri_scope.differ.attribution.rounds import Round, Rounds
     from nri_scope.differ.latency import Latency, TimeIn
 
     from ..store.store import Store
 
 STEP = 4_000
-"""Events in one step: some 6 ms, and little memory meanwhile."""
+"""Number of events in one step: some 6 ms, and little memory."""
 _WHOLE = 2_000
-"""Events in one step where rounds have to be put together: some 30 ms, too."""
+"""Number of events in one step if rounds must be assembled: some 30 ms, too."""
 _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
@@ -36,14 +36,14 @@ class SessionCounts:
 
     calls: int = 0
     problems: int = 0
-    """Not answered well."""
+    """Number of calls that were not answered well."""
     first_event: int = 0
     deadline_ns: int = 0
-    """The shortest that came with a request; 0: none did."""
+    """The shortest deadline of its requests; 0 if there was none."""
     over_half: int = 0
-    """Answers that took more than half of their deadline."""
+    """Number of answers that took more than half of their deadline."""
     changes: Counter[str] = field(default_factory=Counter)
-    """Events that show a change, by its owners (``NN-name``)."""
+    """Number of events that show a change, by owner (``NN-name``)."""
     times: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, call: Call) -> None:
@@ -54,7 +54,7 @@ class SessionCounts:
         if owners:
             self.changes.update(owners)
         if own:
-            # What a plugin calls takes the runtime's time.
+            # Calls by a plugin take the runtime's time.
             return
         self.times.append(took_ns)
         if deadline_ns > 0:
@@ -64,10 +64,10 @@ class SessionCounts:
 
 
 class CallCounts:
-    """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event.
+    """Counts of the events read so far. Steps run in a thread; memory is 8 bytes for each event.
 
-    ``where``, ``about``: only the events that pass a filter, or are about a pod or container, are
-    counted. A filter may leave parts of rounds: with one, only times of connections are shown.
+    ``where``, ``about``: count only the events that pass a filter, or are about a pod or
+    container. A filter may split rounds: with a filter, only times of connections are shown.
     """
 
     def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
@@ -75,29 +75,29 @@ class CallCounts:
         self.about = about
         self.sessions: tuple[Session, ...] = ()
         self.counts: dict[int, SessionCounts] = {}
-        """By the numbers of sessions; without those that have no event."""
+        """Counts by session number, without sessions that have no events."""
         self._scan = EventScan()
         self.in_rounds = 0
-        """The newest event whose time in plugins is counted; 0 where there is no chain to see."""
+        """The newest event whose time in plugins is counted; 0 if no chain was observed."""
         self._latency: Latency | None = None
         self._rounds: Rounds | None = None
 
     @property
     def newest(self) -> int:
-        """The newest event that was looked at."""
+        """The newest event examined."""
         return self._scan.newest
 
     @property
     def outdated(self) -> bool:
-        """Whether the oldest events were removed since: it has to be counted anew."""
+        """Whether the oldest events were removed meanwhile: new counts are needed."""
         return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
-        """Read on; False where nothing is left. Raises RecordingError."""
+        """Read more events; return False if none is left. Raises RecordingError."""
         return self.count_step(recording) or (self._has_chain() and self._follow(recording))
 
     def count_step(self, recording: Recording) -> bool:
-        """Read on for the counts alone, which takes much less; otherwise as `step`."""
+        """Read more events for the counts only, which is much faster; otherwise like `step`."""
         self.sessions = tuple(recording.sessions())
         calls, more = self._scan.calls(recording, STEP, self.where, self.about)
         for call in calls:
@@ -108,7 +108,7 @@ class CallCounts:
         return more
 
     def finish(self) -> None:
-        """Count the newest round, too: nothing more comes."""
+        """Count the newest round, too: no more events follow."""
         last = self._rounds.flush() if self._rounds is not None else None
         if last is not None and self._latency is not None:
             self._take(last, self._latency)
@@ -119,15 +119,15 @@ class CallCounts:
         return self.where is not None or self.about is not None
 
     def times(self) -> tuple[TimeIn, ...]:
-        """Return the time in plugins, and between two connections; as `differ.latency.latency`.
+        """Return the time in plugins, and between two connections, like `differ.latency.latency`.
 
-        The newest round counts when the next one began, or after `finish`.
+        The newest round counts once the next one has begun, or after `finish`.
         """
         return self._latency.result() if self._latency is not None else ()
 
     @staticmethod
     def took(counts: list[SessionCounts]) -> Took | None:
-        """Return the times of several sessions together."""
+        """Return the combined times of several sessions."""
         if len(counts) == 1:
             return Took.of(counts[0].times)
         every = array("q")
@@ -138,7 +138,7 @@ class CallCounts:
     def _has_chain(self) -> bool:
         if self.where is not None:
             return False
-        # One passive connection at a time sees no plugin's time, and most recordings have no more.
+        # A single passive connection shows no plugin's time, and most recordings have only one.
         chain = [session for session in self.sessions if session.role != Role.CRI]
         return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
 
@@ -174,14 +174,14 @@ def _is_about(event: Event, what: Pod | Container) -> bool:
 
 
 _TALLIES: WeakKeyDictionary[Store, list[CallCounts]] = WeakKeyDictionary()
-"""Of each recording that of all events, and one of what it was narrowed to last: the chain and the
-sessions have them together."""
+"""For each recording the counts of all events, and of the last narrowing: shared by the chain and
+the sessions."""
 
 
 def call_counts_of(
     store: Store, where: Filter | None = None, about: Pod | Container | None = None
 ) -> CallCounts:
-    """Return what was counted of a recording; anew where the oldest events were removed since."""
+    """Return the counts of a recording; new ones if the oldest events were removed meanwhile."""
     known = _TALLIES.get(store, [])
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.outdated:

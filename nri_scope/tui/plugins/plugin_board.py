@@ -32,13 +32,13 @@ class ChainPlaceKind(StrEnum):
     """The kind of a line of the chain."""
 
     PLUGIN = "plugin"
-    """A plugin whose traffic was seen."""
+    """A plugin whose traffic was observed."""
     OURS = "we"
-    """One of our passive connections: the time is what we took."""
+    """One of our passive connections: the time is our own."""
     BETWEEN = "between"
-    """What passed between two connections that were seen: plugins there, and the runtime."""
+    """The gap between two observed connections: its plugins, and the runtime."""
     NAMED = "named"
-    """A plugin that is known from its changes alone."""
+    """A plugin that is known only from its changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class ChainPlace:
 
     what: ChainPlaceKind
     name: str
-    """``NN-name``; of what is between two connections, the indices it can have."""
+    """``NN-name``; between two connections, the possible indices."""
     calls: int | None
-    """None where that cannot be known."""
+    """Number of calls; None if it cannot be known."""
     took: Took | None
     deadline_ns: int
-    """0 where none was told."""
+    """The deadline; 0 if there was none."""
     over_half: int
     problems: int | None
     changes: int | None
-    """Events in which it changed something; None where that cannot be known."""
+    """Number of events in which it changed something; None if it cannot be known."""
     between: str = ""
-    """The connections before and behind."""
+    """The connections before and after."""
     session: int = 0
-    """The newest session; 0 where there is none."""
+    """The newest session; 0 if there is none."""
     first_event: int = 0
-    """Of that session; 0 where it has none."""
+    """First event of that session; 0 if it has none."""
 
 
 def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
     """Return the chain, in call order. Takes as long as sorting all times.
 
-    Of a narrowed tally only the places that have something of what is counted.
+    For a narrowed tally, return only the places with counted events.
     """
     by_plugin: dict[str, list[Session]] = {}
     for session in tally.sessions:
@@ -93,7 +93,7 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
 
 
 def _told(tally: CallCounts) -> Counter[str]:
-    """Return changes by their owners, as other connections were told."""
+    """Return numbers of changes by owner, as shown by the requests of other connections."""
     plugins = {session.id: session.plugin for session in tally.sessions}
     found: Counter[str] = Counter()
     for session, counts in list(tally.counts.items()):
@@ -119,7 +119,7 @@ def _connection(
         ChainPlaceKind.OURS if ours else ChainPlaceKind.PLUGIN,
         plugin,
         sum(one.calls for one in counts),
-        # Of a plugin's time that in the chain counts, as `stats` has it.
+        # A plugin's time is measured in the chain, as in `stats`.
         seen.took if seen is not None else tally.took(counts),
         seen.deadline_ns if seen is not None else min(deadlines, default=0),
         seen.over_half if seen is not None else sum(one.over_half for one in counts),
@@ -158,11 +158,11 @@ FIELDS = (
     TableField("Changes", 7, right=True),
 )
 _BETWEEN = "  ↕ "
-"""Before what is between two connections."""
+"""Prefix of the lines between two connections."""
 
 
 def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
-    """Format one place as a line of `FIELDS`. What cannot be known is ``?``."""
+    """Format one place as a line of `FIELDS`. Unknown values are ``?``."""
     style = {ChainPlaceKind.OURS: Style.DIM, ChainPlaceKind.BETWEEN: Style.DIM}.get(
         place.what, Style.PLAIN
     )
@@ -191,7 +191,7 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
 
 
 def place_words(place: ChainPlace) -> str:
-    """Return what the place is, in a sentence."""
+    """Describe the place in a sentence."""
     match place.what:
         case ChainPlaceKind.OURS:
             return f"{place.name}: our own connection; the time is what we took to answer"
@@ -223,7 +223,7 @@ def _if(count: int) -> Style:
 
 
 _REST = 10
-"""So many times as long as it took to sort all times, they are not sorted again."""
+"""Pause before all times are sorted again, as a multiple of the time that sorting took."""
 
 
 class PluginBoard(TableBoard[ChainPlace]):
@@ -233,13 +233,13 @@ class PluginBoard(TableBoard[ChainPlace]):
     FIELDS = FIELDS
 
     def on_mount(self) -> None:
-        """Begin with nothing known. `TableBoard.on_mount` is called, too."""
+        """Start empty. `TableBoard.on_mount` is called, too."""
         self._tally: CallCounts | None = None
         self._counted = -1
         self._again_at = 0.0
 
     def entry_line(self, entry: ChainPlace) -> StyledLine:
-        """Return a place."""
+        """Return the line of a place."""
         return place_line(entry, self.grid)
 
     def key_of(self, entry: ChainPlace) -> Hashable:
@@ -247,7 +247,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         return entry.what, entry.name, entry.between
 
     async def work(self) -> None:
-        """Count what is new; the times are sorted anew, though not all the time."""
+        """Count new events; sort the times again, but not too often."""
         tally = self._wanted_tally()
         if tally is not self._tally:
             self._tally, self._counted, self._again_at = tally, -1, 0.0
@@ -271,7 +271,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         return call_counts_of(self.store, self.context.shown(), self.context.about)
 
     async def _count(self, tally: CallCounts) -> bool:
-        """Read on; True where it has to be done anew."""
+        """Read more events; return True if the counts must be made again."""
         while await self.store.run(tally.step):
             if self._wanted_tally() is not tally:
                 await self.update()
@@ -296,7 +296,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         return (self.entry.first_event or None) if self.entry is not None else None
 
     def words(self) -> Sequence[StyledLine]:
-        """Return what the place is; and what is not shown here."""
+        """Describe the place, and what is not shown here."""
         note = line(self.counted_words())
         return (line(place_words(self.entry)), note) if self.entry is not None else (note,)
 

@@ -25,7 +25,7 @@ from ..widgets.table_board import TableBoard
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The sessions that follow are with this runtime, or those of another day."""
+    """Heading of the sessions that follow: their runtime, or their day."""
 
     text: str
     day: str
@@ -38,11 +38,11 @@ class Connection:
     session: Session
     counts: SessionCounts
     before: Session | None
-    """The newest session of the same plugin that had ended before: this one is a reconnect."""
+    """The previous session of the same plugin if it had ended, which makes this one a reconnect."""
 
     @property
     def away_ns(self) -> int | None:
-        """How long the plugin was not connected before; None where it was connected, or that is
+        """Time for which the plugin was disconnected before; None if it was connected, or that is
         unknown.
         """
         if self.before is None or self.before.ended_ns is None:
@@ -60,9 +60,9 @@ def entries(
     *,
     counted_only: bool = False,
 ) -> tuple[Entry, ...]:
-    """Order everything by its beginning; runtimes before the first session with them.
+    """Order all entries by their beginning; runtimes before the first session with them.
 
-    ``counted_only``: without sessions that nothing was counted of.
+    ``counted_only``: without sessions that have no counted events.
     """
     found: list[Entry] = []
     latest: dict[tuple[str, str], Session] = {}
@@ -100,9 +100,9 @@ FIELDS = (
 
 
 def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> StyledLine:
-    """Format one entry as a line. ``now_ns``: the end of what was recorded.
+    """Format one entry as a line. ``now_ns``: the end of the recorded time.
 
-    ``growing``: it may still be written, so that what has not ended goes on.
+    ``growing``: it may still be written, so that open sessions continue.
     """
     match entry:
         case Runtime(text, day_of_it):
@@ -131,7 +131,7 @@ def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> 
 
 
 def end_words(entry: Connection, *, growing: bool) -> Span:
-    """Return why it ended, or that it did not, and whether it was a reconnect."""
+    """Return why it ended, or that it is open, and whether it was a reconnect."""
     again = "" if entry.before is None else "reconnected"
     if entry.away_ns is not None:
         again = f"reconnected after {duration(entry.away_ns)}"
@@ -146,7 +146,7 @@ def end_words(entry: Connection, *, growing: bool) -> Span:
 
 
 def gap_words(gap: Gap) -> str:
-    """Return why, and how much was lost."""
+    """Return the reason, and how much was lost."""
     if gap.is_left_out:
         return f"{gap.reason}: {gap.lost or 0:,}"
     if gap.lost is None:
@@ -157,7 +157,7 @@ def gap_words(gap: Gap) -> str:
 
 
 def connection_words(entry: Connection) -> str:
-    """Return a session in a sentence: what its line has no room for."""
+    """Describe a session in a sentence, with details for which its line has no room."""
     session = entry.session
     limits = [
         f"{name} timeout {duration(ms * 1_000_000)}"
@@ -172,13 +172,13 @@ def connection_words(entry: Connection) -> str:
 
 
 class SessionBoard(TableBoard[Entry]):
-    """Sessions, with the gaps between. Enter goes to the first event of one, or behind a gap."""
+    """Sessions, with the gaps between. Enter goes to a session's first event, or after a gap."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS, of_lines=False)
     FIELDS = FIELDS
 
     def entry_line(self, entry: Entry) -> StyledLine:
-        """Return a runtime, a session or a gap."""
+        """Return the line of a runtime, a session or a gap."""
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
     def key_of(self, entry: Entry) -> Hashable:
@@ -223,7 +223,7 @@ class SessionBoard(TableBoard[Entry]):
         return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
 
     def words(self) -> Sequence[StyledLine]:
-        """Return what a line has no room for."""
+        """Return details for which the line has no room."""
         counted = self.counted_words()
         note = line(counted) if counted else ()
         match self.entry:

@@ -13,9 +13,9 @@ from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import safe
 
 _SHOWN = 60
-"""Columns of a name."""
+"""Maximum columns of a name."""
 _KEPT = 100
-"""How many steps back there are."""
+"""Maximum number of steps back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,18 @@ class _Narrowing:
 
 
 class Context:
-    """A filter and perhaps a pod or a container; remembers what it was before."""
+    """A filter and an optional pod or container; remembers the previous ones."""
 
     def __init__(
         self,
         where: Filter | None = None,
         marked: Callable[[Filter | None], Filter] | None = None,
     ) -> None:
-        """Set up the context. ``where``: the filter to begin with. ``marked``: makes one that asks
-        for a mark, too.
+        """Set up the context. ``where``: the initial filter. ``marked``: returns a filter that also
+        requires a mark.
         """
         self._place = _Narrowing(where.text if where is not None else "", where, None)
-        # What it begins with can be left like anything else.
+        # The initial filter can be undone like any other.
         self._before = [_Narrowing("", None, None)] if where is not None else []
         self._marked = marked
         self.only_marked = False
@@ -50,15 +50,15 @@ class Context:
 
     @property
     def about(self) -> Pod | Container | None:
-        """The narrowing of all views, for `Store.view`."""
+        """The pod or container of all views, for `Store.view`."""
         return self._place.about
 
     def narrow(self, about: Pod | Container) -> None:
-        """Narrow to a pod or a container; the filter stays."""
+        """Narrow to a pod or a container; keep the filter."""
         self._go(replace(self._place, about=about))
 
     def filter_by(self, text: str) -> None:
-        """Set another filter; "" for none. Raises FilterError, and changes nothing then."""
+        """Set another filter; "" for none. Raises FilterError without changing anything."""
         where = parse(text) if text.strip() else None
         self._go(replace(self._place, text=text.strip(), where=where))
 
@@ -68,7 +68,7 @@ class Context:
         self._go(_Narrowing("", None, None))
 
     def back(self) -> bool:
-        """Go back to the previous narrowing; return False where there is none."""
+        """Go back to the previous narrowing; return False if there is none."""
         if not self._before:
             return False
         self._place = self._before.pop()
@@ -79,7 +79,7 @@ class Context:
         return self._place.where
 
     def shown(self) -> Filter | None:
-        """Return what events have to pass to be shown, whatever asks for it; None: all are."""
+        """Return the combined filter for shown events, from all sources; None if all are shown."""
         if self.only_marked and self._marked is not None:
             return self._marked(self._place.where)
         return self._place.where
@@ -90,17 +90,17 @@ class Context:
         return self.about is not None or self.shown() is not None
 
     def filter(self) -> Filter | None:
-        """Return both in one filter, as ``log --where`` takes it; None for everything."""
+        """Return filter and ``about`` as one filter for ``log --where``; None for everything."""
         if self.about is None:
             return self._place.where
         named = _term(self.about)
         return parse(f"{named} ({self._place.text})" if self._place.where is not None else named)
 
     def words(self) -> str:
-        """Return what it is narrowed to, safe to show: ``shop/web/app``, ``pod shop/web``; "" for
-        nothing.
+        """Return the pod or container, safe to show: ``shop/web/app``, ``pod shop/web``; "" for
+        none.
 
-        The filter is not in it.
+        The filter is not included.
         """
         match self.about:
             case None:
@@ -112,7 +112,7 @@ class Context:
                 return f"{_pod(pod)}/{own}" if pod is not None else own
 
     def told(self) -> str:
-        """Return what is shown alone, in words, filter and marks included; "" for everything."""
+        """Describe the current restriction, including filter and marks; "" for everything."""
         marked = "marked" if self.only_marked else ""
         parts = [self.words(), marked, safe(self.where_text, _SHOWN)]
         return " · ".join(part for part in parts if part)
@@ -131,7 +131,7 @@ def _pod(pod: Pod) -> str:
 
 
 def _term(about: Pod | Container) -> str:
-    """Return a filter's term that means it."""
+    """Return a filter term for the pod or container."""
     if about.id:
         return f"id:{quote(about.id)}"
     if isinstance(about, Pod):

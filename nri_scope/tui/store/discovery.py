@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a recording as a whole, found out in a thread: events, and facts for a title.
+"""Facts of a recording as a whole, collected in a thread: events, and facts for a title.
 
-In the first look only the oldest and the newest event are known. The walk looks through all of
-them; what comes afterwards is found behind its end.
+The first look only finds the oldest and the newest event. The walk then reads all events;
+later ones are found after its end.
 """
 
 from __future__ import annotations
@@ -43,51 +43,51 @@ class Facts:
     kind: str
     """``live``, ``recording``, ``replay`` or ``tap``."""
     runtime: str
-    """``containerd 2.1.9, NRI 0.12.0`` of the newest session, of one that knows NRI where there is
-    one; safe to show; "" without any."""
+    """``containerd 2.1.9, NRI 0.12.0`` of the newest session, if possible of one that shows the NRI
+    version; safe to show; "" without any."""
     sessions: int
     connected: int
-    """Sessions that have not ended, as far as the recording shows."""
+    """Number of sessions that have not ended, as far as the recording shows."""
     events: int
-    """Exact once the view of everything is complete."""
+    """Number of events; exact once the view of everything is complete."""
     first_ns: int
-    """Wall clock of the first event; 0 without events."""
+    """Wall clock time of the first event; 0 without events."""
     last_ns: int
     gaps: int
     lost: int
-    """Events that gaps say were lost."""
+    """Number of lost events according to gaps."""
     lost_unknown: bool
     """Whether there are gaps with an unknown number of lost events."""
     growing: bool
-    """It is being written, or its writer was killed. (Not told of one that waits for its
-    runtime to come back: see ``connected``.)"""
+    """Whether it is being written, or its writer was killed. (Not while it waits for its
+    runtime to return: see ``connected``.)"""
     damage: str
-    """In words, what keeps the recording from being read to its end; "" for nothing."""
+    """Why the recording cannot be read to its end, in words; "" if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The result of a `Store.refresh`; false where nothing is new."""
+    """The result of a `Store.refresh`; false if nothing changed."""
 
     events: int = 0
-    """New ones."""
+    """Number of new events."""
     removed: bool = False
-    """The oldest events were removed."""
+    """Whether the oldest events were removed."""
     between: bool = False
-    """Gaps or sessions came, or are not what they were."""
+    """Whether gaps or sessions were added or changed."""
     moved: bool = False
-    """More was found out about what there was already: rows may be at other positions."""
+    """Whether more was found out about existing events, so that rows may have moved."""
 
     def __bool__(self) -> bool:
         return bool(self.events) or self.removed or self.between or self.moved
 
 
 def facts_of(path: Path, look: RecordingLook, *, events: int, damage: str, live: bool) -> Facts:
-    """Return what is known of a recording."""
+    """Return the known facts of a recording."""
     sessions = look.sessions
-    # What a part of a recording leaves out was not lost; it has rows that say so.
+    # Events left out of a part of a recording were not lost; they have rows of their own.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
-    # The CRI says nothing about NRI; the plugin connections beside it do.
+    # A CRI session contains nothing about NRI; plugin connections beside it do.
     newest = max(sessions, key=lambda one: (one.role != Role.CRI, one.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
     return Facts(
@@ -114,30 +114,30 @@ def _kind(roles: set[str]) -> str:
 
 
 _STRETCHES = 3
-"""Of new events, in one go; the rest in the next one."""
+"""Maximum stretches of new events read at once; the rest follows in the next refresh."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A look through all events has ended."""
+    """The walk through all events has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingNews:
-    """The news of a recording."""
+    """Changes of a recording."""
 
     look: RecordingLook
     between: tuple[RowMarker, ...]
     runs: tuple[tuple[int, int], ...] = ()
-    """New events, once the walk is over."""
+    """Ranges of new events, once the walk is over."""
     damage: Damage | None = None
-    """Met among these."""
+    """Damage found among these."""
     matches: tuple[Matches | Damage, ...] = ()
-    """An answer to each of the questions."""
+    """An answer to each of the queries."""
 
 
 class EventDiscovery:
-    """For one thread."""
+    """Finds events, for use by one thread."""
 
     def __init__(self) -> None:
         self._tables = SessionTables()
@@ -146,7 +146,7 @@ class EventDiscovery:
         self._walked = False
         self._damaged = False
         self._last = 0
-        """The last event that was reported; there may be more behind it if ``more``."""
+        """The last reported event; there may be more after it if ``more``."""
         self._more = False
 
     def first(self, recording: Recording) -> RecordingNews:
@@ -169,15 +169,15 @@ class EventDiscovery:
     def news(
         self, recording: Recording, questions: Sequence[tuple[Question, int]]
     ) -> RecordingNews | None:
-        """Return what is new; None for nothing.
+        """Return the changes; None if there are none.
 
-        ``questions``: whose answers up to an event are known. Raises RecordingError.
+        ``questions``: queries with the event up to which they are answered. Raises RecordingError.
         """
         assert self._log is not None
         changed = self._log.has_news()
         if not (changed or self._more or any(known < self._until for _, known in questions)):
             return None
-        # Whatever goes wrong now, it will be asked for again.
+        # After any error, everything will be requested again.
         self._more = True
         news = self._look(recording)
         runs: list[tuple[int, int]] = []
@@ -197,7 +197,7 @@ class EventDiscovery:
 
     @property
     def _until(self) -> int:
-        """How far views can be answered for."""
+        """Return the event up to which views can be answered."""
         return self._last if self._walked else 0
 
     def _look(self, recording: Recording) -> RecordingNews:

@@ -13,19 +13,19 @@ from nri_scope.recording.event_pages import RecordingLook, place_of, span_of
 from nri_scope.recording.reader import Recording
 
 _ENDLESS = (1 << 63) - 1
-"""No event has a larger number, and nothing happens later."""
+"""Larger than all event numbers and times."""
 
 
 class Key(NamedTuple):
-    """A row's place. Keys of two rows compare as the rows follow each other, in every view."""
+    """A row's position. Keys compare in the order of the rows, in every view."""
 
     event: int
-    """The event's number; of a row that is none, the number of the event that it goes before."""
+    """The event's number; for other rows, the number of the event that follows."""
     is_event: int
-    """1 or 0."""
+    """1 for an event, 0 for other rows."""
     at_ns: int = 0
     number: int = 0
-    """These two order what goes before the same event."""
+    """With ``at_ns``, the order of rows before the same event."""
 
     @classmethod
     def of_event(cls, event_id: int) -> Key:
@@ -59,14 +59,14 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class DamageMarker:
-    """From here on nothing can be read."""
+    """The place after which the recording cannot be read."""
 
     key: Key
     words: str
 
     @classmethod
     def behind(cls, event_id: int, words: str) -> DamageMarker:
-        """Return the marker that nothing can be read behind this event."""
+        """Return the marker of damage after this event."""
         return cls(Key(event_id + 1, 0, _ENDLESS), words)
 
 
@@ -74,10 +74,10 @@ RowMarker = GapMarker | SessionBegan | SessionEnded | DamageMarker
 
 
 class MarkerPlaces:
-    """Finds where gaps and sessions belong, and remembers it: a place does not change.
+    """Finds the positions of gaps and sessions, and stores them: a position never changes.
 
-    A gap goes before the first event that is not earlier, as in `log`. A session begins where its
-    events do, and ends behind them.
+    A gap is placed before the first event that is not earlier, as in `log`. A session begins at
+    its first event, and ends after its last one.
     """
 
     def __init__(self) -> None:
@@ -87,8 +87,8 @@ class MarkerPlaces:
         self._found: tuple[RowMarker, ...] = ()
 
     def between(self, recording: Recording, look: RecordingLook) -> tuple[RowMarker, ...]:
-        """Return all gaps and sessions in order; the same object as long as none came
-        and nothing else of them has changed. Raises RecordingError.
+        """Return all gaps and sessions in order; the same object if none was added
+        or changed. Raises RecordingError.
         """
         if self._seen is None or not _same(self._seen, look):
             found: list[RowMarker] = [
@@ -110,7 +110,7 @@ class MarkerPlaces:
         spans = span_of(recording)
         for session in look.sessions:
             first, last = spans.get(session.id, (0, None))
-            # What a ring removed was before it, as in `log`.
+            # Events removed by a ring were before it, as in `log`.
             begin = (
                 look.oldest
                 if first < look.oldest and (last is None or look.oldest <= last)
@@ -129,11 +129,11 @@ class MarkerPlaces:
 
 
 def _same(one: RecordingLook, other: RecordingLook) -> bool:
-    """Return whether nothing came between them but events."""
+    """Return whether the looks differ in events only."""
     return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
 
 
-# At one moment sessions end first, and begin last.
+# At the same time, sessions end first, and begin last.
 _ENDED, _GAP, _BEGAN = range(3)
 
 
@@ -145,5 +145,5 @@ def _place(recording: Recording, look: RecordingLook, at_ns: int, first: int) ->
     try:
         return place_of(recording, at_ns, first, look.newest)
     except RecordingError:
-        # What is damaged has no times; nothing is shown behind it either.
+        # A damaged event has no time; nothing is shown after it either.
         return look.newest + 1

@@ -30,7 +30,7 @@ _Waiting = tuple[int, int, "Future[Any]", _Work]
 
 
 class Stop:
-    """A flag: set where work was asked for, and checked by the work in another thread."""
+    """A flag: set where the work was requested, checked by the work in another thread."""
 
     def __init__(self) -> None:
         self._event = Event()
@@ -51,7 +51,7 @@ class Stop:
 
 
 class ReaderThread:
-    """A thread with a `Recording` of its own. Everything here is called on one event loop.
+    """A thread with a `Recording` of its own. All methods must be called on one event loop.
 
     After it is closed, requests raise RecordingError, or the exception that ended the thread.
     """

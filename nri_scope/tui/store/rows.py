@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line of the list of events: what each column says, as plain text that is safe to show."""
+"""One line of the list of events: the text of each column, plain and safe to show."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class RowKind(StrEnum):
     ENDED = "ended"
     """A session ended."""
     DAMAGED = "damaged"
-    """From here on, or here, the recording cannot be read."""
+    """The recording cannot be read here, or from here on."""
     GONE = "gone"
-    """An event that was removed meanwhile, as a ring removes its oldest ones."""
+    """An event that was removed meanwhile, for example by a ring."""
 
 
 class RowStyle(StrEnum):
-    """The look of a row; a theme says what that means."""
+    """The style of a row; themes define its look."""
 
     PLAIN = "plain"
     CHANGED = "changed"
     SLOW = "slow"
-    """Answered in time, though it took more than half of the deadline."""
+    """Answered in time, but after more than half of the deadline."""
     TIMEOUT = "timeout"
     ERROR = "error"
     ODD = "odd"
@@ -55,9 +55,9 @@ class Column:
     name: str
     title: str
     short: str = ""
-    """The title where that has no room; "": it always has."""
+    """The title if there is little room; "" if it always fits."""
     right: bool = False
-    """Aligned to the right."""
+    """Whether it is aligned to the right."""
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -72,24 +72,24 @@ COLUMNS: tuple[Column, ...] = (
     Column("deadline", "Of", right=True),
     Column("status", "Status"),
 )
-"""In the order of `Row.cells`. `time` is the local time of day, `elapsed` counts from the
-recording's first event."""
+"""Columns in the order of `Row.cells`. `time` is the local time of day, `elapsed` counts from
+the recording's first event."""
 POSITION: dict[str, int] = {column.name: at for at, column in enumerate(COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, ready to be shown. All texts are `escape.safe` already, and cut to some hundred
+    """One row, ready to be shown. All texts have passed `escape.safe`, and are cut to some hundred
     columns.
     """
 
     kind: RowKind
     key: Key
-    """Its place in the order of all rows; what a selection is kept by."""
+    """Its place in the order of all rows; identifies the selected row."""
     cells: tuple[str, ...]
-    """One for each of `COLUMNS`; all empty but id and time where it is no event's."""
+    """One text for each of `COLUMNS`; only id and time if it is not an event."""
     text: str
-    """Of rows that are no event, what to show in the place of cells."""
+    """Text in place of the cells, if it is not an event."""
     style: RowStyle
     event: Event | None = None
     gap: Gap | None = None
@@ -98,7 +98,7 @@ class Row:
 
     @property
     def event_id(self) -> int | None:
-        """The event's number, where it is one's."""
+        """The event's number; None if it is not an event."""
         return self.event.id if self.event is not None else None
 
     def cell(self, name: str) -> str:
@@ -111,15 +111,15 @@ class Row:
 
 
 _WIDTH = 200
-"""Columns of the terminal that a text may take; names have at most 253."""
+"""Maximum columns of a text; names have at most 253."""
 _WORDS_WIDTH = 400
 _OWNERS = 2
-"""Plugins that are named."""
+"""Maximum number of plugins named."""
 _DEPTH = 60
 
 
 def event_row(event: Event, first_ns: int) -> Row:
-    """Return the row of an event; ``first_ns`` is when the recording's first event was."""
+    """Return the row of an event; ``first_ns`` is the time of the recording's first event."""
     cells = (
         str(event.id),
         display.clock(event.at_ns),
@@ -153,7 +153,7 @@ def marker_row(one: RowMarker) -> Row:
 
 
 def marker_text(one: RowMarker) -> str:
-    """Return what its row says."""
+    """Return the text of a marker's row."""
     match one:
         case GapMarker(gap=gap):
             whose = f", session {gap.session}" if gap.session is not None else ""
@@ -180,14 +180,14 @@ def damaged_row(event_id: int, words: str) -> Row:
 
 
 def gone_row(event_id: int) -> Row:
-    """Return the row of an event that is not there any more."""
+    """Return the row of an event that no longer exists."""
     text = f"event {event_id} was removed from the recording"
     cells = (str(event_id), *_NO_CELLS[1:])
     return Row(RowKind.GONE, Key.of_event(event_id), cells, text, RowStyle.GONE)
 
 
 def changed_in_short(event: Event) -> str:
-    """Return ``env FOO, 3 more by 30-x``; "" where the event shows no change."""
+    """Return ``env FOO, 3 more by 30-x``; "" if the event shows no change."""
     if not event.changed:
         return ""
     first, *others = event.changed
@@ -219,7 +219,7 @@ _PATHS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("linux", "resources"), ""),
     (("linux",), ""),
 )
-"""How paths begin, the longest ones first, and the word for it."""
+"""Prefixes of paths, the longest ones first, with the word for each."""
 _NO_CELLS = ("",) * len(COLUMNS)
 
 
@@ -291,6 +291,6 @@ def _cut(text: str, width: int) -> str:
 
 
 def _raw(text: str, width: int) -> str:
-    # As much as can be seen, and so much more that it will be cut visibly. A character has at most
-    # three marks without a width.
+    # The visible part, and enough more for a visible cut. A character has at most three marks
+    # without a width.
     return text[: 4 * width + 4]

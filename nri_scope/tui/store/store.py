@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording for the terminal user interface: read in threads, known by positions.
+"""A recording for the terminal user interface, read in threads, with rows by position.
 
-Nothing that reads the file runs on the event loop. What is known of all events (which numbers there
-are, what lies between them) is kept on the loop, so that it can be asked for while drawing; the
-threads only answer questions.
+The event loop never reads the file. Knowledge of all events (their numbers, the gaps and sessions
+between them) is kept in the event loop, so that it is available while drawing; the threads only
+answer queries.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = ["Facts", "Growth", "Progress", "Store"]
 
 T = TypeVar("T")
 Progress = Callable[[View, float], None]
-"""Told on the event loop of a view that grows, and of the part of the recording (0 to 1) that was
-looked through."""
+"""Called on the event loop with a growing view, and the part of the recording (0 to 1) that was
+examined."""
 _AT_ONCE = 50_000
-"""Events that are looked through before a recording is shown; more of them: meanwhile."""
+"""Number of events examined before a recording is shown; more are examined meanwhile."""
 _LEAST_ROW = 16
-"""Bytes that an event has in a file at least."""
+"""Minimum bytes of an event in a file."""
 
 
 class Store:
     """An open recording. For one event loop, on which views and facts change.
 
-    Coroutines raise NriScopeError where the file is at fault, and can be cancelled, which ends
-    their work in the thread soon.
+    Coroutines raise NriScopeError for errors of the file. They can be cancelled, which soon ends
+    their work in the thread.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class Store:
         self._closed = False
         self._opening_others = asyncio.Lock()
         self._scout = scout
-        """For the thread of ``pages``."""
+        """Used by the thread of ``pages`` only."""
         self._refreshing: asyncio.Task[Growth] | None = None
         self._walking: asyncio.Task[None] | None = None
         self._walked = False
         self._stirred = False
-        """Something was found out since the last refresh."""
+        """Whether something was found out since the last refresh."""
         self._stopped: DamageMarker | None = None
         self._look = news.look
         self._between = news.between
         self._runs = NumberRanges(max(1, news.look.oldest))
         self._views: WeakKeyDictionary[View, NumberList] = WeakKeyDictionary()
-        """Those with a filter."""
+        """Views with a filter."""
         self.all = View(self._runs)
-        """Everything, without a filter: what `view` gives for None."""
+        """Everything, without a filter: the result of `view` for None."""
         self.facts: Facts
-        """As of the last `refresh`."""
+        """Facts as of the last `refresh`."""
         self._assume()
         self._settle_all()
 
@@ -99,7 +99,7 @@ class Store:
             scout = EventDiscovery()
             store = cls(path, pages, scout, await pages.soon(scout.first), live=live)
             store._walking = asyncio.create_task(pages.steps(scout.walk, store._walk_on))
-            # Where that takes long, the newest events can be shown meanwhile.
+            # If that takes long, the newest events can be shown meanwhile.
             if len(store._runs) <= _AT_ONCE:
                 await store._walking
                 store._stirred = False
@@ -109,7 +109,7 @@ class Store:
         return store
 
     async def close(self) -> None:
-        """End the threads and close the file. Work that is under way is cancelled."""
+        """End the threads and close the file. Work in progress is cancelled."""
         self._closed = True
         own = {task for task in (self._walking, self._refreshing) if task is not None}
         for task in own:
@@ -125,11 +125,11 @@ class Store:
         """The sessions as of the last `refresh`, oldest first."""
         return self._look.sessions
 
-    # -- what is read -----------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------
 
     async def rows(self, view: View, start: int, count: int) -> Sequence[Row]:
-        """Read rows by position, fewer where the view ends. Served before all other work, the
-        newest request first; none where so many newer ones came that this one is outdated.
+        """Read rows by position, fewer if the view ends. Served before all other work, the
+        newest request first; returns none if so many newer ones came that this one is outdated.
         """
         entries = view.entries(start, count)
         first_ns = self._look.first_ns
@@ -145,11 +145,11 @@ class Store:
         *,
         about: Pod | Container | None = None,
     ) -> View:
-        """Return the rows that pass a filter, of one pod or container where ``about`` is given.
+        """Return the rows that pass a filter, of one pod or container if ``about`` is given.
 
-        Returns when all events have been looked at; ``on_progress`` has the growing view
-        meanwhile, from the oldest match on, to be shown already. Gaps before a match
-        are in every view, sessions only where nothing is left out.
+        Returns when all events have been examined; meanwhile, ``on_progress`` gets the growing
+        view, from the oldest match on, which can be shown already. Gaps before a match are in
+        every view, sessions only if nothing is left out.
         """
         if where is None and about is None:
             return self.all
@@ -182,14 +182,13 @@ class Store:
         on_progress: Callable[[float], None] | None = None,
     ) -> int | None:
         """Return the position of the next row from ``start`` on (included) with ``text`` in its
-        names, ids, changes or words, in upper or lower case; None where there is none until the
-        end.
+        names, ids, changes or words, ignoring case; None if there is none until the end.
 
-        ``on_progress`` has the part (0 to 1) of what is to be searched.
+        ``on_progress`` gets the searched part (0 to 1).
         """
         if not 0 <= start < view.length or not text:
             return None
-        # Of rows that are no events there are few.
+        # There are only few rows that are not events.
         key, needle = view.key_at(start), text.lower()
         hits = [
             one.key
@@ -220,7 +219,7 @@ class Store:
         return view.before(min(hits) if forwards else max(hits))
 
     async def run(self, work: Callable[[Recording], T]) -> T:
-        """Run anything else that reads: details, blame, a tree. In a thread of its own, in order.
+        """Run other work that reads: details, blame, a tree. In a thread of its own, in order.
 
         Raises RecordingError once this is closed.
         """
@@ -241,15 +240,15 @@ class Store:
         if self._closed:
             raise RecordingError(self._path, "it was closed")
 
-    # -- what grows -------------------------------------------------------------------------
+    # -- growth -----------------------------------------------------------------------------
 
     async def refresh(self) -> Growth:
-        """Read what was written meanwhile; all views have it afterwards. Costs little when nothing
-        was. Raises RecordingError also where the file was deleted, moved or replaced.
+        """Read newly written data; all views have it afterwards. Cheap if there is none. Raises
+        RecordingError also if the file was deleted, moved or replaced.
         """
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
-        # The thread's news must not get lost.
+        # The thread's result must not be lost.
         return await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> Growth:
@@ -276,7 +275,7 @@ class Store:
             moved=moved or (not removed and self.all.revision != revision),
         )
 
-    # -- what is known, from the thread --------------------------------------------------
+    # -- results of the thread -----------------------------------------------------------
 
     @property
     def _newest(self) -> int:
@@ -284,9 +283,9 @@ class Store:
         return self._runs.last if self._walked else max(self._look.newest, self._runs.last)
 
     def _assume(self) -> None:
-        """Assume that numbers have no holes, until all events were looked through."""
+        """Assume that numbers have no holes, until all events have been read."""
         newest, oldest = self._look.newest, self._look.oldest
-        # Numbers may be anything in a file made by hand.
+        # Numbers are arbitrary in a hand-made file.
         if not self._walked and newest - oldest < self._look.size // _LEAST_ROW:
             self._runs.assume(newest)
 
@@ -311,7 +310,7 @@ class Store:
         return moved
 
     def _trim(self, news: RecordingNews) -> bool:
-        """Drop rows that the recording does not have any more."""
+        """Drop rows that are no longer in the recording."""
         oldest = news.look.oldest
         if oldest <= self._look.oldest:
             return False
@@ -337,7 +336,7 @@ class Store:
         view.settle(self._between)
 
     def _settle_all(self, *, moved: bool = False) -> None:
-        """Update all views to what is known now; ``moved``: the rows of all events have moved."""
+        """Update all views to the current state; ``moved``: the rows of all events have moved."""
         self.all.looked_at = self._newest
         self.all.settle(self._between, moved=moved)
         for view in self._views:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows there are, by position: all of a recording, or those that a filter lets through.
+"""Rows by position: all of a recording, or those that pass a filter.
 
-In memory and without I/O, so that positions, keys and lengths can be asked for while drawing. A
-view changes only on the thread that draws, when `Store.refresh` or a filter's progress tells.
+In memory and without I/O, so that positions, keys and lengths are available while drawing. A
+view changes only on the thread that draws, through `Store.refresh` or a filter's progress.
 
-Event numbers ascend and have few holes, so that all events of a recording are a few runs of numbers
-that follow each other. What a filter lets through is an array, eight bytes each.
+Event numbers ascend and have few holes, so that all events of a recording are a few consecutive
+ranges of numbers. The matches of a filter are an array, with eight bytes each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .markers import DamageMarker, GapMarker, Key, RowMarker
 
 
 class NumberList:
-    """Numbers one by one."""
+    """Numbers stored individually."""
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         self.array = array("q", numbers)
@@ -30,17 +30,17 @@ class NumberList:
         return len(self.array)
 
     def at(self, position: int) -> int:
-        """Return the number there. Raises IndexError."""
+        """Return the number at a position. Raises IndexError."""
         if position < 0:
             raise IndexError(position)
         return self.array[position]
 
     def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers from one position up to another one; fewer where there are fewer."""
+        """Return the numbers from one position up to another one; fewer if the list ends."""
         return self.array[start:stop]
 
     def rank(self, number: int) -> int:
-        """Return how many numbers are smaller."""
+        """Return how many numbers are smaller than ``number``."""
         return bisect_left(self.array, number)
 
     def trim(self, oldest: int) -> bool:
@@ -50,14 +50,14 @@ class NumberList:
         return gone > 0
 
     def extend(self, numbers: array[int]) -> None:
-        """Add numbers, all larger than those there are."""
+        """Add numbers, all larger than the existing ones."""
         self.array.extend(numbers)
 
 
 class NumberRanges:
-    """Numbers by runs without holes.
+    """Numbers stored as ranges without holes.
 
-    The last run may be no more than assumed: that what has not been looked through yet has no
+    The last range may be an assumption: that numbers of events not yet examined have no
     holes.
     """
 
@@ -65,20 +65,20 @@ class NumberRanges:
         """Set up the position. ``oldest``: no number is smaller."""
         self._firsts = array("q")
         self._starts = array("q")
-        """Positions of these, counted from the first number that there ever was."""
+        """Positions of these, counted from the first number that ever existed."""
         self._count = 0
-        """Numbers known, those included that were trimmed."""
+        """Count of known numbers, including trimmed ones."""
         self._trimmed = 0
         self._assumed = 0
-        """How many are assumed after ``last``."""
+        """Count of numbers assumed after ``last``."""
         self.last = oldest - 1
-        """The largest number known."""
+        """The largest known number."""
 
     def __len__(self) -> int:
         return self._count - self._trimmed + self._assumed
 
     def at(self, position: int) -> int:
-        """Return the number there. Raises IndexError."""
+        """Return the number at a position. Raises IndexError."""
         if not 0 <= position < len(self):
             raise IndexError(position)
         place = position + self._trimmed
@@ -88,11 +88,11 @@ class NumberRanges:
         return self._firsts[run] + place - self._starts[run]
 
     def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers from one position up to another one; fewer where there are fewer."""
+        """Return the numbers from one position up to another one; fewer if the ranges end."""
         return [self.at(position) for position in range(max(0, start), min(stop, len(self)))]
 
     def rank(self, number: int) -> int:
-        """Return how many numbers are smaller."""
+        """Return how many numbers are smaller than ``number``."""
         if number > self.last:
             return self._count - self._trimmed + min(number - self.last - 1, self._assumed)
         run = bisect_right(self._firsts, number) - 1
@@ -118,13 +118,13 @@ class NumberRanges:
         return gone > 0
 
     def assume(self, newest: int) -> None:
-        """Assume all numbers up to ``newest``, as long as nothing else is known."""
+        """Assume all numbers up to ``newest``, until more is known."""
         self._assumed = max(0, newest - self.last)
 
     def extend(self, first: int, last: int) -> bool:
-        """Add all numbers from ``first`` to ``last``; none is between them and those known.
+        """Add all numbers from ``first`` to ``last``; none is between them and the known ones.
 
-        Returns whether that moves what was assumed.
+        Returns whether that moves assumed numbers.
         """
         adjacent = first == self.last + 1
         moved = self._assumed > 0 and not adjacent
@@ -138,22 +138,22 @@ class NumberRanges:
         return moved
 
     def settle(self) -> bool:
-        """Assume nothing after what is known. Returns whether something had been assumed."""
+        """Drop the assumed numbers. Returns whether there were any."""
         moved = self._assumed > 0
         self._assumed = 0
         return moved
 
 
 Numbers = NumberList | NumberRanges
-"""Event numbers that ascend."""
+"""Ascending event numbers."""
 
 
 ViewEntry = int | RowMarker
-"""What is at a position: an event's number, or what lies between events."""
+"""Content of a position: an event's number, or a marker between events."""
 
 
 class View:
-    """Rows by position, from 0. Made by `Store.view`."""
+    """Rows by position, from 0. Created by `Store.view`."""
 
     def __init__(
         self,
@@ -163,33 +163,33 @@ class View:
         about: Pod | Container | None = None,
         looked_at: int = 0,
     ) -> None:
-        """Set up the view. ``looked_at``: ``numbers`` has everything up to this event."""
+        """Set up the view. ``looked_at``: ``numbers`` is complete up to this event."""
         self.where = where
         self.about = about
         self.length = 0
-        """Rows, those included that are no events."""
+        """Number of rows, including those that are not events."""
         self.complete = False
-        """False while a filter is at work, or event numbers are still being looked through."""
+        """Whether no filter is running, and all event numbers have been read."""
         self.revision = 0
-        """Changes when rows have moved; while it stays the same, rows were at most added at the
-        end. Pages that were read by position are worth nothing after a change."""
+        """Changes when rows have moved; otherwise rows were at most added at the end. Pages that
+        were read by position are invalid after a change."""
         self.looked_at = looked_at
-        """All of this view up to this event is known."""
+        """The event up to which this view is complete."""
         self.stopped: DamageMarker | None = None
-        """Why nothing is known of what follows."""
+        """Why later events are unknown."""
         self._numbers = numbers
         self._between: list[RowMarker] = []
         self._keys: list[Key] = []
         self._places: list[int] = []
-        """Their positions."""
+        """Positions of the markers."""
         self._given: tuple[RowMarker, ...] = ()
-        """What these were taken from."""
+        """The markers from which these were selected."""
         self._fixed = Key(0, 0)
-        """What has a smaller key stays where it is as long as numbers are only added."""
+        """Rows with a smaller key do not move while numbers are only added."""
 
     @property
     def events(self) -> int:
-        """Events among the rows: 0 means that nothing was recorded, or that nothing matched."""
+        """Number of events among the rows: 0 if nothing was recorded, or nothing matched."""
         return len(self._numbers)
 
     @property
@@ -197,10 +197,10 @@ class View:
         """Whether the view shows everything."""
         return self.where is None and self.about is None
 
-    # -- asked while drawing ----------------------------------------------------------------
+    # -- used while drawing -----------------------------------------------------------------
 
     def key_at(self, position: int) -> Key:
-        """Return the key of the row there. Raises IndexError."""
+        """Return the key of the row at a position. Raises IndexError."""
         entry = self.entry(position)
         return Key.of_event(entry) if isinstance(entry, int) else entry.key
 
@@ -209,28 +209,28 @@ class View:
         return self._numbers.rank(key.event) + bisect_left(self._keys, key)
 
     def through(self, key: Key) -> int:
-        """Return how many rows there are up to ``key``, that row included."""
+        """Return how many rows there are up to ``key``, including its row."""
         return self._numbers.rank(key.event + key.is_event) + bisect_right(self._keys, key)
 
     def position_of(self, event_id: int) -> int:
-        """Return where that event is; where it is not in the view, the next row's position (at most
+        """Return the position of an event; if it is not in the view, that of the next row (at most
         ``length - 1``; 0 in an empty view).
         """
         return max(0, min(self.before(Key.of_event(event_id)), self.length - 1))
 
     def shows(self, event_id: int) -> bool:
-        """Return whether that event is in the view."""
+        """Return whether the event is in the view."""
         return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
 
     def entry(self, position: int) -> ViewEntry:
-        """Return what is there. Raises IndexError."""
+        """Return the entry at a position. Raises IndexError."""
         at = bisect_left(self._places, position)
         if at < len(self._places) and self._places[at] == position:
             return self._between[at]
         return self._numbers.at(position - at)
 
     def entries(self, start: int, count: int) -> list[ViewEntry]:
-        """Return what is at these positions; fewer where the view ends."""
+        """Return the entries at these positions; fewer if the view ends."""
         start = max(0, start)
         return [self.entry(position) for position in range(start, min(start + count, self.length))]
 
@@ -241,21 +241,21 @@ class View:
 
     @property
     def between(self) -> Sequence[RowMarker]:
-        """The rows that are no events, in order."""
+        """The rows that are not events, in order."""
         return self._between
 
-    # -- told by the store ------------------------------------------------------------------
+    # -- updates by the store ---------------------------------------------------------------
 
     def settle(self, between: tuple[RowMarker, ...], *, moved: bool = False) -> None:
-        """Find the places again: the numbers have changed, or what lies between them.
+        """Update the positions after a change of the numbers or of the markers between them.
 
-        ``between``: all that the recording has, by their keys; the same object where it is the same
-        as before. ``moved``: some of the numbers have other positions now.
+        ``between``: all markers of the recording, sorted by key; the same object if they have not
+        changed. ``moved``: some of the numbers have other positions now.
         """
         kept, rest = 0, between
         if between is self._given and self.stopped is None and not moved:
-            # Only what goes behind the last event of before can have come or gone, or be elsewhere:
-            # a recording of many reconnects grows at the cost of what comes.
+            # Only markers after the previous last event can have come, gone or moved: the cost of
+            # growth is that of the new data, even in a recording of many reconnects.
             kept = bisect_left(self._keys, self._fixed)
             rest = between[bisect_left(between, self._fixed, key=_key_of) :]
         shown = [one for one in rest if self._concerns(one)]
@@ -274,7 +274,7 @@ class View:
         self.length = len(self._numbers) + len(self._keys)
         last = self._numbers.at(len(self._numbers) - 1) if len(self._numbers) else 0
         self._given = between
-        # What is not shown as it is not reached yet is looked at again, too.
+        # Markers that are not shown because they are not reached yet are examined again, too.
         self._fixed = Key(min(last, self.looked_at), 1)
         if moved:
             self.revision += 1
@@ -284,8 +284,8 @@ class View:
             return False
         if self.is_everything:
             return True
-        # Sessions would drown the few events that are looked for. A gap is worth a line where
-        # what was lost may have been before one of them.
+        # Sessions would hide the few matching events. A gap is worth a line if the lost events may
+        # have been before one of them.
         return isinstance(one, GapMarker) and self._numbers.rank(one.key.event) < self.events
 
 

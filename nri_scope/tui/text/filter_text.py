@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter bar's thinking: what is wrong with a filter, how it could go on, named views."""
+"""The logic of the filter bar: errors of a filter, its completions, named views."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nri_scope.filter.tree import Or, quote
 VIEWS: Mapping[str, str] = MappingProxyType(
     {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
 )
-"""Named views: filters that one key sets and takes away."""
+"""Named views: filters that one key sets and removes."""
 
 _EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
-"""Values of one field that are offered."""
+"""Maximum number of values offered for one field."""
 
 Values = Mapping[str, Sequence[str]]
-"""By field, the values that a recording has."""
+"""The values in a recording, by field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class FilterCheck:
     """The result of checking the text of a filter."""
 
     filter: Filter | None
-    """None where it is wrong."""
+    """The parsed filter; None if it is invalid."""
     problem: str = ""
-    """What is wrong and the way out, in one line."""
+    """The error and the remedy, in one line."""
     position: int = 0
-    """Where, as an offset in the text."""
+    """Position of the error, as an offset in the text."""
 
 
 def check(text: str) -> FilterCheck:
@@ -49,7 +49,7 @@ def check(text: str) -> FilterCheck:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A completion in the place of ``text[start:end]``."""
+    """A replacement for ``text[start:end]``."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ def complete(text: str, cursor: int, values: Values) -> Completion:
     start += len(name) + 1
     wanted = value.lstrip("\"'").lower()
     known = [each for each in _known(name.lower(), values) if wanted in each.lower()]
-    # What begins like it first; sorting keeps the order otherwise.
+    # Values with the same beginning first; otherwise sorting keeps the order.
     known.sort(key=lambda each: not each.lower().startswith(wanted))
     return Completion(start, cursor, tuple(quote(each) for each in known[:_VALUES_MAX]))
 
@@ -109,7 +109,7 @@ def narrowed(text: str, added: str, *, out: bool = False) -> str:
 
 
 class TypedHistory:
-    """The texts that were typed before; the newest last."""
+    """The texts typed before; the newest is last."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -117,20 +117,20 @@ class TypedHistory:
         self._draft = ""
 
     def add(self, text: str) -> None:
-        """Remember ``text``, and begin at the newest again."""
+        """Remember ``text``, and start from the newest again."""
         if text.strip():
             self._texts = [each for each in self._texts if each != text] + [text]
         self._at = len(self._texts)
 
     def older(self, current: str) -> str:
-        """Return what was typed before; ``current`` is kept for coming back."""
+        """Return the previous text; ``current`` is kept for coming back."""
         if self._at == len(self._texts):
             self._draft = current
         self._at = max(0, self._at - 1)
         return self._texts[self._at] if self._texts else current
 
     def newer(self, current: str) -> str:
-        """Return what was typed after it, in the end what was being typed."""
+        """Return the next text, and at the end the one that was being typed."""
         if self._at >= len(self._texts):
             return current
         self._at += 1

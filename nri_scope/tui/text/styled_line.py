@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of styled text, and aligned columns of them: what views make and `Lines` shows."""
+"""Lines of styled text, and aligned columns of them: made by views, shown by `Lines`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Span", "Style", "StyledLine", "text_of"]
 
 
 class Source(Protocol):
-    """Any number of lines. A list or tuple of lines is one, too.
+    """Any number of lines. A list or tuple of lines is a source, too.
 
-    It may make lines only when they are asked for, and give None for one that is still to come.
+    A source may create lines on request, and return None for one that is not available yet.
     """
 
     def __len__(self) -> int: ...
@@ -25,7 +25,7 @@ class Source(Protocol):
 
 
 def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
-    """Return a line of one piece."""
+    """Return a line with a single part."""
     return (Span(text, style),) if text else ()
 
 
@@ -46,14 +46,14 @@ class TableField:
 
     title: str
     width: int
-    """Columns of the terminal; of one that grows, at least."""
+    """Columns of the terminal; the minimum if it grows."""
     right: bool = False
     grows: bool = False
-    """Takes what room is left, as the others that grow."""
+    """Whether it shares the remaining room with the other growing fields."""
     most: int = 1_000
-    """How far it grows."""
+    """Maximum width if it grows."""
     rank: int = 0
-    """Fields with a higher rank are left out first where there is no room."""
+    """Fields with a higher rank are left out first if there is not enough room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class TableGrid:
 
     fields: tuple[TableField, ...]
     widths: tuple[int, ...]
-    """One for each field; 0 where it is left out."""
+    """One width for each field; 0 if it is left out."""
 
     width: int
-    """Of a line; it may be larger where not even the fields of rank 0 fit."""
+    """Width of a line; may be larger if not even the fields of rank 0 fit."""
 
     @classmethod
     def of(cls, fields: Sequence[TableField], width: int) -> TableGrid:
-        """Place as many of ``fields`` as fit into ``width``; those of rank 0 are always there."""
+        """Place as many of ``fields`` as fit into ``width``, and always those of rank 0."""
         kept = list(fields)
 
         def least() -> int:
@@ -93,7 +93,7 @@ class TableGrid:
         return cls(tuple(fields), tuple(widths), width)
 
     def line(self, cells: Sequence[Span]) -> StyledLine:
-        """Lay out one part for each field; texts need not be escaped yet."""
+        """Lay out one part for each field; texts need not be escaped."""
         parts: list[Span] = []
         for field, width, cell in zip(self.fields, self.widths, cells, strict=True):
             if not width:
@@ -111,8 +111,8 @@ class TableGrid:
 
 
 def cut(parts: StyledLine, width: int) -> StyledLine:
-    """Return a line of at most ``width`` columns, escaped; where it is cut, one sees that."""
-    # Each is looked at only as far as it can be seen: it may have millions of characters.
+    """Return a line of at most ``width`` columns, escaped, and visibly cut if necessary."""
+    # Only the visible beginning of each part is used: it may have millions of characters.
     whole = [Span(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
     if sum(columns(part.text) for part in whole) <= width:
         return tuple(whole)
@@ -120,7 +120,7 @@ def cut(parts: StyledLine, width: int) -> StyledLine:
     left = width - 1
     for text, style in whole:
         if columns(text) > left:
-            # A text that just fits is cut as well: more comes behind it.
+            # A text that just fits is cut as well, because more follows.
             kept.append(Span(safe(f"{text} ", left + 1), style))
             break
         kept.append(Span(text, style))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shown part of a line: its width, its rows, and the places of a text in it."""
+"""The visible part of a line: its width, its rows, and the matches of a text in it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nri_scope.text.escape import safe
 from .styled_line import Span, Style, StyledLine, text_of
 
 MAX_CHARACTERS = 4_000
-"""Of one line that are shown; behind them stands how many there are."""
+"""Maximum characters shown of one line; the number of all characters follows them."""
 
 
 def shown(parts: StyledLine) -> StyledLine:
-    """Return what is shown of a line: its beginning, made safe, and its length where that is not
-    all.
+    """Return the visible part of a line: its beginning, made safe, followed by its length if it
+    is cut.
     """
     room = MAX_CHARACTERS
     found: list[Span] = []
@@ -37,43 +37,43 @@ def shown(parts: StyledLine) -> StyledLine:
 
 
 _NATURAL = frozenset(" ,;:/=")
-"""A row ends behind one of these where it can."""
+"""Characters after which a row ends if possible."""
 
 
 @lru_cache(maxsize=8)
 def pattern(text: str) -> re.Pattern[str] | None:
-    """Return what finds `text` as it is, in upper or lower case; None for no text."""
+    """Return a pattern for the literal `text`, ignoring case; None for no text."""
     return re.compile(re.escape(text), re.IGNORECASE) if text else None
 
 
 def places(text: str, wanted: str) -> list[tuple[int, int]]:
-    """Return where ``wanted`` is in a text: from, to."""
+    """Return the matches of ``wanted`` in a text, as start and end."""
     found = pattern(wanted)
     return [] if found is None else [match.span() for match in found.finditer(text)]
 
 
 def width(parts: StyledLine) -> int:
-    """Return the columns of what is shown of a line."""
+    """Return the width in columns of the visible part of a line."""
     return cell_len(text_of(shown(parts)))
 
 
 def hanging(text: str, room: int) -> int:
-    """Return by how many columns all rows of a line but the first are indented."""
+    """Return the indentation in columns of all rows of a line except the first."""
     begins = len(text) - len(text.lstrip(" "))
     return min(begins + 2, room // 2)
 
 
 @lru_cache(maxsize=256)
 def breaks(text: str, room: int) -> tuple[int, ...]:
-    """Return the columns at which the rows of a line begin, each with its indentation at most
-    `room` columns wide. A character wider than that has a row of its own.
+    """Return the columns at which the rows of a line begin. A row with its indentation is at most
+    `room` columns wide. A wider character has a row of its own.
     """
     cuts = _cuts(text, room, room - hanging(text, room))
     return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
 
 
 def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
-    """Return what is shown of a line, in several where it is too long; all but the first are
+    """Return the visible part of a line, as several lines if it is too long; all but the first are
     indented.
     """
     parts = shown(parts)
@@ -92,9 +92,9 @@ def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
 
 
 def _cuts(text: str, room: int, rest: int) -> list[int]:
-    """Return where rows begin, by characters; the first has `room` columns, all others `rest`.
+    """Return the indices at which rows begin; the first has `room` columns, all others `rest`.
 
-    They end at natural places, unless that left half of them empty.
+    Rows end after natural characters, unless that leaves half of them empty.
     """
     found = [0]
     if len(text) <= room and text.isascii():
@@ -103,7 +103,7 @@ def _cuts(text: str, room: int, rest: int) -> list[int]:
     for at, char in enumerate(text):
         size = get_character_cell_size(char)
         while used and used + size > room:
-            # What is behind the natural place goes on in the next row.
+            # The text after the natural end continues in the next row.
             at_natural = natural > found[-1] and 2 * left >= room
             found.append(natural if at_natural else at)
             used = used - left if at_natural else 0
@@ -117,7 +117,7 @@ def _cuts(text: str, room: int, rest: int) -> list[int]:
 def pieces(
     begin: int, end: int, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int, bool]]:
-    """Cut `begin` to `end` where `spans` begin and end: from, to, whether it is in one.
+    """Split `begin` to `end` at the bounds of `spans`: start, end, and whether it is in a span.
 
     `spans` ascend and do not overlap.
     """

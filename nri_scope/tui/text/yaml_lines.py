@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values as styled lines of YAML, however large they are: long values are cut."""
+"""Plain values as styled lines of YAML, with long values cut."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..store.reader_thread import Stop
 from .styled_line import Span, Style, StyledLine
 
 MAX_TEXT = 2_000
-"""Characters of one value."""
+"""Maximum characters of one value."""
 MAX_MEMBERS = 1_000
-"""Members of one list or mapping; a container with more is a hostile one."""
+"""Maximum members of one list or mapping; a container with more is hostile."""
 MAX_LINES = 20_000
-"""Of one document. A Synchronize with hundreds of containers is within that."""
+"""Maximum lines of one document; enough for a Synchronize with hundreds of containers."""
 _KEY = re.compile(r"\?|''")
-"""Keys that are long or empty stand on lines of their own where their values are not short."""
+"""Long or empty keys, which get a line of their own unless their values are short."""
 _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)?\Z")
 
 
 def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
-    """Return a document; keys keep their order. Raises CancelledError once it is not waited for."""
+    """Return a document; keys keep their order. Raises CancelledError after `Stop.set`."""
     for count, text in enumerate(yaml_text.yaml_lines(_clipped(value, stop.check))):
         stop.check()
         if count == MAX_LINES:
@@ -35,8 +35,8 @@ def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
 
 
 def clipped(value: Plain) -> Plain:
-    """Return the same with long texts cut, saying how long they are, and long lists and mappings
-    too.
+    """Return the same with long texts, lists and mappings cut, each followed by its original
+    length.
     """
     return _clipped(value, lambda: None)
 
@@ -56,7 +56,7 @@ def _clipped(value: Plain, check: Callable[[], None]) -> Plain:
 
 
 def clipped_text(text: str, most: int = MAX_TEXT) -> str:
-    """Cut to about `most` characters, saying how many there are."""
+    """Cut to about `most` characters, followed by their original number."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters in all)"

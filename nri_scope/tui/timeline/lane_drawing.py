@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time to scale: which column shows which moment, and what stands there. Pure.
+"""Time to scale: the moment of each column, and its content. Pure functions.
 
 A window of time is drawn in some columns; each column stands for an equal part of it. A lane is
-the life of one pod or container: what state it is in is drawn as a line, events as signs upon it.
+the life of one pod or container: its state is drawn as a line, its events as signs on the line.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..containers.census import FOR_EVER, Life, Stage, phases
 from ..text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000
-"""ns: nothing is drawn larger than with so little in the whole window. More than there are
-columns, so that no two columns are the same moment."""
+"""Minimum length of a window, in ns. More than there are columns, so that no two columns are the
+same moment."""
 _MARGIN = 50
-"""One part in so many of the whole time is left free at both ends."""
+"""The margin at both ends is the whole time divided by this number."""
 
 
 # -- the window ---------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ _MARGIN = 50
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The drawn interval: from a moment up to, and without, another one."""
+    """The drawn interval: from one moment up to, without, another one."""
 
     from_ns: int
     to_ns: int
@@ -50,7 +50,7 @@ class TimeWindow:
         return self.to_ns - self.from_ns
 
     def column(self, at_ns: int, width: int) -> int:
-        """Return the column of a moment; negative, or ``width`` and more, where it is not in it."""
+        """Return the column of a moment; negative, or at least ``width``, if it is outside."""
         return (at_ns - self.from_ns) * width // self.span
 
     def start(self, column: int, width: int) -> int:
@@ -62,7 +62,7 @@ class TimeWindow:
         return (self.start(column, width) + self.start(column + 1, width)) // 2
 
     def zoomed(self, whole: TimeWindow, around_ns: int, *, closer: bool) -> TimeWindow:
-        """Return half or twice as much time, ``around_ns`` where it was; at most ``whole``."""
+        """Return half or twice as much time, with ``around_ns`` in place; at most ``whole``."""
         span = max(MIN_SPAN, self.span // 2) if closer else min(whole.span, self.span * 2)
         return TimeWindow(
             from_ns := around_ns - (around_ns - self.from_ns) * span // self.span,
@@ -70,17 +70,17 @@ class TimeWindow:
         ).within(whole)
 
     def moved(self, whole: TimeWindow, by_ns: int) -> TimeWindow:
-        """Return it later by so much, as far as ``whole`` goes."""
+        """Return the window moved later by ``by_ns``, within ``whole``."""
         return TimeWindow(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
 
     def within(self, whole: TimeWindow) -> TimeWindow:
-        """Return it moved into ``whole``, and cut to it where it is larger."""
+        """Return the window moved into ``whole``, and cut to it if larger."""
         span = min(self.span, whole.span)
         from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
         return TimeWindow(from_ns, from_ns + span)
 
     def shows(self, at_ns: int) -> bool:
-        """Return whether a moment is in it."""
+        """Return whether a moment is in the window."""
         return self.from_ns <= at_ns < self.to_ns
 
 
@@ -97,15 +97,15 @@ _STEPS = (
 
 
 class AxisTick(NamedTuple):
-    """A moment on the axis, and how it is called."""
+    """A moment on the axis, with its label."""
 
     column: int
     label: str
 
 
 def ticks(window: TimeWindow, width: int) -> tuple[AxisTick, ...]:
-    """Return round moments, in local time, as many as have room beside each other."""
-    # A day's clock where the window begins; a change to summer time within is left aside.
+    """Return round moments, in local time, as many as fit side by side."""
+    # The UTC offset is that of the window's beginning; a change to summer time within is ignored.
     zone = time.localtime(window.from_ns // _SECOND).tm_gmtoff * _SECOND
     for step in _STEPS:
         if step * width < window.span * 4:
@@ -138,7 +138,7 @@ def _label(at_ns: int, step: int) -> str:
 
 
 def axis(window: TimeWindow, width: int) -> str:
-    """Return the ticks in one line: ``╵`` at the moment, its name to the right."""
+    """Return the ticks in one line: ``╵`` at the moment, its label to the right."""
     line = [" "] * width
     for column, label in ticks(window, width):
         text = f"╵{label}"
@@ -150,11 +150,11 @@ def axis(window: TimeWindow, width: int) -> str:
 
 
 class PointKind(IntEnum):
-    """The kind of a point. Where several share a cell, the largest one is drawn."""
+    """The kind of a point. If several share a cell, the largest one is drawn."""
 
     OTHER = 0
     CHANGED = 1
-    """Something was changed, as the filter `changed` has it."""
+    """An event with a change, as in the filter `changed`."""
     CREATED = 2
     STARTED = 3
     STOPPED = 4
@@ -172,7 +172,7 @@ SIGNS: dict[PointKind, tuple[str, Style]] = {
     PointKind.REMOVED: ("×", Style.DIM),
     PointKind.PROBLEM: ("!", Style.BAD),
 }
-"""How points are drawn: no two look the same without colours."""
+"""Signs of points, which differ even without colours."""
 LINES: dict[Stage, tuple[str, Style]] = {
     Stage.TOLD: ("─", Style.DIM),
     Stage.CREATING: ("─", Style.DIM),
@@ -181,9 +181,9 @@ LINES: dict[Stage, tuple[str, Style]] = {
     Stage.STOPPED: ("┈", Style.DIM),
     Stage.REMOVED: (" ", Style.PLAIN),
 }
-"""How states are drawn."""
+"""Lines of states."""
 UNOBSERVED = ("░", Style.WARN)
-"""What was not observed, at any state."""
+"""Sign of unobserved time, in any state."""
 
 
 class LanePoint(NamedTuple):
@@ -193,31 +193,31 @@ class LanePoint(NamedTuple):
     event: int
     kind: PointKind
     name: str = ""
-    """What happened."""
+    """Name of the event."""
 
 
 def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
-    """Return what an event is drawn as; ``stage`` is what it leads to, if anything."""
+    """Return the kind of point for an event; ``stage`` is the one that it leads to, if any."""
     if not ok:
         return PointKind.PROBLEM
     if stage:
-        # Whether a creation succeeded is not to be seen from its sign.
+        # The sign does not show whether a creation succeeded.
         return PointKind[max(stage, Stage.CREATED).name]
     return PointKind.CHANGED if changed else PointKind.OTHER
 
 
 class TimeInterval(NamedTuple):
-    """From a moment up to, and without, another one."""
+    """From one moment up to, without, another one."""
 
     from_ns: int
     to_ns: int
 
 
 def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[TimeInterval, ...]:
-    """Return when something may have happened that is not recorded, in order and apart.
+    """Return the intervals in which unrecorded events are possible, in order and disjoint.
 
-    Gaps, and the times between sessions. What was before the first and after the last is not among
-    it. What a session whose recorder was killed did not see is a gap already, noted by the next.
+    These are gaps, and the times between sessions, without the times before the first and after
+    the last one. For a session whose recorder was killed, the next one has noted a gap.
     """
     found = [TimeInterval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
     latest: int | None = None
@@ -244,7 +244,7 @@ def lane_cells(
     until_ns: int,
     blind: Sequence[TimeInterval] = (),
 ) -> list[Span]:
-    """Return the ``width`` cells of a lane. Several events in one cell are drawn strong."""
+    """Return the ``width`` cells of a lane. Several events in one cell have a strong style."""
     blank = Span(" ")
     cells = [blank] * width
     for stage, from_ns, to_ns in phases(life, until_ns):
@@ -273,7 +273,7 @@ def _fill(cells: list[Span], window: TimeWindow, from_ns: int, to_ns: int, cell:
 
 
 def joined_cells(cells: Iterable[Span]) -> StyledLine:
-    """Join cells to a line: neighbours of one style are one part."""
+    """Join cells to a line: adjacent cells of the same style become one part."""
     parts: list[Span] = []
     for cell in cells:
         if parts and parts[-1].style == cell.style:
@@ -284,10 +284,10 @@ def joined_cells(cells: Iterable[Span]) -> StyledLine:
 
 
 def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow) -> array[int]:
-    """Return the numbers of the lanes that have something in the window.
+    """Return the numbers of the lanes with content in the window.
 
-    ``lanes``: in order, each with its pod, its container (0: a pod's own), and when it begins and
-    ends. A pod has a lane where one of its containers has.
+    ``lanes``: in order, each with its pod, its container (0: a pod's own), and its beginning and
+    end. A pod has a lane if one of its containers has.
     """
     found = array("q")
     pod = -1
@@ -304,7 +304,7 @@ def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow)
 
 
 def nearest(points: Sequence[LanePoint], at_ns: int) -> LanePoint | None:
-    """Return the point with the least distance; of two, the earlier. ``points`` are in order of
+    """Return the nearest point; of two, the earlier one. ``points`` are in order of
     time.
     """
     at = bisect_left(points, at_ns, key=lambda point: point.at_ns)

@@ -31,7 +31,7 @@ from .lane_drawing import (
 )
 
 MAX_EVENTS = 2_000
-"""Most events that are read for one lane; if it has more, one is read for each column."""
+"""Maximum events read for one lane; if it has more, one is read for each column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class LanePoints:
 
     points: tuple[LanePoint, ...] = ()
     complete: bool = True
-    """False if there are so many that only the first event of each column was read."""
+    """Whether all were read; otherwise only the first event of each column, as there are too
+    many."""
 
 
 def read_points(
@@ -99,20 +100,20 @@ def _between(
 
 
 RULER = ("╎", Style.DIM)
-"""Drawn at the cursor's time, in empty cells."""
+"""Drawn in empty cells at the cursor's time."""
 
 
 @dataclass(slots=True)
 class Lanes:
-    """The visible pods and containers, in order, with the times at which they began and ended."""
+    """The visible pods and containers, in order, with the times of their beginning and end."""
 
     pods: array[int] = field(default_factory=lambda: array("q"))
     containers: array[int] = field(default_factory=lambda: array("q"))
-    """0 for a pod's own lane."""
+    """Keys of containers; 0 for a pod's own lane."""
     first_ns: array[int] = field(default_factory=lambda: array("q"))
-    """0 where it is not known."""
+    """Times of the beginning; 0 if unknown."""
     end_ns: array[int] = field(default_factory=lambda: array("q"))
-    """`FOR_EVER` for one whose end was not observed."""
+    """Times of the end; `FOR_EVER` if it was not observed."""
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:

@@ -45,9 +45,9 @@ from .lanes import (
 )
 
 _KEPT = 4_096
-"""Lanes whose names stay in memory."""
+"""Number of lanes whose names stay in memory."""
 _REST = 10
-"""So many times as long as it took to put all lanes together, they are not put together again."""
+"""Pause before all lanes are assembled again, as a multiple of the time that it took."""
 _NEWEST = (1 << 63) - 1
 
 
@@ -59,13 +59,13 @@ class TimelineLines(BoardLines, inherit_bindings=False):
     on_column: Callable[[int], None] = lambda _: None
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor there, in time too."""
+        """Move the cursor to the click, in time too."""
         super().on_click(event)
         self.on_column(event.x - GUTTER)
 
 
 class TimelineBoard(CensusBoard):
-    """One lane for each pod and container. Enter opens the event that the cursor is nearest to."""
+    """One lane for each pod and container. Enter opens the event nearest to the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=False)
     BODY = TimelineLines
@@ -73,28 +73,28 @@ class TimelineBoard(CensusBoard):
     body: TimelineLines
 
     def on_mount(self) -> None:
-        """Begin with nothing known."""
+        """Start empty."""
         self.body.on_column = self._go_to_column
         self.packed: array[int] = array("q")
-        """The numbers of the lanes that have something in the window."""
+        """The numbers of the lanes with content in the window."""
         self.window = TimeWindow(0, 10**9)
         self.whole = self.window
         self.at_ns = 0
         """The cursor's moment."""
         self._event = 0
-        """The event that was gone to; 0 once the cursor moved on."""
+        """The event that was jumped to; 0 once the cursor has moved on."""
         self._lanes = self._known = Lanes()
-        """Those that are drawn, and those that will be once it is known which are in the window."""
+        """The drawn lanes, and those to be drawn once it is known which are in the window."""
         self._again_at = 0.0
         self._is_whole = True
         self._blind: tuple[TimeInterval, ...] = ()
         self._points: dict[Node, LanePoints] = {}
         self._current: set[Node] = set()
-        """The lanes whose points are those of the window."""
+        """The lanes whose points are those of the current window."""
         self._state: tuple[object, ...] = ()
-        """What was known when all lanes were put together."""
+        """The data from which all lanes were last assembled."""
         self._now_ns = 0
-        """The end of time when they were drawn."""
+        """The end of time in the last drawing."""
 
     # -- reading --------------------------------------------------------------------------
 
@@ -133,14 +133,14 @@ class TimelineBoard(CensusBoard):
         self.say_empty(nothing_then if len(lanes) else "")
 
     def _show(self, window: TimeWindow) -> None:
-        """Draw another window, with what is known of it already."""
+        """Draw another window, with the known part of its content."""
         self.window = window
         self._current.clear()
         self._redraw()
         self.begin("pack", self._pack)
 
     async def _pack(self) -> None:
-        """Leave out lanes without anything in the window; keep the cursor's lane."""
+        """Leave out lanes without content in the window; keep the cursor's lane."""
         window, lanes = self.window, self._known
         packed = await self.store.run(lambda _: lanes_within(lanes, window))
         at = self.kept
@@ -148,7 +148,7 @@ class TimelineBoard(CensusBoard):
         self.body.changed()
         if at is not None and at != self.node:
             number = lanes.number_of(at)
-            # What it was in is the next best: lanes are in order.
+            # If its lane is left out: the one before it, such as its pod's.
             here = 0 if number is None else bisect_right(packed, number) - 1
             self.body.go_to(max(0, here))
             self.kept = self.node
@@ -158,11 +158,11 @@ class TimelineBoard(CensusBoard):
         return [self._lanes.node(self.packed[index]) for index in self.body.seen]
 
     def needs_look(self) -> bool:
-        """Return whether names are missing, or events of this window."""
+        """Return whether names, or events of this window, are missing."""
         return any(node not in self.subjects or node not in self._current for node in self._seen())
 
     async def look(self) -> bool:
-        """Read names and events of the lanes that are seen."""
+        """Read names and events of the visible lanes."""
         census, window, width, where = self.census, self.window, self.width, self.chosen.where
         seen = self._seen()
         unnamed = [node for node in seen if node not in self.subjects]
@@ -176,7 +176,7 @@ class TimelineBoard(CensusBoard):
             lambda recording: read_points(recording, census, old, window, width, where)
         )
         if window == self.window and width == self.width and where is self.chosen.where:
-            # Only those of this window: others would be wrong soon.
+            # Only those of this window: others would soon be outdated.
             kept = {node: known for node, known in self._points.items() if node in self._current}
             self._points = {**kept, **points} if len(kept) < _KEPT else points
             self._current = set(self._points)
@@ -188,26 +188,26 @@ class TimelineBoard(CensusBoard):
 
     @property
     def margin(self) -> int:
-        """Columns of the names."""
+        """Width of the names in columns."""
         return min(36, max(10, self.room // 4)) + 1
 
     @property
     def width(self) -> int:
-        """Columns of the lanes."""
+        """Width of the lanes in columns."""
         return max(1, self.room - self.margin)
 
     @property
     def column(self) -> int:
-        """The cursor's."""
+        """The cursor's column."""
         return self.window.column(self.at_ns, self.width)
 
     @property
     def line_count(self) -> int:
-        """Lanes that have something in the window."""
+        """Number of lanes with content in the window."""
         return len(self.packed)
 
     def node_at(self, index: int) -> Node | None:
-        """Return whose lane it is."""
+        """Return the node of a lane."""
         return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
 
     def line_at(self, index: int) -> StyledLine | None:
@@ -236,7 +236,7 @@ class TimelineBoard(CensusBoard):
         self._redraw()
 
     def _redraw(self) -> None:
-        # Without anything that began, there is no time to show.
+        # Without any known beginning, there is no time to show.
         known = len(self._lanes) > 0 and any(self._lanes.first_ns)
         axis = axis_line(self.window, self.width, self.column, self.margin) if known else ()
         self.head.show((axis,))
@@ -244,7 +244,7 @@ class TimelineBoard(CensusBoard):
         self.refresh_words()
 
     def words(self) -> Sequence[StyledLine]:
-        """Return the event that the cursor is nearest to, the lane's life, and the signs."""
+        """Return the event nearest to the cursor, the lane's life, and the legend."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
@@ -260,7 +260,7 @@ class TimelineBoard(CensusBoard):
 
     @property
     def point(self) -> LanePoint | None:
-        """The event of the lane that the cursor is nearest to."""
+        """The event of the lane that is nearest to the cursor."""
         node = self.node
         points = self._points.get(node) if node is not None else None
         return near(points, self.at_ns, self._event)
@@ -283,21 +283,21 @@ class TimelineBoard(CensusBoard):
             self.post_message(OpenEvent(number))
 
     def _go_to_column(self, column: int) -> None:
-        """Move the cursor to a column on the screen, counted from where names begin."""
+        """Move the cursor to a column on the screen, counted from the start of names."""
         if 0 <= column - self.margin < self.width:
             self._go(self.window.middle(column - self.margin, self.width))
 
     def _move(self, by: int) -> None:
-        """Move the cursor so many columns later."""
+        """Move the cursor later by this number of columns."""
         at_ns = self.window.middle(self.column + by, self.width)
         if self.whole.shows(at_ns):
             self._go(at_ns)
 
     def _go(self, at_ns: int, event: int = 0) -> None:
-        """Move the cursor to a moment, and the window where the moment is outside it."""
+        """Move the cursor to a moment, and the window if the moment is outside."""
         window = self.window
         if not window.shows(at_ns):
-            # Some columns stay, so that one sees where one came from.
+            # Keep some columns for orientation.
             by = window.span // 2 if window.from_ns <= at_ns < window.to_ns + window.span else 0
             by = -by if at_ns < window.from_ns else by
             moved = window.moved(self.whole, by)
@@ -312,7 +312,7 @@ class TimelineBoard(CensusBoard):
         self.tell_row()
 
     def _pan(self, by: int) -> None:
-        """Show half a screen later, or earlier; the cursor keeps its column as far as it can."""
+        """Move the window by half a screen; the cursor keeps its column if possible."""
         column = self.column
         window = self.window.moved(self.whole, by * self.window.span // 2)
         if window == self.window:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines around the views: the title, tabs, what is going on, and the most important keys."""
+"""The lines around the views: title, tabs, status, and the most important keys."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ..text.wrapping import folded
 from .messages import TabChosen
 
 _LEAST_RUNTIME = 12
-"""Columns that are left to the runtime's name, whatever else there is to say."""
+"""Minimum columns of the runtime's name and versions, regardless of other facts."""
 _LEAST_NAME = 6
-"""Columns of the runtime's own name that are worth more than the version of NRI behind it."""
+"""Minimum columns of the runtime's own name, before the NRI version is cut."""
 _NRI = ", NRI "
 _INFERRED = " (inferred)"
 
 
 def needed(facts: Facts, badge: str = "") -> list[str]:
-    """Return what has to be said in any case, behind the runtime; ``badge`` first."""
+    """Return the facts that must be shown after the runtime; ``badge`` first."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
     parts = [badge] if badge else []
@@ -45,7 +45,7 @@ def needed(facts: Facts, badge: str = "") -> list[str]:
 
 
 def more(facts: Facts) -> list[str]:
-    """Return what is said where there is room, the most important first."""
+    """Return the facts to show if there is room, the most important first."""
     parts = [many(facts.events, "event")]
     if facts.sessions > 1:
         parts.append(many(facts.sessions, "session"))
@@ -53,7 +53,7 @@ def more(facts: Facts) -> list[str]:
 
 
 def lost_words(facts: Facts) -> str:
-    """Return ``! 2 gaps, 12 lost``; "" where nothing was lost."""
+    """Return ``! 2 gaps, 12 lost``; "" if nothing was lost."""
     if not facts.gaps:
         return ""
     gaps = f"! {many(facts.gaps, 'gap')}"
@@ -63,7 +63,7 @@ def lost_words(facts: Facts) -> str:
 
 
 def title(facts: Facts, width: int, badge: str = "") -> str:
-    """Return one line of at most ``width`` columns; the file's name at the right, where it fits."""
+    """Return one line of at most ``width`` columns; the file's name at the right, if it fits."""
     runtime, parts = facts.runtime or "no runtime yet", needed(facts, badge)
     room = width - columns("".join(f" · {part}" for part in parts))
     runtime = _cut(runtime, max(_LEAST_RUNTIME, room))
@@ -79,7 +79,7 @@ def title(facts: Facts, width: int, badge: str = "") -> str:
 
 
 def _cut(runtime: str, room: int) -> str:
-    """Shorten ``containerd 2.1.9+unkn…, NRI 0.8.0``: the NRI version is kept for as long as
+    """Shorten ``containerd 2.1.9+unkn…, NRI 0.8.0``: the NRI version is kept if
     possible.
     """
     if columns(runtime) <= room:
@@ -101,7 +101,7 @@ class TitleBar(Widget):
     """
 
     def __init__(self, badge: str = "") -> None:
-        """Make the title bar. ``badge``: a word that is there all the time."""
+        """Create the title bar. ``badge``: a word that is always shown."""
         super().__init__()
         self._badge = badge
         self._facts: Facts | None = None
@@ -120,7 +120,7 @@ class TitleBar(Widget):
 
 
 _LEAST_ROOM = 8
-"""Columns that words need."""
+"""Minimum columns for words."""
 
 
 class TabLine(Widget):
@@ -133,8 +133,8 @@ class TabLine(Widget):
     def __init__(
         self, tabs: Mapping[str, str], *, padded: bool = False, lead: str = " ", style: str = ""
     ) -> None:
-        """Make the tab bar. ``tabs``: how each name is shown; ``padded``: in columns that stay
-        where they are.
+        """Create the tab line. ``tabs``: the displayed form of each name; ``padded``: in columns
+        that do not move.
 
         ``lead`` and ``style``: of the words.
         """
@@ -145,7 +145,7 @@ class TabLine(Widget):
         self._around = " {} " if padded else "{}"
         self._between = "" if padded else " "
         self.chosen = next(iter(tabs))
-        """The name of a tab."""
+        """The name of the chosen tab."""
         self.words = ""
 
     def show(self, chosen: str, words: str) -> None:
@@ -155,7 +155,7 @@ class TabLine(Widget):
             self.refresh()
 
     def render(self) -> Text:
-        """Draw the tabs, and the words as far as there is room."""
+        """Draw the tabs, and as much of the words as fits."""
         text = Text(no_wrap=True, end="")
         for name in self._tabs:
             text.append(self._label(name), style="bold" if name == self.chosen else "")
@@ -166,7 +166,7 @@ class TabLine(Widget):
         return text
 
     def _label(self, name: str) -> str:
-        # Brackets, as nothing may depend on colour alone.
+        # In brackets, as nothing may depend on colour alone.
         label = self._tabs[name]
         return f"[{label}]" if name == self.chosen else self._around.format(label)
 
@@ -181,14 +181,14 @@ class TabLine(Widget):
 
 
 FRESH_SECONDS = 6.0
-"""To read a line."""
+"""Seconds for reading a message."""
 _LINES = 3
-"""Of what was said, at most."""
+"""Maximum lines of a message."""
 
 
 class StatusLine(Widget):
-    """Words about the list, in one line; for a while, something that was said instead, in as many
-    as it needs: the way out stands at its end.
+    """One line about the list; temporarily a message instead, in as many lines as it needs, as
+    the remedy is at its end.
     """
 
     DEFAULT_CSS = """
@@ -202,14 +202,14 @@ class StatusLine(Widget):
     _said_at = 0.0
 
     def say(self, text: str, *, problem: bool = False) -> None:
-        """Show ``text`` until something else is done."""
+        """Show ``text`` until the next action."""
         self.said = f"! {text}" if problem else text
         self._said_at = monotonic()
         self.set_class(problem, "-problem")
 
     def hush(self, *, unless_fresh: bool = False) -> None:
-        """Show the words about the list again; ``unless_fresh``: not while something was just said,
-        so that there is time to read it.
+        """Show the line about the list again; ``unless_fresh``: not right after a message, so that
+        there is time to read it.
         """
         if unless_fresh and monotonic() - self._said_at < FRESH_SECONDS:
             return
@@ -217,11 +217,11 @@ class StatusLine(Widget):
         self.remove_class("-problem")
 
     def render(self) -> Text:
-        """Return what was said, or one line, cut visibly."""
+        """Return the message, or one line, visibly cut."""
         return Text("\n".join(self._lines(max(1, self.size.width))), no_wrap=True, end="")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return how many lines what was said needs."""
+        """Return the number of lines that the message needs."""
         return len(self._lines(max(1, width)))
 
     def _lines(self, width: int) -> list[str]:
@@ -246,7 +246,7 @@ class KeyLine(Widget):
         self._keymap = keymap
 
     def render(self) -> Text:
-        """Draw as many as fit."""
+        """Draw as many keys as fit."""
         text = Text(no_wrap=True, end="")
         for action in self._keymap:
             if not action.in_footer or not action.keys:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of all views beside the list of events: a heading, lines, and a remark on the
-line under the cursor.
+"""The common part of all views other than the list of events: a heading, lines, and a remark on
+the line under the cursor.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .lines import Lines
 from .messages import Failed, LinesThere, RowChosen, Said, begin_reading
 
 GUTTER = 2
-"""Columns before lines: the cursor's sign and the mark's, as in the list of events."""
+"""Columns before lines: the cursor's and the mark's sign, as in the list of events."""
 
 
 class _LinesOf:
-    """The lines of a board, made when they are asked for."""
+    """The lines of a board, created on request."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -46,18 +46,18 @@ class _LinesOf:
 
 
 class BoardLines(Lines, inherit_bindings=False):
-    """Lines that are never wider than the screen, and report when others are seen."""
+    """Lines that are never wider than the screen, and report when other lines become visible."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
 
     on_sight: Callable[[], None] | None = None
     on_cursor: Callable[[], None] | None = None
-    """Called while the cursor moves; `Moved` comes when there is time, and lines may have come by
-    then."""
+    """Called while the cursor moves; `Moved` is handled later, when lines may have been
+    added."""
 
     def _fit(self) -> None:
-        # Measuring lines would ask for many that are not on the screen.
+        # Measuring would request many lines that are not on the screen.
         if not len(self.source):
             super()._fit()
             return
@@ -68,12 +68,12 @@ class BoardLines(Lines, inherit_bindings=False):
 
     @property
     def seen(self) -> range:
-        """The numbers of the lines on the screen."""
+        """The numbers of the visible lines."""
         first = min(self.top, len(self.source))
         return range(first, min(first + self.size.height + 1, len(self.source)))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Report that other lines are on the screen."""
+        """Report that other lines are visible."""
         super().watch_scroll_y(old_value, new_value)
         self._tell()
 
@@ -94,7 +94,7 @@ class BoardLines(Lines, inherit_bindings=False):
 
 
 class Board(Widget, can_focus=False):
-    """A view of a recording. `update` after the recording grew or the context changed."""
+    """A view of a recording. Call `update` after the recording grew or the context changed."""
 
     DEFAULT_CSS = """
     Board { layout: vertical; height: 1fr; }
@@ -114,7 +114,7 @@ class Board(Widget, can_focus=False):
         self.body = self.BODY(cursor=True)
         self.head.gutter_width = self.body.gutter_width = GUTTER
         self.is_marked: Callable[[Event | None], bool] = lambda event: False
-        """Which events have a mark."""
+        """Returns whether an event has a mark."""
         self.foot = Lines((), classes="board--foot")
         self.foot.can_focus = False
         self._wanted = False
@@ -123,13 +123,13 @@ class Board(Widget, can_focus=False):
         self._is_looking = False
         self._told_event: int | None = None
         self.is_there = False
-        """Whether there are lines, or it is known that there are none."""
+        """Whether there are lines, or certainly none."""
         self._is_read = False
-        """Whether it was read to the end, or cannot be."""
+        """Whether all has been read, or cannot be."""
         self._is_blind = False
-        """Whether what is on the screen cannot be read."""
+        """Whether reading the visible lines fails."""
 
-    # -- of each view ---------------------------------------------------------------------
+    # -- to be overridden -----------------------------------------------------------------
 
     @property
     def line_count(self) -> int:
@@ -137,30 +137,30 @@ class Board(Widget, can_focus=False):
         raise NotImplementedError
 
     def line_at(self, index: int) -> StyledLine | None:
-        """Return one of them; None until it is read."""
+        """Return one line; None until it is read."""
         raise NotImplementedError
 
     async def work(self) -> None:
-        """Read what there is. Raises NriScopeError."""
+        """Read the view's data. Raises NriScopeError."""
         raise NotImplementedError
 
     def resized(self) -> None:
-        """Lay out for another width."""
+        """Adapt the layout to another width."""
         raise NotImplementedError
 
     async def look(self) -> bool:
-        """Read what is not known of the lines on the screen; False where nothing was missing.
+        """Read missing data of the visible lines; return False if nothing was missing.
 
         Raises NriScopeError.
         """
         return False
 
     def needs_look(self) -> bool:
-        """Return whether something is not known of the lines on the screen."""
+        """Return whether data of the visible lines is missing."""
         return False
 
     def open_line(self) -> None:
-        """Open what the cursor is on."""
+        """Open the line under the cursor."""
 
     def words(self) -> Sequence[StyledLine]:
         """Return words about the line under the cursor."""
@@ -168,27 +168,27 @@ class Board(Widget, can_focus=False):
 
     @property
     def selected(self) -> Pod | Container | None:
-        """The pod or container that the line under the cursor stands for, or is part of."""
+        """The pod or container of the line under the cursor, including that of its event."""
         return None
 
     @property
     def selected_event_id(self) -> int | None:
-        """The event that the line under the cursor stands for."""
+        """The event of the line under the cursor."""
         return None
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """Return the next line with ``text`` from ``start`` on (included); None: none to the end.
+        """Return the next line with ``text`` from ``start`` on (included); None if there is none.
 
         Raises NriScopeError.
         """
         return await self.body.find(text, start, forwards=forwards)
 
-    # -- for all --------------------------------------------------------------------------
+    # -- common part ----------------------------------------------------------------------
 
     async def find(self, text: str, *, forwards: bool = True, here: bool = False) -> bool:
-        """Go to the next line with ``text``, highlighted; from the other end on where need be.
+        """Go to the next line with ``text``, highlighted; continue from the other end if needed.
 
-        ``here``: the line under the cursor may be it. Raises NriScopeError.
+        ``here``: include the line under the cursor. Raises NriScopeError.
         """
         self.body.highlight = text
         start = self.body.cursor + (0 if here else 1 if forwards else -1)
@@ -208,9 +208,9 @@ class Board(Widget, can_focus=False):
         yield self.foot
 
     def on_mount(self) -> None:
-        """Show what there is, which is nothing yet.
+        """Show the current content, which is still empty.
 
-        Textual calls ``on_mount`` of each class, that of the view itself first.
+        Textual calls ``on_mount`` of each class, starting with that of the view itself.
         """
         self.body.on_sight = self.sight
         self.body.empty = "reading…"
@@ -228,14 +228,14 @@ class Board(Widget, can_focus=False):
 
     @property
     def now_ns(self) -> int:
-        """The end of what is shown: now, or the last moment that was recorded."""
+        """The end of the shown time: now, or the last recorded moment."""
         if self.store.facts.kind == "live":
             return time.time_ns()
         ends = [session.ended_ns or session.started_ns for session in self.store.sessions]
         return max([self.store.facts.last_ns, *ends])
 
     async def update(self) -> None:
-        """Read what is new, in the background. Costs little when nothing is."""
+        """Read new data, in the background. Cheap if there is none."""
         self._wanted = True
         if self._working is None or self._working.is_finished:
             self._working = begin(self, self._work, f"board-{id(self)}")
@@ -246,12 +246,12 @@ class Board(Widget, can_focus=False):
         return f"counts only: {told}" if told else ""
 
     def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Work in the background, in the place of older work for the same."""
+        """Work in the background, replacing older work for the same purpose."""
         begin_reading(self, work, f"{what}-{id(self)}")
 
     def sight(self) -> None:
-        """Read other lines on the screen, one reading at a time; the next one starts from the
-        newest.
+        """Read the visible lines, one reading at a time; the next reading starts with the newest
+        position.
         """
         if not self.needs_look():
             self._say_there()
@@ -272,20 +272,20 @@ class Board(Widget, can_focus=False):
             self._say_there()
 
     def _say_there(self) -> None:
-        # Before it has its room no line of it is seen, and none was read for that.
+        # Before it has its size, no line is visible, so none was read.
         if self.body.size.height and (self.line_count or self._is_read):
             self.is_there = True
             self.post_message(LinesThere())
 
     @property
     def lacks_line(self) -> bool:
-        """Whether the line under the cursor is still to be read."""
+        """Whether the line under the cursor has not been read yet."""
         if not self.line_count or self._is_blind:
             return False
         return self.line_at(min(self.body.cursor, self.line_count - 1)) is None
 
     def on_key(self, event: events.Key) -> None:
-        """Explain of some keys that they belong to the list of events alone."""
+        """For some keys, explain that they only work in the list of events."""
         for name in ("follow", "pause"):
             if {event.key, event.character} & set(self.keymap[name].keys):
                 event.stop()
@@ -301,7 +301,7 @@ class Board(Widget, can_focus=False):
             try:
                 await self.work()
             except NriScopeError as error:
-                # Lines that were read before stay.
+                # Lines read before stay visible.
                 self.body.empty = str(error)
                 self.body.changed()
                 self.say_reading("")
@@ -315,18 +315,18 @@ class Board(Widget, can_focus=False):
             self._say_there()
 
     def say_reading(self, words: str) -> None:
-        """Show what is still being read; "" for nothing."""
+        """Show the reading in progress; "" for none."""
         if words != self._reading:
             self._reading = words
             self.refresh_words()
 
     def part_of(self, newest: int) -> str:
-        """Return how much of the recording was read, in words."""
+        """Return the share of the recording that was read, in words."""
         all_of_it = max(1, self.store.facts.events)
         return f"reading: {min(99, 100 * newest // all_of_it)} %"
 
     def refresh_words(self) -> None:
-        """Show the words about the cursor's line again."""
+        """Update the words about the cursor's line."""
         told = list(self.words()) or [()]
         if self._reading:
             told = [line(self._reading, Style.WARN), *told]
@@ -340,7 +340,7 @@ class Board(Widget, can_focus=False):
         self.tell_row()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lay out lines as wide as there is room, once they have theirs."""
+        """Lay out lines for the available width, once the lines have their size."""
         self.call_after_refresh(self._resize)
 
     def _resize(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line that filters and searches are typed into, with what is to be said about them below."""
+"""The input line for filters and searches, with remarks on the input below it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..text.filter_text import TypedHistory, Values, check, complete
 from ..textual_gaps import ShownInput
 
 HIDDEN = "·"
-"""Stands for a character that cannot be shown; one for one, so that the cursor is where it is."""
+"""Replaces a character that cannot be shown, one for one, so that the cursor fits."""
 
 
 def shown(text: str) -> str:
-    """Return ``text``, as long as it is, with what must not reach a terminal replaced."""
+    """Return ``text`` in the same length, with characters unsafe for a terminal replaced."""
     marks = 0
     parts: list[str] = []
     for char in text:
@@ -40,11 +40,11 @@ def shown(text: str) -> str:
 
 
 class TextLine(ShownInput):
-    """Its value may be from a recording, by way of a filter, or pasted from anywhere."""
+    """An input whose value may come from a recording, through a filter, or from a paste."""
 
     def __init__(self, submit: Callable[[], None], **options: Any) -> None:
-        """Make the bar. ``submit``: what Enter does, before the next key is looked at. The rest is
-        Textual's.
+        """Create the input. ``submit``: the action of Enter, run before the next key. The other
+        options are Textual's.
         """
         super().__init__(**options)
         self._submit = submit
@@ -54,24 +54,24 @@ class TextLine(ShownInput):
         self._submit()
 
     def shown_value(self) -> Text:
-        """Return the value, with what must not reach a terminal replaced."""
+        """Return the value, with characters unsafe for a terminal replaced."""
         text = Text(shown(self.value), no_wrap=True, overflow="ignore", end="")
         return text if self.highlighter is None else self.highlighter(text)
 
 
 _SHOWN_OPTIONS = 12
-"""Completions that are shown; Tab goes through all of them."""
+"""Maximum completions shown; Tab goes through all of them."""
 _LEAST_ROOM = 34
-"""Columns of a completion; there is room for one at least."""
+"""Minimum columns of a completion; there is room for at least one."""
 _MARGIN = 8
-"""Columns that are not for completions: an edge, and how many more there are."""
+"""Columns not available for completions: an edge, and the number of further ones."""
 
 _PATIENCE = 1.0
-"""Seconds that a key waits for what was typed before it."""
+"""Seconds that a key waits for the text typed before it."""
 
 
 class Purpose(Enum):
-    """The purpose of the line; the text stands before it."""
+    """The purpose of the line; the value is the text before it."""
 
     FILTER = "filter"
     SEARCH = "search"
@@ -80,7 +80,7 @@ class Purpose(Enum):
 
 
 class _FromProblem(Highlighter):
-    """Underlines a filter from where it is wrong."""
+    """Underlines a filter from the position of its error."""
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -91,7 +91,7 @@ class _FromProblem(Highlighter):
 
 
 class FilterBar(Vertical, inherit_bindings=False):
-    """Hidden until it is asked for."""
+    """The input line, hidden until it is opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FILTER)
     DEFAULT_CSS = """
@@ -111,15 +111,15 @@ class FilterBar(Vertical, inherit_bindings=False):
         accepted: Callable[[Purpose, str], None],
         closed: Callable[[], None],
     ) -> None:
-        """Call ``accepted`` with what was typed and is to be used, a filter only where it is right;
-        ``closed``, after that, that the line is away again.
+        """Create the line. ``accepted`` is called with the accepted text, only if it is valid in
+        case of a filter; ``closed`` is called when the line is hidden after that.
 
-        Not by messages: the next key may be waiting already, and is not for this line.
+        These are not messages: the next key may be waiting already, and is not for this line.
         """
         super().__init__()
         self.purpose = Purpose.FILTER
         self.values: Values = {}
-        """For completion."""
+        """Values for completion."""
         self._keymap = keymap
         self._when_accepted = accepted
         self._when_closed = closed
@@ -133,7 +133,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.display = False
 
     def compose(self) -> ComposeResult:
-        """Compose the line, and the one below it."""
+        """Compose the input, and the line below it."""
         with Vertical(id="line"):
             yield Label("", id="purpose", markup=False)
             yield TextLine(self.action_accept, highlighter=self._problem, select_on_focus=False)
@@ -141,11 +141,11 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be seen."""
+        """Whether it is visible."""
         return self.display
 
     def open(self, purpose: Purpose, text: str = "", *, note: str = "") -> None:
-        """Show it, beginning with ``text``; ``note`` stands first below it."""
+        """Show it with the initial ``text``; ``note`` is the first text below it."""
         self.purpose = purpose
         self._note = note
         self.query_one("#purpose", Label).update(purpose.value)
@@ -153,12 +153,12 @@ class FilterBar(Vertical, inherit_bindings=False):
         line = self.query_one(Input)
         line.value = text
         line.cursor_position = len(text)
-        # At once: who types fast, or pastes, has more keys under way.
+        # At once: after fast typing or a paste, more keys are on their way.
         self.screen.set_focus(line)
         self._look()
 
     def remember(self, text: str) -> None:
-        """Keep a filter in the history that was not typed here."""
+        """Add a filter to the history that was not typed here."""
         self._histories[Purpose.FILTER].add(text)
 
     def close(self) -> None:
@@ -168,13 +168,13 @@ class FilterBar(Vertical, inherit_bindings=False):
             self._when_closed()
 
     async def ready(self) -> None:
-        """Wait until all that was typed so far is in the line."""
+        """Wait until all text typed so far is in the line."""
         taken = asyncio.Event()
         if self.query_one(Input).call_later(taken.set):
             with suppress(TimeoutError):
                 await asyncio.wait_for(taken.wait(), _PATIENCE)
 
-    # -- while it is typed --------------------------------------------------------------------
+    # -- while typing -------------------------------------------------------------------------
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -218,7 +218,7 @@ class FilterBar(Vertical, inherit_bindings=False):
     def _options_in_words(self) -> str:
         first = max(0, min(self._option, len(self._options) - _SHOWN_OPTIONS))
         while True:
-            # The chosen one can be seen, and how many there are behind those that can be.
+            # The chosen one is visible, and so is the number of those after the visible ones.
             words = self._words_from(first)
             behind = len(self._options) - first - len(words)
             if self._option < first + len(words):
@@ -226,7 +226,7 @@ class FilterBar(Vertical, inherit_bindings=False):
             first += 1
 
     def _words_from(self, first: int) -> list[str]:
-        """Return as many completions as there is room for, from one on."""
+        """Return as many completions as fit, from one on."""
         words: list[str] = []
         room = self.size.width - _MARGIN
         for at, option in enumerate(self._options[first : first + _SHOWN_OPTIONS], first):
@@ -240,7 +240,7 @@ class FilterBar(Vertical, inherit_bindings=False):
     # -- actions ------------------------------------------------------------------------------
 
     def action_accept(self) -> None:
-        """Use what was typed, unless it is wrong: then it says what is wrong."""
+        """Use the text, or report its error."""
         text = self.query_one(Input).value
         self._options, self._option = (), -1
         if self.purpose is Purpose.FILTER and check(text).filter is None:
@@ -254,7 +254,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.close()
 
     def action_complete(self) -> None:
-        """Complete a filter's word; again: the next way to do so."""
+        """Complete a filter's word; on repetition with the next completion."""
         if self.purpose is not Purpose.FILTER:
             return
         line = self.query_one(Input)
@@ -281,11 +281,11 @@ class FilterBar(Vertical, inherit_bindings=False):
             self._options, self._option = (), -1
 
     def action_older(self) -> None:
-        """Show what was typed before."""
+        """Show the previous text."""
         self._from_history(older=True)
 
     def action_newer(self) -> None:
-        """Show what was typed after it."""
+        """Show the next text."""
         self._from_history(older=False)
 
     def _from_history(self, *, older: bool) -> None:
@@ -295,7 +295,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         line.cursor_position = len(line.value)
 
     def action_cancel(self) -> None:
-        """Leave everything as it was."""
+        """Close the line without changes."""
         self.close()
 
 

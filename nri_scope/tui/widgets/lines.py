@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any number of styled lines to scroll through, with a cursor where one is wanted.
+"""Any number of styled lines to scroll through, with an optional cursor.
 
-Only what is on the screen is ever laid out, and of a line only its beginning: neither a million
-lines nor one of many megabytes take time.
+Only the visible part is ever laid out, and only the beginning of a line: neither a million lines
+nor a line of many megabytes takes long.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ..text.wrapping import breaks, hanging, pattern, pieces, places, shown, wid
 from .messages import Said
 
 MAX_WRAPPED = 20_000
-"""Lines up to which they can be wrapped: the height of each has to be known."""
+"""Maximum number of lines that can be wrapped, as the height of each must be known."""
 _MEASURED = 2_000
-"""Lines whose width is looked at before they are on the screen."""
+"""Number of lines whose width is measured before they are visible."""
 _KEPT = 1_024
-"""Lines that stay laid out."""
+"""Number of lines whose layout is cached."""
 _AT_ONCE = 2_000
-"""Lines that a search looks at before others get their turn."""
+"""Number of lines that a search examines before other tasks run."""
 _SIDEWAYS = 8
-"""Columns of one step to the side."""
+"""Columns of one step sideways."""
 _WAITING: StyledLine = (Span("…", Style.DIM),)
 
 
@@ -45,9 +45,9 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """Lines to read.
 
     ``cursor``: one line is marked, and moves with the keys; without it they scroll.
-    ``empty``: what stands in the place of no lines.
+    ``empty``: the text shown if there are no lines.
 
-    No text is taken for markup, and all of it goes through `safe`.
+    Text is never interpreted as markup, and always passes through `safe`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.DETAIL)
@@ -80,11 +80,11 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """
 
     wrap: reactive[bool] = reactive(False, init=False)
-    """Long lines go on in the next row; else they are scrolled to sideways."""
+    """Whether long lines continue in the next row; otherwise they are scrolled sideways."""
     highlight: reactive[str] = reactive("", init=False)
-    """Text that is highlighted wherever it is shown, in upper or lower case."""
+    """Text that is highlighted in all lines, ignoring case."""
     cursor: reactive[int] = reactive(0, init=False)
-    """The index of the line under the cursor; 0 where there is none."""
+    """The index of the line under the cursor; 0 if there is none."""
 
     class Moved(Message):
         """The cursor is on another line."""
@@ -96,7 +96,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
         @property
         def control(self) -> Lines:
-            """Which widget it is about."""
+            """The widget that sent the message."""
             return self.lines
 
     class Opened(Moved):
@@ -115,15 +115,15 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.has_cursor = cursor
         self.empty = empty
         self.gutter_width = 0
-        """Columns before each line: for the cursor's ``>``, and the ``*`` of those with a mark."""
+        """Columns before each line: for the cursor's ``>``, and the ``*`` of marked lines."""
         self.mark_at: Callable[[int], bool] = lambda index: False
-        """Which lines have a mark."""
+        """Returns whether a line has a mark."""
         self._source = source
         self.set_reactive(Lines.wrap, wrap)
         self.found = -1
-        """The line that was searched for and found last."""
+        """The last line found by a search."""
         self._starts: list[int] = []
-        """Where lines are wrapped: the row each begins at, and how many rows there are."""
+        """If lines are wrapped: the first row of each, and the number of all rows."""
         self._rows = 0
         self._widest = 0
         self._laid_out: LRUCache[int, Strip] = LRUCache(_KEPT)
@@ -135,7 +135,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return self._source
 
     def show(self, source: Source, *, keep_position: bool = False) -> None:
-        """Show other lines: from the beginning, or where the old ones were scrolled to."""
+        """Show other lines, from the beginning or at the old scroll position."""
         self._source = source
         self._widest = 0
         if not keep_position:
@@ -145,7 +145,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.changed()
 
     def changed(self) -> None:
-        """Take up that lines of the source are others now, or more or fewer."""
+        """Process changed, added or removed lines of the source."""
         self._laid_out.clear()
         self._fit()
         if self.cursor and self.cursor >= len(self._source):
@@ -153,17 +153,17 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def go_to(self, index: int) -> None:
-        """Show a line, with the cursor on it where there is one."""
+        """Show a line, with the cursor on it if there is one."""
         index = min(max(0, index), max(0, len(self._source) - 1))
         if self.has_cursor:
             self.cursor = index
         self._reveal(index)
 
     async def find(self, text: str, start: int, *, forwards: bool = True) -> int | None:
-        """Return the next line from `start` on, in that direction, that shows `text`; None: no line
-        does.
+        """Return the next line with `text` from `start` on, in that direction; None if there is
+        none.
 
-        In upper or lower case. Lines that are still to come are passed over.
+        Ignores case. Lines that are not available yet are skipped.
         """
         wanted = pattern(text)
         if wanted is None:
@@ -172,7 +172,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         for count, index in enumerate(steps, 1):
             if not count % _AT_ONCE:
                 await asyncio.sleep(0)
-            # It may have become shorter meanwhile.
+            # The source may have become shorter meanwhile.
             if not 0 <= index < len(self._source):
                 continue
             found = self._source[index]
@@ -212,15 +212,15 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._move(self._rows)
 
     def action_shift_left(self) -> None:
-        """Show what is to the left."""
+        """Scroll to the left."""
         self._scroll(x=self.scroll_offset.x - _SIDEWAYS)
 
     def action_shift_right(self) -> None:
-        """Show what is to the right."""
+        """Scroll to the right."""
         self._scroll(x=self.scroll_offset.x + _SIDEWAYS)
 
     def action_wrap(self) -> None:
-        """Wrap long lines to the next row, or not."""
+        """Switch wrapping of long lines on or off."""
         self.wrap = not self.wrap
         if self.wrap and not self.is_wrapped and len(self._source) > MAX_WRAPPED:
             self.wrap = False
@@ -228,7 +228,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(Said(words, problem=True))
 
     def action_open(self) -> None:
-        """Open what the cursor is on."""
+        """Open the line under the cursor."""
         if self.has_cursor and len(self._source):
             self.post_message(self.Opened(self, self.cursor))
 
@@ -239,7 +239,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self._scroll(y=self.scroll_offset.y + by)
 
     def _scroll(self, x: int | None = None, y: int | None = None) -> None:
-        # By force: scroll bars that come with the next refresh must not keep it from moving now.
+        # Forced: scroll bars that appear with the next refresh must not prevent the move now.
         self.scroll_to(x, y, animate=False, force=True)
 
     @property
@@ -256,7 +256,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self._scroll(y=last - height + 1)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor there; a second click opens the line."""
+        """Move the cursor to the click; a second click opens the line."""
         index = self._at(self.scroll_offset.y + event.y)[0]
         if self.has_cursor and index < len(self._source):
             self.cursor = index
@@ -272,36 +272,36 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(self.Moved(self, now))
 
     def watch_highlight(self) -> None:
-        """Draw all again."""
+        """Draw all lines again."""
         self._laid_out.clear()
         self.refresh()
 
     def watch_wrap(self) -> None:
-        """Begin with the same line."""
+        """Keep the first line when wrapping changes."""
         top = self.top
         self._fit()
         self._scroll(0, self._rows_of(top)[0])
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Draw anew: another theme, or the focus came or went."""
+        """Draw again: the theme changed, or the focus came or went."""
         super().notify_style_update()
         self._laid_out.clear()
 
     def on_resize(self) -> None:
-        """Take up another size."""
+        """Adapt to a new size."""
         self.resized()
 
     def resized(self) -> None:
-        """Wrap lines elsewhere."""
+        """Wrap lines for the new width."""
         self._drawn_size = self.size
         self._fit()
 
-    # -- which row is which line ------------------------------------------------------------
+    # -- rows and lines ---------------------------------------------------------------------
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether long lines go on in the next row."""
+        """Whether long lines continue in the next row."""
         return bool(self._starts)
 
     @property
@@ -328,7 +328,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.virtual_size = Size(0 if self._starts else self._widest, self._rows)
 
     def _wrapped(self, source: Source) -> list[int]:
-        """Return where each line begins, and in the end how many rows there are."""
+        """Return the first row of each line, followed by the number of all rows."""
         starts = [0]
         for index in range(len(source)):
             text = text_of(shown(source[index] or _WAITING))
@@ -336,7 +336,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return starts
 
     def _at(self, row: int) -> tuple[int, int]:
-        """Return the line in a row, and which of its rows it is."""
+        """Return the line of a row, and the number of the row within the line."""
         if not self._starts:
             return row, 0
         index = bisect_right(self._starts, row) - 1
@@ -353,8 +353,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draw rows of the screen."""
         if self.size != self._drawn_size:
-            # No `Resize` comes where something asked for a region between a change of styles and
-            # the next layout.
+            # No `Resize` is sent if a region was requested between a change of styles and the next
+            # layout.
             self._drawn_size = self.size
             self.call_later(self.resized)
         return super().render_lines(crop)
@@ -429,6 +429,6 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     def _component(self, name: str) -> RichStyle:
         style = self.get_component_rich_style(f"lines--{name}", partial=True)
         if style.color is not None:
-            # An `auto` colour, such as that of muted text, is known only on its background.
+            # An `auto` colour, such as that of muted text, depends on its background.
             style += RichStyle(color=self.get_component_rich_style(f"lines--{name}").color)
         return style

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of widgets to the app. All of these bubble; the app decides what follows."""
+"""Messages of widgets to the app. All of them bubble; the app handles them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RowChosen(Message):
-    """The cursor is on another row; None where there is none. The detail pane follows."""
+    """The cursor is on another row; None if there is none. The detail pane follows."""
 
     row: Row | None
 
@@ -36,7 +36,7 @@ class RowOpened(Message):
 
 @dataclass
 class Narrow(Message):
-    """Every view shall show this container, or this pod, alone."""
+    """A request to restrict every view to this container, or this pod."""
 
     what: Container | Pod
 
@@ -50,7 +50,7 @@ class OpenEvent(Message):
 
 @dataclass
 class SetFilter(Message):
-    """Show what this filter lets through; the text may be wrong, and is checked."""
+    """A request to apply this filter; the text may be invalid, and is checked."""
 
     text: str
 
@@ -65,7 +65,7 @@ class AddToFilter(Message):
 
 @dataclass
 class GoToSameContainer(Message):
-    """Go to the next or previous event of the selected one's container."""
+    """A request to go to the next or previous event of the selected event's container."""
 
     forwards: bool
 
@@ -79,7 +79,7 @@ class TabChosen(Message):
 
 @dataclass
 class Said(Message):
-    """Tell the user this one line, for a while; ``problem`` as a warning."""
+    """A line to show to the user for a while; ``problem``: as a warning."""
 
     text: str
     problem: bool = False
@@ -87,14 +87,14 @@ class Said(Message):
 
 @dataclass
 class Failed(Message):
-    """The recording could not be read; the app shows it in its place."""
+    """The recording could not be read; the app shows the error in its place."""
 
     error: Exception
 
 
 def begin_reading(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
-    """Begin work as `begin` does, in the place of older work; `Failed` tells what keeps the
-    recording from being read.
+    """Begin work as `begin` does, replacing older work; errors in reading the
+    recording are sent as `Failed`.
     """
 
     async def told() -> None:
@@ -107,4 +107,4 @@ def begin_reading(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], 
 
 
 class LinesThere(Message):
-    """A view has lines that keys may wait for, or it is known that there are none."""
+    """A view has lines for which keys may wait, or certainly none."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main screen, and screens of lines over everything else, such as the help."""
+"""The main screen, and text screens over everything else, such as the help."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from ..text.styled_line import Span, Style, StyledLine, line
 from .lines import Lines
 
 MIN_COLUMNS, MIN_LINES = 40, 10
-"""With less there is no room for a row that says anything."""
+"""Minimum size of the screen; below, no useful row fits."""
 _SMALL = "-small"
 CSS = f"""
 MainScreen > #small {{ display: none; }}
 App.{_SMALL} Screen > *, App.{_SMALL} CommandPalette > * {{ display: none !important; }}
 App.{_SMALL} MainScreen > #small {{ display: block !important; }}
 """
-"""Of the app: what lies over the screen has no room either, and lets the line be seen."""
+"""Style sheet of the app: if the screen is too small, only the line that reports it is visible,
+without the screens above."""
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
-    """Textual's own keys for screens are not ours."""
+    """The main screen, without Textual's own keys for screens."""
 
     def __init__(self) -> None:
         super().__init__(id="main")
@@ -38,11 +39,11 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._words = Static(words, id="small", markup=False)
 
     async def on_mount(self) -> None:
-        """Mount the line of words."""
+        """Mount the line for a screen that is too small."""
         await self.mount(self._words)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show that there is no room, or show everything again, with the focus where it was."""
+        """Report that the screen is too small, or show everything again with the previous focus."""
         small = event.size.width < MIN_COLUMNS or event.size.height < MIN_LINES
         if small == self.app.has_class(_SMALL):
             return
@@ -59,7 +60,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             if had is not None and had.is_attached:
                 screen.set_focus(had)
             elif screen.focused is None and screen.focus_chain:
-                # It came while nothing of it was to be seen.
+                # The screen was opened while it was invisible.
                 screen.set_focus(screen.focus_chain[0])
 
 
@@ -72,7 +73,7 @@ _TEXTS = (
 def help_lines(
     keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[str]
 ) -> list[StyledLine]:
-    """Return all keys of ``scopes``; ``available``: the names of actions that there are."""
+    """Return all keys of ``scopes``; ``available``: the names of the available actions."""
     width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
     lines: list[StyledLine] = []
     for scope in scopes:
@@ -90,7 +91,7 @@ def help_lines(
 
 
 class ReadingScreen(ModalScreen[None], inherit_bindings=False):
-    """Lines with a title. Any of the keys that open or close such a thing closes it."""
+    """Lines with a title. Any of the keys that open or close such a screen closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False)
@@ -102,7 +103,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(self, title: str, lines: Sequence[StyledLine], *, wrap: bool = False) -> None:
-        """Make the screen. ``wrap``: lines may be longer than there is room."""
+        """Create the screen. ``wrap``: lines may be longer than the available width."""
         super().__init__()
         self._title = title
         self._lines = lines

@@ -19,7 +19,7 @@ class TableBoard(Board, Generic[E]):
     FOOT_LINES: ClassVar[int] = 2
 
     def on_mount(self) -> None:
-        """Begin with nothing known."""
+        """Start empty."""
         self.entries: tuple[E, ...] = ()
         self.grid = TableGrid.of(self.FIELDS, 80)
 
@@ -28,16 +28,16 @@ class TableBoard(Board, Generic[E]):
         raise NotImplementedError
 
     def key_of(self, entry: E) -> Hashable:
-        """Return what stays the same while an entry changes: the cursor stays with it."""
+        """Return a key that does not change while an entry changes: the cursor stays with it."""
         raise NotImplementedError
 
     @property
     def line_count(self) -> int:
-        """One of each."""
+        """Number of entries, one line each."""
         return len(self.entries)
 
     def line_at(self, index: int) -> StyledLine | None:
-        """Return one of them; all are known."""
+        """Return one line; all are available."""
         return self.entry_line(self.entries[index])
 
     @property
@@ -46,7 +46,7 @@ class TableBoard(Board, Generic[E]):
         return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
 
     def show_entries(self, found: tuple[E, ...], empty: str) -> None:
-        """Show other entries; ``empty``: what is said where there is none."""
+        """Show other entries; ``empty``: the text shown if there are none."""
         at = self.entry
         self.entries = found
         self.body.empty = empty
