@@ -30,7 +30,7 @@ from .writer_process import WriterProcess
 REOPEN_PAUSE = 10.0
 """Seconds between the first two attempts to open a recording; each pause is longer by as much."""
 LONGEST_PAUSE = 60.0
-"""Most seconds between attempts, each of which takes some tenths of a second of CPU time."""
+"""Longest pause in seconds; each attempt takes some tenths of a second of CPU time."""
 
 
 class LaunchedPlugin:

@@ -19,7 +19,7 @@ LOG_MAX = 1 << 20
 """Bytes after which the file is truncated: it stays on a node for years."""
 
 KEPT_MAX = 200
-"""Most lines that are kept until the file is known."""
+"""Maximum number of lines that are kept until the file is known."""
 
 
 def log_beside(recording: Path) -> Path:

@@ -73,7 +73,7 @@ class Logger:
         self._unobserved_why = ""
         self._unobserved_by: int | None = None
         self._cautious = False
-        # Wall-clock time is the monotonic clock plus this, taken anew for each session, so that
+        # Wall-clock time is the monotonic clock plus this, measured again for each session, so that
         # setting the clock back does not change the order of events in a session.
         self._wall_offset = 0
 

@@ -19,7 +19,7 @@ from .logger import Logger, SessionReport
 from .service import LoggerService
 
 MIN_PROBES = 2
-"""Fewest probes: a difference needs two."""
+"""Minimum number of probes: a difference needs two."""
 
 
 class ProbeListener:

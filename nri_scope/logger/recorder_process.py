@@ -29,13 +29,13 @@ from .run import RecordOptions, record
 FAILED = 2
 """Exit status of a recorder that could not do its work."""
 READY_SECONDS = 15.0
-"""Most seconds until the recorder reports that it records, waits or failed."""
+"""Maximum time in seconds until the recorder reports that it records, waits or failed."""
 STOP_SECONDS = 30.0
-"""Most seconds for the recorder to write the remaining events."""
+"""Maximum time in seconds for the recorder to write the remaining events."""
 END_SECONDS = 2.0
-"""Most seconds for an idle process to end."""
+"""Maximum time in seconds for an idle process to end."""
 NOTICES_MAX = 200
-"""Most messages that wait for a viewer that does not read."""
+"""Maximum number of messages that wait for a viewer that does not read."""
 _OPTIONS, _NOTICE, _FAILURE, _OWN = range(4)
 """Kinds of messages; the last one plus n is kind n of a recorder's own messages."""
 

@@ -43,7 +43,7 @@ class RecordOptions:
     """Events to record; None for every passive event."""
     where: Filter | None = None
     max_size: int | None = None
-    """Most bytes of the recording."""
+    """Maximum number of bytes of the recording."""
     max_age: float | None = None
     """Longest age of events in seconds."""
     duration: float | None = None

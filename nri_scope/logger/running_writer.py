@@ -17,9 +17,9 @@ from .writer_messages import Opening, Order, Progress, Report, error_of, reporte
 from .writer_start import Helper
 
 READY_S = 20.0
-"""Most seconds for the process to open the file."""
+"""Maximum time in seconds for the process to open the file."""
 EXIT_S = 5.0
-"""Most seconds to end for a process that only has to close its files."""
+"""Maximum time in seconds to end for a process that only has to close its files."""
 
 
 class WriterGone(NriScopeError):

@@ -49,9 +49,9 @@ from .writer_messages import (
 FAILED = 2
 """Exit status of a writer that failed."""
 ORPHANED_SECONDS = 5.0
-"""Most seconds to write the remaining entries after the process that sets this time is gone."""
+"""Maximum time to write the remaining entries after the process that sets this time is gone."""
 OPENING_SECONDS = 2.0
-"""Most seconds to wait for the file, to which the writer of a dead parent may still write."""
+"""Maximum time to wait for the file, to which the writer of a dead parent may still write."""
 _AGAIN_SECONDS = 0.05
 SWITCH_SECONDS = 0.0005
 """Interpreter switch interval, after which the writer's thread yields to the one that reads the
@@ -59,7 +59,7 @@ channel. With Python's 5 ms that thread would read only 6 MB a second under load
 would wait in the channel.
 """
 ENDED_MAX = 1000
-"""Most ended sessions whose numbers are kept, as entries on them may still come."""
+"""Maximum number of ended sessions whose numbers are kept, as entries on them may still come."""
 ORPHANED = "the process that answered the runtime is gone"
 
 OnEvent = Callable[[Event, Captured], None]

@@ -62,7 +62,7 @@ class RecordingOptions:
     existed: bool
     """Whether the file existed, so that it is kept even if nothing is recorded."""
     max_size: int | None = None
-    """Most bytes of the recording."""
+    """Maximum number of bytes of the recording."""
     max_age: float | None = None
     """Longest age of events in seconds."""
     where: str | None = None

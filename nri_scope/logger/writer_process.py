@@ -26,7 +26,7 @@ from .writer_messages import Order, Progress, RecordingOptions, packed
 from .writer_start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
-"""Most bytes that wait to be handed over; further events are lost, and counted."""
+"""Maximum number of bytes that wait to be handed over; further events are lost, and counted."""
 WAIT_S = 0.02
 """Seconds for which an event waits for others. Handing over each at once would take microseconds of
 CPU time that the runtime may be waiting for.
@@ -35,11 +35,11 @@ TURN_EVENTS = 8
 TURN_BYTES = 16 << 10
 """Bytes handed over before the event loop checks its sockets again: some microseconds."""
 AHEAD_BYTES = 512 << 10
-"""Most bytes that wait for the other process to read them; the rest stays here, where it survives
-that process.
+"""Maximum number of bytes that wait for the other process to read them; the rest stays here, where
+it survives that process.
 """
 CLOSE_S = 10.0
-"""Most seconds to write the remaining entries at the end."""
+"""Maximum time in seconds to write the remaining entries at the end."""
 GRACE_S = 7.0
 """Seconds after that to finish the current event and to report lost ones."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0

@@ -17,7 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.child import Child, keep_exit_statuses, spawn
 
 THREAD_S = 30.0
-"""Most seconds for a thread to end, as it cannot be killed."""
+"""Maximum time in seconds for a thread to end, as it cannot be killed."""
 
 
 class Helper(Protocol):

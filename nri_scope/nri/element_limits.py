@@ -13,8 +13,8 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 MAX_ELEMENTS = 50_000
-"""Most fields of a message that are decoded, including those of nested messages. A container with
-7,000 variables, 2,000 mounts and annotations of 256 KiB has about 30,000.
+"""Maximum number of decoded fields of a message, including those of nested messages. A container
+with 7,000 variables, 2,000 mounts and annotations of 256 KiB has about 30,000.
 """
 MAX_IN_SYNCHRONIZE = 5 * MAX_ELEMENTS
 """The same for Synchronize. In the 4 MiB of the largest message, a thousand ordinary pods and
@@ -30,7 +30,7 @@ CUT = "not all of it is here: it has too many elements, and the rest was left ou
 """The text in that field."""
 
 _LEAST_SIZE = 2
-"""Fewest bytes of an element: its tag, and a length or a value."""
+"""Minimum number of bytes of an element: its tag, and a length or a value."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_VARINT = 10
 _HIGH = bytes(range(0x80, 0x100))
@@ -44,7 +44,7 @@ class Elements:
         self._short = most
 
     def count(self, kind: type[Message] | None, content: bytes) -> None:
-        """Subtract a message's elements; counts exactly only after many bytes."""
+        """Subtract a message's elements, which are counted exactly only after many bytes."""
         # While the bytes so far cannot contain too many elements, no exact count is needed.
         self._short -= len(content) // _LEAST_SIZE + 1
         if self._short >= 0 or kind is None:

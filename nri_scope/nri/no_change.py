@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that request no change, from our plugins that only observe.
+"""Replies that request no change, sent by our plugins when they have no request.
 
 How the three runtimes read them:
 

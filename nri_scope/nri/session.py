@@ -104,7 +104,7 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
         for state in (S.REGISTERED, S.CONFIGURED, S.SYNCHRONIZING, S.READY)
     },
 }
-"""What may be said when, and where it leads. Closing is possible from everywhere."""
+"""Allowed messages in each state, with the next state. Closing is always possible."""
 
 
 class Session:

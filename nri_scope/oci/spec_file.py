@@ -11,8 +11,9 @@ from nri_scope.errors import UsageError
 from .spec import Json, Spec
 
 MAX_SPEC_SIZE = 16 * 1024 * 1024
-"""Most bytes. The largest spec of a runtime, with a long seccomp profile and thousands of mounts,
-is below one MiB; this size takes a second or two to read and at most a few hundred MiB of memory.
+"""Maximum number of bytes. The largest spec of a runtime, with a long seccomp profile and thousands
+of mounts, is below one MiB; this size takes a second or two to read and at most a few hundred MiB
+of memory.
 """
 
 MAX_SPEC_DEPTH = 64

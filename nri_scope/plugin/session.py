@@ -38,10 +38,10 @@ may lose the registration that it has just answered, and then leaves the connect
 """
 
 FAILURES_TOLD = 20
-"""Most different internal errors reported in one session; an error may occur with each event."""
+"""Maximum number of different internal errors reported in one session; each event may cause one."""
 
 NRI_VERSION = "v0.12.2"
-"""The version sent to runtimes that ask (NRI 0.12 on): that of our messages."""
+"""The API version sent to runtimes that ask (NRI 0.12 on): our messages are complete up to it."""
 
 
 _CONVERSATION = {

@@ -55,7 +55,8 @@ INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 
 METADATA_MAX = 16 << 10
-"""Most characters of a request's metadata; plugins and runtimes send about a hundred."""
+"""Maximum number of characters of a request's metadata; plugins and runtimes send about a hundred.
+"""
 _PAIR = 8
 
 EventRow = tuple[int | str | None, ...]

@@ -39,7 +39,7 @@ class Ring:
     """Size and age limits of a recording."""
 
     max_size: int | None
-    """Most bytes of the file and its write-ahead log."""
+    """Maximum number of bytes of the file and its write-ahead log."""
     max_age: float | None
     """Longest age of events in seconds."""
 

@@ -32,11 +32,11 @@ class WriterLimits:
     """Limits of a recorder."""
 
     queue_bytes: int = 64 << 20
-    """Most bytes in the queue; further events are lost, and counted."""
+    """Maximum number of bytes in the queue; further events are lost, and counted."""
     batch_seconds: float = 0.05
     """Age of an event, in seconds, at which it is passed to SQLite."""
     max_size: int | None = None
-    """Most bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches are
+    """Maximum bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches are
     removed.
     """
     max_age_seconds: float | None = None

@@ -17,7 +17,7 @@ import zstandard
 from .cache import RecentlyUsed
 
 MAX_CONTENT = 16 << 20
-"""Most bytes of one object. A ttRPC message has at most 4 MiB."""
+"""Maximum number of bytes of one object. A ttRPC message has at most 4 MiB."""
 MAX_DEPTH = 4
 """Longest chain of dictionaries written: a container, its versions, and an object similar to it.
 Reading an object means unpacking as many more.

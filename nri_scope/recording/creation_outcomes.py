@@ -40,19 +40,19 @@ _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
 NO_POST = "PostCreateContainer did not follow"
 NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
-"""Most events of one container that are examined: those of sixteen connections, several times."""
+"""Maximum number of examined events of one container: several times those of 16 connections."""
 _FEW = 24
 """Number of events that show the outcome of most creations."""
 _MANY_MAX = 100_000
-"""Most events that are examined if `_FEW` do not show the outcome. Only in a forged recording is a
-container created again and again.
+"""Maximum number of events that are examined if `_FEW` do not show the outcome. A container is
+created repeatedly only in a forged recording.
 """
 _NEAR = 1_000
-"""Most events between the first event of a creation and another: those of some seconds."""
+"""Maximum distance between the first event of a creation and another: events of some seconds."""
 _RANGE_MAX = 100_000
-"""Most events, of all sessions, that are searched for lost ones; 10 ms."""
+"""Maximum number of events, of all sessions, that are searched for lost ones; 10 ms."""
 _RANGES_MAX = 500
-"""Most such searches in one recording, which may be untrusted."""
+"""Maximum number of such searches in one recording, which may be untrusted."""
 
 
 class CreationFate(Enum):

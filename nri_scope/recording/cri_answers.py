@@ -20,9 +20,9 @@ from .message_parts import field
 _CONTAINER_ID = 1
 _VERBOSE = b"\x10\x01"
 VALUES_MAX = 250_000
-"""Most members of all objects and lists. A spec with a long seccomp profile has some thousands."""
+"""Maximum number of members of all objects and lists. Long seccomp profiles have thousands."""
 _ID_MAX = 127
-"""Most bytes of an id: as many as a length of one byte allows. Runtimes' own ids have 64."""
+"""Maximum bytes of an id: as many as a length of one byte allows. Runtimes' own ids have 64."""
 
 
 def status_request(container_id: str) -> bytes:

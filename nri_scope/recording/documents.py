@@ -19,7 +19,7 @@ from .records import event_record, rfc3339
 from .tap_tables import printed_by, tapped
 
 PRINTED_MAX = 200
-"""Most lines of a plugin's output that are shown with an event."""
+"""Maximum number of lines of a plugin's output that are shown with an event."""
 
 
 def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:

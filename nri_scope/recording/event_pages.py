@@ -21,11 +21,11 @@ _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
 """Events examined in one step."""
 _AMONG = 500
-"""Most events listed individually in one query."""
+"""Maximum number of events listed individually in one query."""
 _STEP_SECONDS = 0.012
 """Target duration of a filter's step: pages have to wait for it."""
 _LEAST, _MOST = 500, 100_000
-"""Fewest and most events in one step of a filter."""
+"""Minimum and maximum number of events in one step of a filter."""
 
 
 class SessionTables:

@@ -10,17 +10,17 @@ from .sqlite_errors import query_rows
 from .subject_queries import texts
 
 _VALUES_MAX = 500
-"""Most values of one field that are offered for completion."""
+"""Maximum number of values of one field that are offered for completion."""
 _LONGEST_NAME = 253
-"""Most characters of a name that is offered: Kubernetes has no longer ones."""
+"""Maximum number of characters of a name that is offered: Kubernetes has no longer ones."""
 _LOOKED_AT = 50_000
 """Newest events that are searched for changes."""
 _LISTS_MAX = 2_000
-"""Most different lists of changes that are examined."""
+"""Maximum number of different lists of changes that are examined."""
 _LONGEST_LIST = 20_000
-"""Most characters of such a list."""
+"""Maximum number of characters of such a list."""
 _LONGEST_PATH = 200
-"""Most characters of a path that is offered."""
+"""Maximum number of characters of a path that is offered."""
 
 
 def known_values(recording: Recording) -> dict[str, list[str]]:

@@ -17,15 +17,15 @@ from .schema import TABLES, Table
 from .sqlite_text import NAME_MAX, cut_sql
 
 MAX_NAMED = 1_000_000
-"""Most rows of one of these tables."""
+"""Maximum number of rows of one of these tables."""
 MAX_CHARACTERS = 64 << 20
-"""Most characters of all names in one of these tables."""
+"""Maximum number of characters of all names in one of these tables."""
 
 _TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "container", "name"))
 
 
 def bound_names(connection: sqlite3.Connection, path: Path) -> None:
-    """Cut names to `NAME_MAX` characters for the connection, and warn where that happens.
+    """Cut names to `NAME_MAX` characters for the connection, and warn if that happens.
 
     If a table has a longer one, a temporary table of that name, with all names cut, hides it from
     every query. Raises RecordingError if there are too many rows or characters, and sqlite3.Error.

@@ -22,13 +22,13 @@ _LISTED = 5
 _EVENT_DIGITS = 8
 """Shorter numbers are always an event's, never the beginning of an id."""
 _LEAST_PREFIX = 4
-"""Fewest characters of an id; fewer would match by accident."""
+"""Minimum number of characters of an id; fewer would match by accident."""
 _AROUND = 200
 """Events before and after an event among which those of its round are."""
 _NEAR = 0.6
 """Smallest similarity, as difflib measures it, of a name that may have been meant."""
 _COMPARED = 5_000
-"""Most names compared to find the nearest one; each takes some 20 µs."""
+"""Maximum number of names compared to find the nearest one; each takes some 20 µs."""
 _NEXT_MAX = 1_000
 """Events that are searched for the runtime's next one."""
 

@@ -29,7 +29,7 @@ def fetch(connection: sqlite3.Connection, object_id: int) -> StoredObject | None
 class Objects:
     """Unpacks objects, and caches recently unpacked ones.
 
-    Methods raise ContentError where an object is missing or damaged, and sqlite3.Error.
+    Methods raise ContentError if an object is missing or damaged, and sqlite3.Error.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open an untrusted recording, strictly for reading."""
+"""Open an untrusted recording, for reading only."""
 
 from __future__ import annotations
 

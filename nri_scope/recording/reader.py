@@ -51,17 +51,19 @@ from .sql_functions import register
 from .sqlite_text import WORDS_MAX, cut_sql
 
 MAX_REQUEST = 16 << 20
-"""Most bytes of one reassembled request. On the wire it has at most 4 MiB."""
+"""Maximum number of bytes of one reassembled request. On the wire it has at most 4 MiB."""
 MAX_STATE = 256 << 20
-"""Most bytes of all pods and containers that existed when a session began."""
+"""Maximum number of bytes of all pods and containers that existed when a session began."""
 MAX_TOLD = 2_000_000
-"""Most elements of all these: those of a node with a thousand containers of 2,000 variables."""
+"""Maximum number of elements of all these: 1,000 containers of 2,000 variables each have as many.
+"""
 MAX_ROWS = 250_000
-"""Most sessions, gaps or notes, each, that are read into memory at once. A recorder that lost its
-runtime every ten seconds would write as many in a month without the bound of `writing`.
+"""Maximum number of sessions, gaps or notes, each, that are read into memory at once. A recorder
+that lost its runtime every ten seconds would write as many in a month without the bound of
+`writing`.
 """
 MAX_TEXT = 32 << 20
-"""Most characters of all gaps' reasons, or of all notes, that are read into memory at once."""
+"""Maximum number of characters of all gaps' reasons, or of all notes, that are read at once."""
 
 # Events in one query: few, so that a writer can reuse its log during a slow reading.
 _PAGE = 500

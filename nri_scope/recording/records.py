@@ -11,7 +11,7 @@ from nri_scope.events import Event, Gap, Printed, Session
 from nri_scope.nri.plain import Plain
 
 SCHEMA_VERSION = 1
-"""Version of every JSON object we print. Raised for incompatible changes, not for new keys."""
+"""Version of every JSON object we print. Increased for incompatible changes, not for new keys."""
 
 _encode = json.JSONEncoder(separators=(", ", ": ")).encode
 

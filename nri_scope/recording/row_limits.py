@@ -17,14 +17,14 @@ from .schema import TABLES
 from .sqlite_text import NAME_MAX, WORDS_MAX, int64, named
 
 MAX_SESSIONS = 100_000
-"""Most sessions of a recording. A runtime that repeats Configure begins a new one each time."""
+"""Maximum number of sessions. A runtime that repeats Configure begins a new one each time."""
 TOO_MANY_SESSIONS = (
     f"the recording has {MAX_SESSIONS:,} sessions, or too long names of them, and takes no more"
 )
 MAX_GAPS = 200_000
-"""Most gaps of a recording, and most notes; fewer than readers accept."""
+"""Maximum number of gaps of a recording, and also of notes; fewer than readers accept."""
 MAX_WORDS = 24 << 20
-"""Most characters of all reasons of gaps, or of all notes; fewer than readers accept."""
+"""Maximum number of characters of all gaps' reasons, or of all notes; fewer than readers accept."""
 TOO_MANY_GAPS = "the recording has so many gaps that these are not told apart"
 TOO_MANY_NOTES = "the recording has so many notes that it takes no more"
 

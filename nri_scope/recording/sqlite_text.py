@@ -10,18 +10,18 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 """Range of SQLite's integers."""
 
 NAME_MAX = 1_024
-"""Most characters of a name, id or version. Kubernetes has names of at most 253, ids have 64, the
-name of a plugin's file 255.
+"""Maximum number of characters of a name, id or version. Kubernetes has names of at most 253, ids
+have 64, the name of a plugin's file 255.
 """
 WORDS_MAX = 16 << 10
-"""Most characters of an error message, a reason or a note."""
+"""Maximum number of characters of an error message, a reason or a note."""
 LIST_MAX = 64 << 10
-"""Most characters of a JSON list: the paths that an event changed, and their owners."""
+"""Maximum number of characters of a JSON list: paths that an event changed, or their owners."""
 ITEMS_MAX = 2_000
-"""Most members of such a list."""
+"""Maximum number of members of such a list."""
 
 _NOTE_ROOM = 64
-"""Most characters of the remark about a cut."""
+"""Maximum number of characters of the remark about a cut."""
 
 
 def storable(text: str, most: int = WORDS_MAX) -> str:

@@ -25,7 +25,7 @@ from .sqlite_errors import holds, query_numbers, query_rows, sound
 
 T = TypeVar("T")
 _OWNERS = 200
-"""Most events of one container whose owners are read."""
+"""Maximum number of events of one container whose owners are read."""
 _CONTAINERS = f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod"
 _PODS = "SELECT key, id, namespace, name, uid FROM pod"
 

@@ -13,9 +13,9 @@ from .sqlite_errors import holds, sound
 from .sqlite_text import HIGHEST
 
 LINE_MAX = 128 << 10
-"""Most characters of a line that a plugin printed; taps cut lines at 16 KiB."""
+"""Maximum number of characters of a line that a plugin printed; taps cut lines at 16 KiB."""
 METADATA_MAX = 256 << 10
-"""Most characters of an event's metadata, as JSON; recorders store less."""
+"""Maximum number of characters of an event's metadata, as JSON; recorders store less."""
 _PAGE = 100
 # An overlong text is only detected: no recorder wrote it, and it may be larger than memory.
 _PRINTED = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the user's own SQL over a recording, strictly for reading.
+"""Run the user's own SQL over a recording, for reading only.
 
 The connection is read-only already. That alone would still let a query attach other files or change
 the connection's settings, and would report refusals in SQLite's words.

@@ -31,7 +31,7 @@ _BUSY_MS = 20
 _OPENING_MS = 500
 """Time to wait for a process that is writing a mark to the recording."""
 _ASKED_SECONDS = 0.01
-"""Most seconds for which a process that checks for a recorder holds the lock."""
+"""Maximum time in seconds for which a process that checks for a recorder holds the lock."""
 _ASKED_TIMES = 5
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method

@@ -21,7 +21,7 @@ from nri_scope.wire import (
 )
 
 UNSENT_MAX = 16 << 20
-"""Most bytes of answers that a peer may leave unread before we stop reading its requests.
+"""Maximum bytes of answers that a peer may leave unread before we stop reading its requests.
 
 Far more than a peer that waits for answers can cause: two ends that both stopped reading at a small
 limit would wait for each other forever.

@@ -16,7 +16,7 @@ from nri_scope.errors import ConnectError
 from .link import Link
 
 UNIX_PATH_MAX = 107
-"""Most bytes of a path: sockaddr_un.sun_path holds 108 bytes, including the final zero."""
+"""Maximum bytes of a path: sockaddr_un.sun_path holds 108 bytes, including the final zero."""
 
 LinkFactory = Callable[[], Link]
 

@@ -58,7 +58,7 @@ class HearingEnded(NamedTuple):
     """Later bytes of this direction cannot be decoded. Always its last event."""
 
     offset: int
-    """Fewest bytes of this direction that came before the unreadable ones."""
+    """Minimum number of bytes of this direction that came before the unreadable ones."""
     error: RemoteProtocolError
 
 

@@ -15,7 +15,8 @@ from .owners import Owners
 from .version_rules import Rules
 
 LONGEST = 200
-"""Most characters of a dropped value that are kept: a reply may hold 4 MiB of seccomp policy."""
+"""Maximum number of characters kept of a dropped value: a reply may hold 4 MiB of seccomp policy.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from nri_scope.nri.plain import Plain
 
 FORMAT = "nri-scope bundle"
 VERSION = 1
-"""Raised for changes that an older reader could not understand, not for additions."""
+"""Increased for changes that an older reader could not understand, not for additions."""
 
 MANIFEST, README, RECORDING = "manifest.json", "README.md", "recording.nriscope.db"
 
 MAX_MANIFEST = 1 << 20
-"""Most bytes of a manifest."""
+"""Maximum number of bytes of a manifest."""
 _MAX_LIST = 10_000
 _MAX_DIGITS = 20
-"""Most digits of a number in a message. Python reads numbers of up to 4,300."""
+"""Maximum number of digits of a number in a message. Python reads numbers of up to 4,300."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 MAX_ENTRIES = 16
-"""Most files in an archive. A bundle has three."""
+"""Maximum number of files in an archive. A bundle has three."""
 MAX_DIRECTORY = 16 << 10
-"""Most bytes of the directory at the archive's end."""
+"""Maximum number of bytes of the directory at the archive's end."""
 MAX_RATIO = 20
 """Largest compression ratio; recordings reach 10, forged deflate data 1,032."""
 RATIO_FROM = 16 << 20

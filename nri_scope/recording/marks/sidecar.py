@@ -24,7 +24,7 @@ from ..sqlite_text import HIGHEST
 
 SCHEMA_VERSION = 1
 _MAX_FILE = 8 << 20
-"""Most bytes of a file that is read: it may be untrusted, like the recording."""
+"""Maximum number of bytes of a file that is read: it may be untrusted, like the recording."""
 
 
 class Unusable(Exception):
