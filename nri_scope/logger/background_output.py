@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Hands items to ``write`` in a thread of its own.
+    """Hands items to ``write`` in a separate thread.
 
     While a terminal is stopped (^S), a pipe has no reader or is closed, or the disk is full, items
-    are skipped; ``skipped`` gets their number once writing continues.
+    are skipped; their number is passed to ``skipped`` once writing continues.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Background(Generic[T]):
         self._bell.set()
 
     def close(self, timeout: float = 2.0) -> None:
-        """Write the items that still wait, for at most ``timeout`` seconds."""
+        """Write the waiting items, for at most ``timeout`` seconds."""
         self._closing = True
         self._bell.set()
         self._thread.join(timeout)
@@ -62,8 +62,8 @@ class Background(Generic[T]):
             try:
                 self._write_waiting()
             except (OSError, ValueError):
-                # The output has no reader any more (ValueError: the stream is closed). The command
-                # goes on without it.
+                # The output no longer has a reader (ValueError: the stream is closed). The command
+                # continues without output.
                 self._broken = True
                 self._waiting.clear()
                 return

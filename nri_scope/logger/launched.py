@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A logger that a runtime launched: configured by the Configure request, with a log file.
 
-Its output is discarded, so messages go to a file beside the recording; as long as there is no
-recording, to the file's default place. Users would not look for messages beside a file of another
-program, or in a folder that was made for a misspelt path.
+Its output is discarded, so messages go to a file beside the recording or, while there is no
+recording, beside the default path. Users would not look for messages beside a file of another
+program, or in a folder created for a misspelt path.
 
 It never refuses its configuration: with NRI up to 0.6 one launched plugin that fails to start keeps
 the whole runtime from starting.
@@ -28,9 +28,9 @@ from .writer_messages import RecordingOptions
 from .writer_process import WriterProcess
 
 REOPEN_PAUSE = 10.0
-"""Seconds between the first two attempts to open a recording; each pause is longer by this one."""
+"""Seconds between the first two attempts to open a recording; each pause is longer by as much."""
 LONGEST_PAUSE = 60.0
-"""Seconds between attempts at most, as each takes some tenths of a second of processor time."""
+"""Longest pause in seconds; each attempt takes some tenths of a second of CPU time."""
 
 
 class LaunchedPlugin:
@@ -151,7 +151,7 @@ def _options(settings: Settings) -> RecordingOptions:
         max_age=settings.max_age,
         where=settings.where.text if settings.where is not None else None,
         redact=settings.redact,
-        # Any other folder was configured, and a missing one may be a misspelt name or a disk that
-        # is not mounted yet.
+        # Other folders were configured explicitly: a missing one may be a misspelt name or a disk
+        # that is not mounted yet.
         makes_folder=output.parent == Settings().output.parent,
     )

@@ -19,7 +19,7 @@ LOG_MAX = 1 << 20
 """Bytes after which the file is truncated: it stays on a node for years."""
 
 KEPT_MAX = 200
-"""Lines that are kept until the file is known."""
+"""Maximum number of lines that are kept until the file is known."""
 
 
 def log_beside(recording: Path) -> Path:
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
 
 class LogFile:
-    """Appends lines to a private file, in a thread of its own; losing them is not an error.
+    """Appends lines to a private file, in a separate thread; lost lines are not an error.
 
     Lines are kept until the file is known.
     """
@@ -58,7 +58,7 @@ class LogFile:
         self._background.put(_Place(path, is_last=False))
 
     def close(self) -> None:
-        """Write the lines that still wait."""
+        """Write the waiting lines."""
         self._background.close()
 
     def _take(self, item: str | _Place) -> None:
@@ -80,7 +80,7 @@ class LogFile:
     def _append(self, text: str) -> None:
         if self._path is None or not text:
             return
-        # Not through a link, and not into a named pipe, which would wait for a reader.
+        # Not through a link, nor into a named pipe, which would wait for a reader.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         # Errors are not permanent: later there may be more room, or a writable folder.
         with suppress(OSError):
@@ -88,7 +88,7 @@ class LogFile:
                 os.open(self._path, flags | os.O_CLOEXEC, 0o600), "a", encoding="utf-8"
             ) as file:
                 if not is_trusted_file(self._path, os.fstat(file.fileno())):
-                    # In a sticky folder another user can make the file first, to read the log.
+                    # In a sticky folder another user can create the file first, to read the log.
                     return
                 if file.tell() > LOG_MAX:
                     file.truncate(0)

@@ -44,7 +44,7 @@ class SessionReport:
 class Logger:
     """A `Plugin` that changes nothing: every reply is a constant, sent before anything else.
 
-    It serves several sessions; the time between two of them, in which it observes nothing, is
+    It serves several sessions; the time between two of them, when it observes nothing, is
     recorded as a gap.
     """
 
@@ -73,7 +73,7 @@ class Logger:
         self._unobserved_why = ""
         self._unobserved_by: int | None = None
         self._cautious = False
-        # Wall-clock time is the monotonic clock plus this, taken anew for each session, so that
+        # Wall-clock time is the monotonic clock plus this, measured again for each session, so that
         # setting the clock back does not change the order of events in a session.
         self._wall_offset = 0
 
@@ -134,8 +134,8 @@ class Logger:
     def stood_still(self, seconds: float) -> None:
         """Record a gap for a stall: the process was stopped or starved, or the machine slept.
 
-        Requests waited in the socket meanwhile, so their time of arrival, and whether they were
-        answered in time, is not known; the runtime may have closed the connection.
+        Requests waited in the socket meanwhile, so it is unknown when they arrived and whether they
+        were answered in time; the runtime may have closed the connection.
         """
         if self._session is not None:
             now = time_ns()
@@ -150,7 +150,7 @@ class Logger:
             # On the clock of the session's events, so that the gap begins after all of them.
             self._unobserved_since = self._wall_offset + monotonic_ns()
             self._unobserved_why = f"not connected to the runtime: {end.reason}"
-            # Other connections may see the events that one of several misses.
+            # Other connections may see the events that this one misses.
             self._unobserved_by = self._session if self._role is Role.PROBE else None
             self._sink.end_session(self._session, end.reason, self._unobserved_since)
             self._session = None

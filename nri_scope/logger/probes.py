@@ -19,11 +19,11 @@ from .logger import Logger, SessionReport
 from .service import LoggerService
 
 MIN_PROBES = 2
-"""The fewest probes between which there can be a difference."""
+"""Minimum number of probes: a difference needs two."""
 
 
 class ProbeListener:
-    """Receives the events of `Probes`. They are called between replies, so they must not block."""
+    """Receives the events of `Probes`. Called between replies, its methods must not block."""
 
     def began(self, report: SessionReport) -> None:
         """Note that a probe is connected and configured."""
@@ -35,7 +35,7 @@ class ProbeListener:
         """Note that a probe cannot connect for now."""
 
     def failed(self, index: str, error: NriScopeError) -> None:
-        """Note that a probe that was placed later could not connect; it does not try again."""
+        """Note that a probe that was added later could not connect; it does not retry."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class _Probe:
 class Probes:
     """Connects at each index, and stays connected there through the runtime's restarts.
 
-    Each probe is a `Logger` of its own, which answers at once, without changes. They share the
-    sink. Only the first one is a validator, where that is wanted: more validators would see nothing
+    Each probe is a separate `Logger`, which answers at once, without changes. They share the sink.
+    With ``validate``, only the first one is a validator: more validators would observe nothing
     more, and each could make the creation of containers fail.
     """
 
@@ -66,7 +66,7 @@ class Probes:
         once: bool = False,
         listener: ProbeListener | None = None,
     ) -> None:
-        """Check the indices. ``once`` ends `run` when no probe is connected any more.
+        """Check the indices. ``once`` ends `run` when no probe is connected any longer.
 
         Raises UsageError.
         """
@@ -87,7 +87,7 @@ class Probes:
 
     @property
     def indices(self) -> tuple[str, ...]:
-        """The indices at which there are to be probes."""
+        """The wanted indices of probes."""
         return tuple(sorted(self._wanted))
 
     @property
@@ -98,8 +98,8 @@ class Probes:
     async def run(self) -> None:
         """Observe until `stop`, or with ``once`` until the runtime has gone.
 
-        Raises ConnectError where there is no runtime at the beginning, and UsageError where it
-        refuses one of the probes.
+        Raises ConnectError if there is no runtime at the beginning, and UsageError if it refuses
+        one of the probes.
         """
         self._running = True
         self._wanted = set(self._first)
@@ -125,8 +125,8 @@ class Probes:
     def place(self, indices: Iterable[str]) -> None:
         """Move the probes to these indices. Raises UsageError.
 
-        New ones are connected before those that are not needed any more disconnect. The validator
-        stays at its index.
+        New ones are connected before those no longer needed disconnect. The validator stays at its
+        index.
         """
         wanted = {*check_indices(indices), *([self.validator] if self.validator else [])}
         if not self._running:
@@ -149,7 +149,7 @@ class Probes:
             logger,
             identity,
             unix_socket(self._socket),
-            # A runtime was there a moment ago for a probe that is placed later, so it waits.
+            # A probe that is added later waits, as the runtime was just there.
             wait=self._wait or not first,
             on_end=lambda end: self._ended(index, end),
             on_wait=lambda error: self._listener.waits(index, error),
@@ -164,7 +164,7 @@ class Probes:
         self._leave()
 
     def _leave(self) -> None:
-        """Stop the probes that are not needed any more, once all wanted ones are connected."""
+        """Stop the probes that are no longer needed, once all wanted ones are connected."""
         if not all(
             index in self._probes and self._probes[index].connected for index in self._wanted
         ):

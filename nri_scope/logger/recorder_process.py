@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the recorder in a process of its own, for commands that show what is recorded.
+"""Run the recorder in a separate process, for commands that show the recorded events.
 
-``tui --live`` and ``diff --live`` share this: the command itself is the viewer, which has the
+``tui --live`` and ``diff --live`` share this: the command itself is the viewer, which owns the
 terminal and its signals; the recorder answers the runtime and writes the file; the viewer reads
-that file. Over the channel between them the recorder sends messages for the user, and both may send
-messages of their own kind of recorder. A recorder ends in good order on a stop signal, and when the
-viewer is gone for whatever reason.
+that file. Over their channel the recorder sends messages for the user, and both may send messages
+specific to the kind of recorder. A recorder stops properly on a stop signal, and when the viewer is
+gone for any reason.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .run import RecordOptions, record
 FAILED = 2
 """Exit status of a recorder that could not do its work."""
 READY_SECONDS = 15.0
-"""Time for the recorder to report that it records, waits or failed."""
+"""Maximum time in seconds until the recorder reports that it records, waits or failed."""
 STOP_SECONDS = 30.0
-"""Time for it to write what is left."""
+"""Maximum time in seconds for the recorder to write the remaining events."""
 END_SECONDS = 2.0
-"""Time to end for a process that has nothing left to do."""
+"""Maximum time in seconds for an idle process to end."""
 NOTICES_MAX = 200
-"""Messages that may wait for a viewer that does not read."""
+"""Maximum number of messages that wait for a viewer that does not read."""
 _OPTIONS, _NOTICE, _FAILURE, _OWN = range(4)
-"""Kinds of messages; the last one plus n is kind n of the messages of one kind of recorder."""
+"""Kinds of messages; the last one plus n is kind n of a recorder's own messages."""
 
 
 class RecorderProcess:
@@ -53,13 +53,13 @@ class RecorderProcess:
     ) -> None:
         """Start the process, which calls ``main`` of ``module``; it waits for `begin`.
 
-        ``nicer``: how much niceness is added to this process, as the one that answers the runtime
-        goes first. The callbacks are called in another thread. Raises UsageError.
+        ``nicer``: niceness added to this process, as the one that answers the runtime has priority.
+        The callbacks are called in another thread. Raises UsageError.
         """
         self.latest = ""
-        """Its last message for the user."""
+        """The recorder's last message for the user."""
         self.failure = ""
-        """Why it failed; "" if it did not."""
+        """Why the recorder failed; "" if it did not."""
         self._on_notice = on_notice
         self._on_message = on_message
         self._asked_to_stop = 0
@@ -68,7 +68,7 @@ class RecorderProcess:
         self._child = spawn(
             module,
             failure="the process that records cannot be started",
-            # The end of its channel says so, too, but a stopped process does not read it.
+            # The channel's end shows it, too, but a stopped process does not read the channel.
             on_parents_death=signal.SIGCONT,
         )
         self._channel = ThreadChannel(self._child.socket)
@@ -78,7 +78,7 @@ class RecorderProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         return not self._listening.is_alive()
 
     def begin(self, options: object) -> None:
@@ -86,25 +86,25 @@ class RecorderProcess:
         self._channel.send(_OPTIONS, pickle.dumps(options))
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Send it a message of its own kind; a message to one that has ended is dropped."""
+        """Send the recorder one of its own messages; dropped if the process has ended."""
         self._channel.send(_OWN + kind, payload)
 
     def signal(self, number: int) -> None:
         """Pass a stop signal on."""
         self._asked_to_stop = number
         self._child.signal(number)
-        # Continue a stopped process, so that it can end in order.
+        # Continue a stopped process, so that it can end properly.
         self._child.signal(signal.SIGCONT)
 
     def ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait for its first message. Raises UsageError where it cannot record."""
+        """Wait for the first message. Raises UsageError if the recorder cannot record."""
         self._told.wait(seconds)
         self.check()
 
     def stop(self, number: int = 0, seconds: float = STOP_SECONDS) -> None:
-        """Send a signal, if one is given, and wait until it has written what is left and has ended.
+        """Send a signal, if given, and wait until the process has written all events and ended.
 
-        Where that takes longer than ``seconds`` it is killed.
+        After ``seconds`` it is killed.
         """
         if number and not self.ended:
             self.signal(number)
@@ -114,7 +114,7 @@ class RecorderProcess:
             self.failure = f"the process that records has ended, {end.words}"
 
     def check(self) -> None:
-        """Raise UsageError where it failed."""
+        """Raise UsageError if the recorder failed."""
         if self.failure:
             raise UsageError(self.failure)
 
@@ -137,7 +137,7 @@ class RecorderProcess:
 class Viewer:
     """The recorder's handle of the viewer, for any thread; sending to it never blocks.
 
-    A viewer that does not read must not keep the runtime waiting: messages are skipped then.
+    If a viewer does not read, messages are skipped: it must not keep the runtime waiting.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -146,7 +146,7 @@ class Viewer:
         self._early: list[tuple[int, bytes]] = []
 
     def options(self) -> Any:
-        """Wait for the options; None where the viewer is gone instead."""
+        """Wait for the options; None if the viewer is gone."""
         while (told := self._channel.receive()) is not None:
             if told[0] == _OPTIONS:
                 return pickle.loads(told[1])
@@ -158,7 +158,7 @@ class Viewer:
         self._telling.put((_NOTICE, _line(text)))
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Send a message of this kind of recorder."""
+        """Send one of the recorder's own messages."""
         self._telling.put((_OWN + kind, payload))
 
     def fail(self, text: str) -> None:
@@ -166,7 +166,7 @@ class Viewer:
         self._telling.put((_FAILURE, _line(text)))
 
     def listen(self, on_message: Callable[[int, bytes], None], on_gone: Callable[[], None]) -> None:
-        """Call these in another thread with the viewer's messages, and when it is gone."""
+        """Call these in another thread with the viewer's messages, and when the viewer is gone."""
 
         def work() -> None:
             for kind, payload in self._early:
@@ -178,7 +178,7 @@ class Viewer:
         threading.Thread(target=work, name="viewer", daemon=True).start()
 
     def close(self) -> None:
-        """Send the messages that still wait, for a moment at most."""
+        """Send the waiting messages, which takes only a moment."""
         self._telling.close()
 
     def _send(self, told: tuple[int, bytes]) -> None:
@@ -192,7 +192,7 @@ def _line(text: str) -> bytes:
 def serve(descriptor: int, work: Callable[[Viewer, Any], None]) -> int:
     """Do ``work`` with the options that the viewer sends; return the exit status.
 
-    Errors are reported to the viewer. Without options, as the viewer is gone, nothing is done.
+    Errors are reported to the viewer. Without options, if the viewer is gone, nothing is done.
     """
     viewer = Viewer(descriptor)
     try:
@@ -201,7 +201,7 @@ def serve(descriptor: int, work: Callable[[Viewer, Any], None]) -> int:
             work(viewer, options)
         return 0
     except KeyboardInterrupt:
-        # It was stopped before there was anything to finish.
+        # The recorder was stopped before it started.
         return 0
     except NriScopeError as error:
         viewer.fail(str(error))

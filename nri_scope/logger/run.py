@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 PRINTS = "nri_scope.cli.event_printer"
-"""The writer that also prints, by its name, as this package may not import it."""
+"""The module of a writer that also prints, by name, as this package may not import it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class RecordOptions:
     socket: Path
     identity: Identity
     events: frozenset[Event] | None = None
-    """None for every passive event."""
+    """Events to record; None for every passive event."""
     where: Filter | None = None
     max_size: int | None = None
-    """Bytes."""
+    """Maximum number of bytes of the recording."""
     max_age: float | None = None
-    """Seconds."""
+    """Longest age of events in seconds."""
     duration: float | None = None
-    """Seconds."""
+    """Seconds to record."""
     once: bool = False
     wait: bool = False
     validate: bool = False
@@ -108,7 +108,7 @@ class _Run:
             raise RecordingError(self._options.output, writer.failure)
 
     async def _opened(self) -> WriterProcess | None:
-        """Return a writer with the file open; None when stopped before that."""
+        """Return a writer with the file open; None if stopped before that."""
         options = self._options
         writer = WriterProcess(
             RecordingOptions(

@@ -17,9 +17,9 @@ from .writer_messages import Opening, Order, Progress, Report, error_of, reporte
 from .writer_start import Helper
 
 READY_S = 20.0
-"""Time for the process to open the file."""
+"""Maximum time in seconds for the process to open the file."""
 EXIT_S = 5.0
-"""Time to end for a process that only has to close its files."""
+"""Maximum time in seconds to end for a process that only has to close its files."""
 
 
 class WriterGone(NriScopeError):
@@ -44,7 +44,7 @@ class RunningWriter:
         self.counters = RecorderCounters()
         self.lost_before = 0
         self.closed = False
-        """Whether all entries handed over are in the file, or noted there as lost."""
+        """Whether all entries handed over are in the file, or recorded there as lost."""
         self._say = say
         self._on_numbered = on_numbered
         self._on_progress = on_progress
@@ -53,7 +53,7 @@ class RunningWriter:
         self.channel.send(Order.OPEN, pickle.dumps(opening))
 
     async def ready(self) -> None:
-        """Wait until the file is open. Raises NriScopeError where that fails, and WriterGone."""
+        """Wait until the file is open. Raises NriScopeError if that fails, and WriterGone."""
         try:
             async with asyncio.timeout(READY_S):
                 await asyncio.shield(self._opened)
@@ -69,9 +69,9 @@ class RunningWriter:
             raise
 
     async def end(self, seconds: float) -> str:
-        """Wait ``seconds`` for its end, then kill it; return in words how it ended."""
+        """Wait ``seconds`` for its end, then kill it; return a description of how it ended."""
         self.channel.close()
-        # Not in this thread, which has to answer: it may take a while until a process has ended.
+        # Not in this thread, which has to answer: the process may take a while to end.
         return await asyncio.to_thread(self.helper.end, seconds)
 
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
@@ -102,7 +102,7 @@ class RunningWriter:
 
     def _end(self) -> None:
         if self.channel.receives:
-            # It takes no more orders, but reports that it sent are still to be read.
+            # The process accepts no more orders, but its reports are still to be read.
             return
         self.over.set()
         if not self._opened.done():

@@ -16,7 +16,7 @@ HEARTBEAT = 0.5
 """Seconds between two readings of the clock."""
 
 STOOD_STILL = 0.5
-"""Seconds of delay from which on a stall is reported: a quarter of the usual request deadline."""
+"""Shortest delay in seconds that is reported as a stall: a quarter of the usual deadline."""
 
 
 class LoggerService:
@@ -45,10 +45,10 @@ class LoggerService:
         self._stopping = ""
 
     def stop(self, reason: str) -> None:
-        """End the current session, and with it `run`. Made for signal handlers of the loop."""
+        """End the current session, and with it `run`. Meant for signal handlers of the loop."""
         self._stopping = reason
         if self._session is not None and self._session.open:
-            # The session then ends by itself, and is recorded as ended for this reason.
+            # The session then ends normally, and is recorded as ended for this reason.
             self._session.close(reason)
         elif self._sessions is not None:
             self._sessions.cancel()

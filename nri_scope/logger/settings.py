@@ -27,12 +27,12 @@ DEFAULT_MAX_SIZE = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a launched logger. It has one fixed file, so restarts do not fill the disk."""
+    """Settings of a launched logger. Its file is fixed, so restarts do not fill the disk."""
 
     output: Path = LAUNCHED_FOLDER / f"nri-{host_name()}{SUFFIX}"
     max_size: int | None = DEFAULT_MAX_SIZE
     max_age: float | None = None
-    """Seconds."""
+    """Longest age of events in seconds."""
     events: frozenset[Event] | None = None
     where: Filter | None = None
     validate: bool = False
@@ -50,7 +50,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
 
     if not text.strip():
         return Settings(), ()
-    # Where an invalid text mentions redaction, redacting too much is better than too little.
+    # If an invalid text mentions redaction, too much redaction is better than too little.
     fallback = Settings(redact=Rules.DEFAULT) if "redact" in text else Settings()
     try:
         loaded: object = yaml.safe_load(text)

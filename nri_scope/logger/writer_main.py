@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that writes a recording for one that answers a runtime: decodes, redacts, stores.
+"""The process that writes a recording for the one that answers: decodes, redacts, stores.
 
-It belongs to that other process, which orders it to end. It ignores stop signals, which are sent to
-both. When the other process is gone it writes what it has, and ends.
+It belongs to the answering process, which orders it to end. It ignores stop signals, which are sent
+to both. When the answering process is gone, it writes all queued entries, and ends.
 """
 
 from __future__ import annotations
@@ -49,36 +49,37 @@ from .writer_messages import (
 FAILED = 2
 """Exit status of a writer that failed."""
 ORPHANED_SECONDS = 5.0
-"""Time to write what is left when the process is gone that would set that time."""
+"""Maximum time to write the remaining entries after the process that sets this time is gone."""
 OPENING_SECONDS = 2.0
-"""Time to wait for the file: an earlier writer, whose parent is gone, may still write to it."""
+"""Maximum time to wait for the file, to which the writer of a dead parent may still write."""
 _AGAIN_SECONDS = 0.05
 SWITCH_SECONDS = 0.0005
 """Interpreter switch interval, after which the writer's thread yields to the one that reads the
-channel. With Python's 5 ms that thread would read 6 MB a second under load, and the rest would wait
-at the other end."""
+channel. With Python's 5 ms that thread would read only 6 MB a second under load, and other data
+would wait in the channel.
+"""
 ENDED_MAX = 1000
-"""Ended sessions whose numbers are kept, as entries on them may still come."""
+"""Maximum number of ended sessions whose numbers are kept, as entries on them may still come."""
 ORPHANED = "the process that answered the runtime is gone"
 
 OnEvent = Callable[[Event, Captured], None]
 
 
 def main(descriptor: int) -> int:
-    """Write the entries that come through a channel; return the exit status."""
+    """Write the entries received through a channel; return the exit status."""
     return serve(descriptor)
 
 
 def serve(
     descriptor: int, on_event: OnEvent | None = None, finish: Callable[[], None] = lambda: None
 ) -> int:
-    """Write the entries that come through a channel; return the exit status.
+    """Write the entries received through a channel; return the exit status.
 
-    ``on_event`` gets each event once it is in the file, ``finish`` is called after the last one.
+    ``on_event`` gets each event once it is in the file; ``finish`` is called after the last one.
     """
     if threading.current_thread() is threading.main_thread():
         ignore_stop_signals()
-    # Closed when all is told: in a thread, nothing else tells the other end so.
+    # Closed after the last report: for a thread, nothing else shows the other end that it is over.
     with socket.socket(fileno=descriptor) as theirs:
         return _serve(ThreadChannel(theirs), on_event, finish)
 
@@ -91,7 +92,7 @@ def _serve(channel: ThreadChannel, on_event: OnEvent | None, finish: Callable[[]
     try:
         work = _Work(channel, opening, on_event)
         if threading.current_thread() is threading.main_thread():
-            # As the writer's thread does, which has started by now.
+            # Same niceness as the writer's thread, which has started by now.
             os.nice(NICER)
             sys.setswitchinterval(SWITCH_SECONDS)
         work.run(finish)

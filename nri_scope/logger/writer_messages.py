@@ -35,7 +35,7 @@ class Order(IntEnum):
     ENTRIES = 1
     """Queue entries, in order; see `packed`."""
     FINISH = 2
-    """Write what is queued and end, within so many seconds. Answered by CLOSED."""
+    """Write the queued entries and end, within this many seconds. Answered by CLOSED."""
 
 
 class Report(IntEnum):
@@ -43,11 +43,11 @@ class Report(IntEnum):
 
     OPENED = 0
     FAILED = 1
-    """Why the file cannot be opened; see `failure`."""
+    """The reason why the file cannot be opened; see `failure`."""
     SAID = 2
     """A line for the user."""
     NUMBERED = 3
-    """The number in the file of a session that is about to begin: its handle, and the number."""
+    """The number in the file of a session about to begin: its handle, and the number."""
     WRITTEN = 4
     """Progress in the file; see `Progress`."""
     CLOSED = 5
@@ -60,11 +60,11 @@ class RecordingOptions:
 
     path: Path
     existed: bool
-    """Whether the file existed, so that it stays even when nothing is recorded."""
+    """Whether the file existed, so that it is kept even if nothing is recorded."""
     max_size: int | None = None
-    """Bytes."""
+    """Maximum number of bytes of the recording."""
     max_age: float | None = None
-    """Seconds."""
+    """Longest age of events in seconds."""
     where: str | None = None
     """The filter of events to keep."""
     redact: Rules | None = None
@@ -78,11 +78,11 @@ class Progress:
 
     counters: RecorderCounters
     came: dict[int, int]
-    """By the handle of an open session: how many of its events are settled."""
+    """Number of settled events of each open session, by its handle."""
     ended: list[int]
     """Handles of sessions that have ended in the file."""
     lost_before: int
-    """Events now known to be lost with an earlier writer that was killed."""
+    """Number of events now known to be lost with an earlier writer that was killed."""
 
     def values(self) -> list[object]:
         """Return the values for JSON."""
@@ -122,12 +122,12 @@ def reported(payload: bytes) -> Any:
 
 
 Opening = tuple[RecordingOptions, list[tuple[int, Resumed]]]
-"""The payload of `Order.OPEN`; each session comes with its handle."""
+"""The payload of `Order.OPEN`; each session is paired with its handle."""
 
 
 def packed(entries: Sequence[Entry]) -> bytes:
     """Return the payload of `Order.ENTRIES`."""
-    # Plain tuples take the least time.
+    # Plain tuples are the fastest.
     quick = [
         (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry) for entry in entries
     ]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a recording in a process of its own: the side of the process that answers the runtime.
+"""Write a recording in a separate process: the side of the process that answers the runtime.
 
-Python runs one thread at a time. With the writer in a thread, a reply that is due, and a runtime,
-would sometimes wait for it; with the writer in another process they do not. Events wait here for
-some milliseconds, until there is nothing more urgent to do, and are handed over in small batches.
+Python runs one thread at a time. With the writer in a thread, a due reply, and so a runtime, would
+sometimes wait for it; with the writer in another process they do not. Events wait here for some
+milliseconds, until there is no more urgent work, and are handed over in small batches.
 """
 
 from __future__ import annotations
@@ -26,45 +26,48 @@ from .writer_messages import Order, Progress, RecordingOptions, packed
 from .writer_start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
-"""Bytes that may wait to be handed over; further events are lost, and counted."""
+"""Maximum number of bytes that wait to be handed over; further events are lost, and counted."""
 WAIT_S = 0.02
-"""How long an event waits for others. Handing each over at once would take microseconds of
-processor time that the runtime may be waiting for."""
+"""Seconds for which an event waits for others. Handing over each at once would take microseconds of
+CPU time that the runtime may be waiting for.
+"""
 TURN_EVENTS = 8
 TURN_BYTES = 16 << 10
-"""Bytes handed over before the event loop looks at its sockets again: some microseconds."""
+"""Bytes handed over before the event loop checks its sockets again: some microseconds."""
 AHEAD_BYTES = 512 << 10
-"""Bytes that may wait for the other process to read them; the rest stays here, where it survives
-that process."""
+"""Maximum number of bytes that wait for the other process to read them; the rest stays here, where
+it survives that process.
+"""
 CLOSE_S = 10.0
-"""Time to write what is left at the end."""
+"""Maximum time in seconds to write the remaining entries at the end."""
 GRACE_S = 7.0
-"""Time after that to finish the current event and to report what is lost."""
+"""Seconds after that to finish the current event and to report lost ones."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-"""Pauses between the end of a process that writes and the start of the next one."""
+"""Seconds between the end of one writing process and the start of the next."""
 HEALTHY_S = 30.0
-"""After a process has worked for so long, the next one is started after the shortest pause."""
+"""After a process has worked for this many seconds, the next one starts after the shortest pause.
+"""
 NOT_OPEN = "the recording could not be opened in time"
 NOT_TAKEN = "the process that writes did not take them in time"
 
 
 @dataclass(slots=True)
 class _Session:
-    """A session that is not known to be complete in the file."""
+    """A session that may be incomplete in the file."""
 
     start: SessionStart
     number: int = 0
     """Its number in the file; 0 until it is known."""
     came: int = 0
-    """Events that were handed over, or reported as lost."""
+    """Number of events that were handed over, or reported as lost."""
     known: int = 0
-    """How many of them are known to be in the file, or known to be left out."""
+    """How many of them are known to be in the file, or to be left out."""
     last_ns: int = 0
     end: End | None = None
 
 
 class WriterProcess:
-    """A `Sink` for an event loop: it never blocks, and passes everything on to the file.
+    """A `Sink` for an event loop: it never blocks, and passes all entries on to the file.
 
     Entries are queued until `open` has opened the file, and while a new process replaces one that
     has died. All methods are for the loop's thread.
@@ -78,7 +81,7 @@ class WriterProcess:
         *arguments: str,
         shows: bool = False,
     ) -> None:
-        """Start to queue entries. ``say`` gets messages for the user, and never blocks.
+        """Start queueing entries. ``say`` gets messages for the user, and never blocks.
 
         The process runs ``module`` with ``arguments``; ``shows``: it prints to standard output.
         """
@@ -96,16 +99,16 @@ class WriterProcess:
         self._counters = RecorderCounters()
         """The counters of processes that have ended."""
         self._lost_before = 0
-        """Events lost with a process that died."""
+        """Number of events lost with a process that died."""
         self._unwritten = 0
         self._words = ""
 
     # -- life -------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Have the file opened. Raises NriScopeError where that fails.
+        """Open the file in a new process. Raises NriScopeError if that fails.
 
-        Where no process can be started, a thread writes.
+        If no process can be started, a thread writes.
         """
         try:
             running = self._start(start_process)
@@ -115,13 +118,13 @@ class WriterProcess:
         try:
             await running.ready()
         except WriterGone as trouble:
-            # Not in this process either: the same cause would kill this one.
+            # Not in this process either: it would be killed for the same reason.
             raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
         self._take(running)
         self._keeping = asyncio.create_task(self._keep(running))
 
     async def close(self) -> RecorderCounters:
-        """Have all queued entries written and the file closed; return the counters of the run."""
+        """Write all queued entries and close the file; return the counters of the run."""
         if self._keeping is None:
             return self.counters
         self._inbox.flush_gaps()
@@ -129,7 +132,7 @@ class WriterProcess:
         keeping, self._keeping = self._keeping, None
         self._hurry.set()
         if self._running is None:
-            # The process is gone, or being started: try once more, at once.
+            # The process is gone, or being started: try once more, without a pause.
             await asyncio.wait({keeping}, timeout=READY_S + EXIT_S)
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -145,14 +148,14 @@ class WriterProcess:
 
     @property
     def counters(self) -> RecorderCounters:
-        """The counters as of now."""
+        """The current counters."""
         now = _sum(self._counters, self._running.counters if self._running else None)
         lost = now.lost + self._inbox.lost + self._unwritten
         return replace(now, lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
 
     @property
     def failure(self) -> str:
-        """The failure of a process by which events were lost; "" for none."""
+        """The failure of a process that lost events; "" if none."""
         lost = self._lost_before
         if self._running is not None:
             lost += self._running.lost_before
@@ -274,7 +277,7 @@ class WriterProcess:
             self._sessions.pop(handle, None)
 
     async def _keep(self, running: RunningWriter) -> None:
-        """Replace each process that has died by another one, until `close`."""
+        """Replace each process that has died, until `close`."""
         pause = FIRST_PAUSE_S
         began = monotonic()
         while True:
@@ -308,7 +311,7 @@ class WriterProcess:
         return running
 
     async def _finish(self, running: RunningWriter, until: float) -> bool:
-        """End the writer in order; return whether another one could do no better."""
+        """End the writer properly; return whether another one could do no better."""
         running.helper.signal(signal.SIGCONT)
         while self._inbox and monotonic() < until and not running.over.is_set():
             if running.channel.waiting_bytes > AHEAD_BYTES:

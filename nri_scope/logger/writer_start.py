@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a recording's writer: as a process, or as a thread where no process can be started."""
+"""Start a recording's writer: as a process, or as a thread if no process can be started."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nri_scope.errors import UsageError
 from nri_scope.process.child import Child, keep_exit_statuses, spawn
 
 THREAD_S = 30.0
-"""Time for a thread to end, as it cannot be killed."""
+"""Maximum time in seconds for a thread to end, as it cannot be killed."""
 
 
 class Helper(Protocol):
-    """A writer, as a handle for its starter."""
+    """A handle of a writer, for its starter."""
 
     socket: socket.socket
     """The starter's end of the channel."""
@@ -31,7 +31,7 @@ class Helper(Protocol):
         ...
 
     def end(self, seconds: float) -> str:
-        """Wait ``seconds`` for its end, then kill it; return in words how it ended."""
+        """Wait ``seconds`` for its end, then kill it; return a description of how it ended."""
         ...
 
 
@@ -47,7 +47,7 @@ def start_process(module: str, arguments: Sequence[str], *, shows: bool) -> Help
             module,
             *arguments,
             failure="the process that writes cannot be started",
-            # The end of its channel says so, too, but a stopped process does not read it.
+            # The channel's end shows it, too, but a stopped process does not read the channel.
             on_parents_death=signal.SIGCONT,
             output=(output, DEVNULL),
         )
@@ -55,7 +55,7 @@ def start_process(module: str, arguments: Sequence[str], *, shows: bool) -> Help
 
 
 def start_thread(module: str, arguments: Sequence[str], *, shows: bool) -> Helper:
-    """Start a thread in place of the process. Raises UsageError."""
+    """Start a thread instead of a process. Raises UsageError."""
     return _Thread(module, arguments)
 
 
@@ -68,7 +68,7 @@ class _Process:
         self._child.signal(number)
 
     def end(self, seconds: float) -> str:
-        # No time for SIGTERM: a stopped process would not get it, and others ignore it.
+        # No time for SIGTERM: a stopped process would not receive it, and others ignore it.
         return f"the process that writes has ended, {self._child.stop(seconds, 0).words}"
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes by plugins, as far as one exchange shows them: OCI paths and the plugins behind them.
+"""Changes by plugins, as shown by one exchange: OCI paths and the plugins behind them.
 
 Paths are JSON pointers (RFC 6901) into an OCI runtime-spec ``config.json``. Members of the arrays
-that plugins change one by one are addressed by what identifies them instead of by position:
-``/process/env/FOO``, ``/mounts/~1data``, ``/linux/devices/~1dev~1null``. A CDI device stands as
-``/cdiDevices/NAME``: what it does to the container is written in no message.
+that plugins change individually are addressed by their keys instead of positions:
+``/process/env/FOO``, ``/mounts/~1data``, ``/linux/devices/~1dev~1null``. A CDI device is shown as
+``/cdiDevices/NAME``: no message contains its effects on the container.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RESOURCES = "/linux/resources"
 
 
 def _members(kind: type[Message], path: str, **others: str) -> dict[str, str]:
-    """Return the paths of a message's members, which OCI calls as NRI does but for ``others``."""
+    """Return the paths of a message's members, named in OCI as in NRI except for ``others``."""
     return {
         field.name: f"{path}/{others.get(field.name, field.camelcase_name)}"
         for field in kind.DESCRIPTOR.fields
@@ -45,7 +45,7 @@ _LINUX = {
     "memory_policy": "/linux/memoryPolicy",
 }
 
-# Where a validator gets the owner of a field (the names are those of NRI's enum Field).
+# Paths for the fields whose owners a validator gets (named as in NRI's enum Field).
 _FIELDS = {
     api.Annotations: "/annotations",
     api.Mounts: "/mounts",
@@ -91,7 +91,7 @@ _FIELDS = {
 _BY_NUMBER = {int(number): path for number, path in _FIELDS.items()}
 
 Changes = tuple[tuple[str, ...], tuple[str, ...]]
-"""Changed paths and owning plugins (``NN-name``), each sorted and without repetition."""
+"""Changed paths and owning plugins (``NN-name``), each sorted and without duplicates."""
 
 NOTHING: Changes = ((), ())
 
@@ -102,11 +102,11 @@ class _WithUpdates(Protocol):
 
 
 def changes_of(method: str, request: Message | None, reply: Message | None, plugin: str) -> Changes:
-    """Return what this exchange with `plugin` (``NN-name``) says about changes.
+    """Return the changes that this exchange with `plugin` (``NN-name``) shows.
 
-    A reply's adjustment and updates are that plugin's own, those of *other* containers included; a
-    ValidateContainerAdjustment request names the last owner of every field. Other messages
-    say nothing about changes. `request` and `reply` are decoded messages, None where there is none.
+    A reply's adjustment and updates are that plugin's own, including those of *other* containers; a
+    ValidateContainerAdjustment request names the last owner of every field. Other messages show no
+    changes. `request` and `reply` are decoded messages; None if missing.
     """
     if isinstance(request, api.ValidateContainerAdjustmentRequest):
         return _owned(request.owners)
@@ -120,9 +120,9 @@ def changes_of(method: str, request: Message | None, reply: Message | None, plug
 def updates_in(
     method: str, request: Message | None, reply: Message | None
 ) -> Iterable[api.ContainerUpdate]:
-    """Return the updates of containers that plugins ask for in this exchange, by any plugin.
+    """Return the updates of containers that plugins request in this exchange, by any plugin.
 
-    Arguments as of `changes_of`.
+    Arguments as for `changes_of`.
     """
     if isinstance(request, api.UpdateContainersRequest | api.ValidateContainerAdjustmentRequest):
         return request.update
@@ -132,9 +132,9 @@ def updates_in(
 
 
 def targets_of(method: str, request: Message | None, reply: Message | None) -> set[str]:
-    """Return the ids of the containers that plugins ask to update or to evict in this exchange.
+    """Return the ids of the containers that plugins request to update or evict in this exchange.
 
-    Arguments as of `changes_of`.
+    Arguments as for `changes_of`.
     """
     found = {update.container_id for update in updates_in(method, request, reply)}
     found |= {one.container_id for message in (request, reply) for one in evictions_in(message)}
@@ -142,7 +142,7 @@ def targets_of(method: str, request: Message | None, reply: Message | None) -> s
 
 
 def evictions_in(message: Message | None) -> Iterable[api.ContainerEviction]:
-    """Return the evictions that a plugin asks for, in a request or a reply of its own."""
+    """Return the evictions that a plugin requests, in a request or a reply of its own."""
     if isinstance(
         message,
         api.UpdateContainersRequest | api.CreateContainerResponse | api.UpdateContainerResponse,
@@ -177,13 +177,14 @@ def _owned(owners: api.OwningPlugins) -> Changes:
 
 
 def _owners_in(text: str) -> Iterator[str]:
-    # Hooks have all their owners, with commas between; who removed a thing has a dash in front.
+    # Hooks have all their owners, separated by commas; a dash marks the plugin that removed a
+    # value.
     return (name.removeprefix("-") for name in text.split(",") if name)
 
 
 def path_of_field(number: int) -> str:
     """Return the OCI path of a field of NRI's enum Field; ``/nri/NUMBER`` for an unknown one."""
-    # A field from the future is shown by its number rather than left out.
+    # A field of a newer API is shown by its number rather than omitted.
     return _BY_NUMBER.get(number) or f"/nri/{number}"
 
 

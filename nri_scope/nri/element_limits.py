@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds how many elements a message has, on its bytes, before anything is made of them.
+"""Limit the number of elements of a message, by its bytes, before it is decoded.
 
 An empty mount takes two bytes on the wire, eighty as a message and hundreds as values in Python, so
 the bytes of a message do not bound the memory that it takes.
@@ -13,37 +13,39 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 MAX_ELEMENTS = 50_000
-"""Fields of a message that are read, those of its messages included. A container with 7,000
-variables, 2,000 mounts and annotations of 256 KiB has about 30,000."""
+"""Maximum number of decoded fields of a message, including those of nested messages. A container
+with 7,000 variables, 2,000 mounts and annotations of 256 KiB has about 30,000.
+"""
 MAX_IN_SYNCHRONIZE = 5 * MAX_ELEMENTS
-"""The same for Synchronize. In 4 MiB, what a message has at most, a thousand ordinary pods and
-containers have about 200,000."""
+"""The same for Synchronize. In the 4 MiB of the largest message, a thousand ordinary pods and
+containers have about 200,000.
+"""
 
 MAX_RECORDED = 10 * MAX_ELEMENTS
-"""The same for what is taken apart to be recorded; what has more is recorded as it came."""
+"""The same for a message to be recorded in parts; a larger one is recorded as it was received."""
 
 CUT_FIELD = (1 << 29) - 1
-"""Number of the field that stands at the end of a message that was cut, the highest there is."""
+"""Number of the field at the end of a message that was cut, the highest possible."""
 CUT = "not all of it is here: it has too many elements, and the rest was left out"
-"""What that field says."""
+"""The text in that field."""
 
 _LEAST_SIZE = 2
-"""Bytes of an element: its tag, and a length or a value."""
+"""Minimum number of bytes of an element: its tag, and a length or a value."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_VARINT = 10
 _HIGH = bytes(range(0x80, 0x100))
 
 
 class Elements:
-    """The number of elements that messages may still have, all together."""
+    """The remaining number of elements for several messages together."""
 
     def __init__(self, most: int) -> None:
         self.left = most
         self._short = most
 
     def count(self, kind: type[Message] | None, content: bytes) -> None:
-        """Take a message's elements off, exactly where there are many bytes of them."""
-        # As long as the bytes that came cannot have too many, the exact count is not needed.
+        """Subtract a message's elements, which are counted exactly only after many bytes."""
+        # While the bytes so far cannot contain too many elements, no exact count is needed.
         self._short -= len(content) // _LEAST_SIZE + 1
         if self._short >= 0 or kind is None:
             self.left -= 1
@@ -57,14 +59,14 @@ class Elements:
 
 
 class _Malformed(Exception):
-    """The bytes are no message."""
+    """The bytes are not a message."""
 
 
 def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS) -> bytes:
     """Return a message with at most `most` elements, the first ones, and `CUT_FIELD` if cut.
 
-    Malformed messages are returned as they are, and so is everything for a kind of None, which
-    is never decoded. A packed number counts as an element, and so do fields of unknown groups.
+    Malformed messages are returned unchanged, and so are all messages of the kind None, which are
+    never decoded. A packed number counts as an element, and so do fields of unknown groups.
     """
     if kind is None or len(content) <= most * _LEAST_SIZE:
         return content
@@ -77,10 +79,10 @@ def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS
 
 
 class _Cutter:
-    """Counts elements down, and stops where none is left."""
+    """Counts elements down, and stops at zero."""
 
     def __init__(self, most: int) -> None:
-        # What was cut before has this one more.
+        # A message that was cut before has this field in addition.
         self.left = most + 1
         self.is_over = False
 
@@ -119,7 +121,7 @@ class _Cutter:
         return content
 
     def _skip(self, content: bytes, at: int, wire_type: int) -> int:
-        """Return where a field that is no message ends."""
+        """Return the end of a field that is not a message."""
         if wire_type == _VARINT:
             return _varint(content, at)[1]
         if wire_type == _FIXED64:
@@ -155,12 +157,12 @@ class _Cutter:
 
 
 def _described(kind: type[Message]) -> Descriptor:
-    # Its stubs have two classes for it.
+    # The stubs of protobuf have two classes for it.
     return cast("Descriptor", kind.DESCRIPTOR)
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, and where it ends."""
+    """Return the number that begins at `at`, and its end."""
     if at < len(content) and content[at] < 0x80:
         return content[at], at + 1
     value = 0
@@ -176,7 +178,7 @@ def _field(tag: int, content: bytes) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Encode a number that is not negative as protobuf does."""
+    """Encode a non-negative number as protobuf does."""
     octets = bytearray()
     while number > 0x7F:
         octets.append(number & 0x7F | 0x80)

@@ -13,7 +13,7 @@ from nri_scope.errors import UsageError
 class Event(IntEnum):
     """An NRI event by its number in the protocol.
 
-    Members bear the name of the event's own RPC (NRI 0.12), which is also what users type.
+    Members have the name of the event's own RPC (NRI 0.12), which is also what users type.
     """
 
     RunPodSandbox = 1
@@ -38,7 +38,7 @@ class Event(IntEnum):
 
     @property
     def is_pod_event(self) -> bool:
-        """True where the event is about a pod as a whole and carries no container."""
+        """Whether the event is about a pod as a whole, without a container."""
         return self in POD_EVENTS
 
 
@@ -53,8 +53,9 @@ POD_EVENTS = frozenset(
 )
 
 PASSIVE_EVENTS = frozenset(Event) - {Event.ValidateContainerAdjustment}
-"""What can be observed without risk. A validator that errs, is late or vanishes makes container
-creation fail, so that event is never part of a group and has to be asked for by its name."""
+"""Events that can be observed without risk. A validator that fails, is late or disappears makes
+container creation fail, so that event is in no group and must be requested by name.
+"""
 
 CONTAINER_EVENTS = PASSIVE_EVENTS - POD_EVENTS
 
@@ -70,8 +71,8 @@ _BY_NAME = {event.name.lower(): event for event in Event}
 def mask_of(events: Iterable[Event]) -> int:
     """Return the mask with the bits of `events`.
 
-    No events give 0, which must never be sent: a runtime takes it as "every event, validation
-    included".
+    Without events it returns 0, which must never be sent: for a runtime it means "every event,
+    validation included".
     """
     mask = 0
     for event in events:
@@ -80,9 +81,7 @@ def mask_of(events: Iterable[Event]) -> int:
 
 
 def events_in(mask: int) -> tuple[Event, ...]:
-    """Return the known events in `mask`, in the order of their numbers; unknown bits
-    are left out.
-    """
+    """Return the known events in `mask`, in the order of their numbers, without unknown bits."""
     return tuple(event for event in Event if mask & event.bit)
 
 
@@ -90,11 +89,11 @@ def parse_events(text: str) -> frozenset[Event]:
     """Read a user's choice of events.
 
     A comma-separated list of event names and of the groups ``all``, ``pod`` and ``container``;
-    case, underscores and inner dashes do not matter. A leading ``-`` takes away from what the rest
-    of the list gives, in any order; a list of nothing but such terms takes away from ``all``.
+    case, underscores and inner dashes do not matter. Terms with a leading ``-`` are removed from
+    the rest of the list, in any order; a list of only such terms removes them from ``all``.
     ValidateContainerAdjustment is in no group.
 
-    Raises UsageError for a name that is no event (naming the nearest) and for an empty choice.
+    Raises UsageError for an unknown name (with the nearest one) and for an empty choice.
     """
     added: set[Event] = set()
     removed: set[Event] = set()

@@ -11,12 +11,13 @@ _INDEX = re.compile(r"[0-9]{2}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+", re.ASCII)
 
 KEPT_FOLDER = ".nri-scope"
-"""A folder among plugins' files, into which no runtime looks: originals of plugins that are tapped
-(see `tap.wrapping`)."""
+"""A folder among plugins' files that runtimes ignore: originals of plugins that are tapped (see
+`tap.wrapping`).
+"""
 
 
 def check_index(index: str) -> str:
-    """Return `index` if it is exactly two digits, as every runtime demands; else UsageError."""
+    """Return `index` if it is exactly two digits, as every runtime requires; else UsageError."""
     if _INDEX.fullmatch(index):
         return index
     if re.fullmatch(r"[0-9]", index, re.ASCII):
@@ -47,8 +48,8 @@ def plugin_id(index: str, name: str) -> str:
 def parse_plugin_file(file_name: str) -> tuple[str, str]:
     """Split the name of a file in the plugin folder, ``NN-name``, into index and name.
 
-    A launched plugin is called by this name whatever it registers as. The name part is not checked
-    against `check_name`: runtimes do not do that for files either, only an index is a must.
+    A launched plugin has this name regardless of its registration. The name part is not checked
+    against `check_name`: runtimes do not check it for files either; only the index is required.
     Raises UsageError.
     """
     index, dash, name = file_name.partition("-")

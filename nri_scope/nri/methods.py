@@ -38,8 +38,9 @@ class Method:
     reply: type[Message]
     service: str
     event: Event | None = None
-    """The NRI event that a call of this method is; None for StateChange, whose request says which,
-    and for calls that are not events."""
+    """The NRI event of a call of this method; None for StateChange, whose request contains the
+    event, and for calls that are not events.
+    """
 
 
 METHODS: dict[str, Method] = {
@@ -53,7 +54,7 @@ METHODS: dict[str, Method] = {
     for service in (PLUGIN_SERVICE, RUNTIME_SERVICE)
     for method in api.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods
 }
-"""Every method of both services by its name; no name is used twice."""
+"""Every method of both services by its name; names are unique."""
 
 STATE_CHANGE_EVENTS = frozenset(
     {
@@ -68,5 +69,6 @@ STATE_CHANGE_EVENTS = frozenset(
         Event.PostUpdatePodSandbox,
     }
 )
-"""Events that travel as StateChange up to NRI 0.11, and from 0.12 on to a plugin that answered one
-of their own RPCs with Unimplemented. The other five always are RPCs of their own."""
+"""Events sent as StateChange up to NRI 0.11, and from 0.12 on to a plugin that answered one of
+their own RPCs with Unimplemented. The other five always have RPCs of their own.
+"""

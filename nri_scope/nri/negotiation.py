@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a runtime's Configure to the event mask with which to answer it."""
+"""Derive the event mask of the reply from a runtime's Configure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Negotiated:
     """The reply to Configure, and the reason for it."""
 
     version: NriVersion | None
-    """The runtime's NRI version; None if it neither says nor can be inferred."""
+    """The runtime's NRI version; None if neither sent nor inferable."""
     inferred: bool
-    """True where `version` comes from the runtime's name and version."""
+    """Whether `version` was inferred from the runtime's name and version."""
     valid: int
-    """Every bit that this runtime is sure to know."""
+    """Mask of all events that this runtime certainly supports."""
     mask: int
     """The subscription: never 0, never a bit outside `valid`."""
     warnings: tuple[str, ...]
-    """A sentence for each thing that was asked for and cannot be had."""
+    """A sentence for each request that cannot be met."""
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -40,13 +40,13 @@ def negotiate(
     *,
     validate: bool = False,
 ) -> Negotiated:
-    """Narrow a choice of events to what the runtime that sent `configure` knows.
+    """Narrow a choice of events to those that the runtime that sent `configure` supports.
 
     `chosen` is the user's choice, None for every passive event. ValidateContainerAdjustment is
-    subscribed to only with `validate` (which adds it to any choice): naming it among `chosen` is
-    not enough and gives a warning, because a validator that dies fails container creation.
+    subscribed to only with `validate` (which adds it to any choice): naming it in `chosen` is not
+    enough and gives a warning, because a validator that dies makes container creation fail.
 
-    A chosen event that this runtime lacks gives a warning and the rest is subscribed to: the same
+    A chosen event that this runtime lacks gives a warning, and the rest is subscribed to: the same
     command line should work on the next node. Only if nothing is left is it a UsageError, since an
     empty mask would subscribe to everything.
     """
@@ -64,7 +64,7 @@ def negotiate(
     mask = mask_of(wanted) & valid
     missing = [event for event in sorted(wanted) if not valid & event.bit]
     if chosen is None:
-        # These were not asked for one by one; an older runtime simply has fewer events.
+        # These were not requested by name; an older runtime simply has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
     runtime = _describe(configure, version, inferred)
     if missing:
@@ -82,7 +82,7 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
         return said, False
     inferred = infer(configure.runtime_name, configure.runtime_version)
     if inferred is not None and inferred >= V0_12 and not configure.NRI_version:
-        # From 0.12 on runtimes always fill the field in: this one was built with something older.
+        # From 0.12 on runtimes always set the field: this one was built with an older version.
         inferred = V0_11
     return inferred, inferred is not None
 

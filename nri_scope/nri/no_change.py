@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that ask for no change: what our plugins answer when they have nothing to say.
+"""Replies that request no change, sent by our plugins when they have no request.
 
 How the three runtimes read them:
 
 containerd and CRI-O (Go, ``pkg/adaptation``)
     A field that is not on the wire has its zero value, and every ``nil`` is checked: the empty
-    message is a whole reply to each method but two. An empty event mask in a Configure reply
-    subscribes to *every* event, validation included. A reply to a part of Synchronize has to echo
-    ``more`` and must not have updates; the connection is closed otherwise.
+    message is a complete reply to every method except two. An empty event mask in a Configure
+    reply subscribes to *every* event, validation included. A reply to a part of Synchronize has to
+    echo ``more`` and must not have updates; otherwise the connection is closed.
 iSulad (Rust in front of C++, ``isula-rust-extensions``)
     ``CreateContainerResponse.adjust`` is unwrapped in an ``extern "C"`` function: an absent one
     aborts the daemon, and every container's manager with it. An empty ``adjust`` is converted to
     null pointers and counts of 0, which it checks; so are the absent lists of the other replies.
     One entry in ``update`` of a CreateContainer or StopContainer reply ends it with SIGSEGV.
 
-So nothing here has an update, and CreateContainer has an ``adjust`` with nothing in it, which Go's
-adaptation merges to the same as none.
+So no reply here has an update, and CreateContainer has an empty ``adjust``, which Go's adaptation
+merges as it does none.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from .methods import METHODS, PLUGIN_SERVICE
 
 EMPTY_ADJUSTMENT = b"\x0a\x00"
-"""A CreateContainerResponse whose ``adjust`` (field 1) is there and empty."""
+"""A CreateContainerResponse with an empty ``adjust`` (field 1)."""
 
 _NOT_EMPTY = {"CreateContainer": EMPTY_ADJUSTMENT}
 
 _ASKS_BACK = {"Configure", "Synchronize"}
-"""Their replies depend on the request; see `negotiate` and `synchronized`."""
+"""Methods whose replies depend on the request; see `negotiate` and `synchronized`."""
 
 
 def _only_more() -> type[Message]:
@@ -72,10 +72,10 @@ NO_CHANGE = MappingProxyType(
 
 
 def no_change(method: str, request: bytes, service: str = PLUGIN_SERVICE) -> bytes:
-    """Return the reply to any request but Configure that asks for no change.
+    """Return the reply to any request but Configure that requests no change.
 
-    What we have never heard of is answered with the empty message: an error would fail the
-    operation in Go and end the connection in Rust, and Go takes the empty message for "nothing".
+    Unknown methods are answered with the empty message: an error would fail the operation in Go and
+    end the connection in Rust, while to Go the empty message means "nothing".
     """
     if service == PLUGIN_SERVICE:
         if method == "Synchronize":
@@ -85,7 +85,7 @@ def no_change(method: str, request: bytes, service: str = PLUGIN_SERVICE) -> byt
 
 
 def synchronized(request: bytes) -> bytes:
-    """Return the reply to a part of Synchronize: ``more`` as the request has it, no updates."""
+    """Return the reply to a part of Synchronize: ``more`` as in the request, no updates."""
     try:
         more: bool = getattr(_ONLY_MORE.FromString(request), "more")  # noqa: B009 - made above
     except DecodeError:
@@ -94,7 +94,7 @@ def synchronized(request: bytes) -> bytes:
 
 
 def says_nothing(reply: Message) -> bool:
-    """Return whether a reply is empty, or an adjustment with nothing in it."""
+    """Return whether a reply is empty, or has an empty adjustment."""
     size = reply.ByteSize()
     if isinstance(reply, api.CreateContainerResponse) and reply.HasField("adjust"):
         return size == len(EMPTY_ADJUSTMENT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI messages as plain values, for JSON and YAML: field names, as in the API, nothing left out."""
+"""NRI messages as plain values for JSON and YAML: complete, with field names as in the API."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from .element_limits import CUT, CUT_FIELD, MAX_IN_SYNCHRONIZE, bounded
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
-"""What JSON can say."""
+"""A JSON value."""
 
 UNKNOWN = "unknown_fields"
-"""Key for what a message holds beyond the API we know: no field of the API is called so."""
+"""Key for the unknown fields of a message; no field of the API has this name."""
 
 MALFORMED = "malformed"
 """Key for the hexadecimal bytes of a malformed message."""
 LEFT_OUT = "left_out"
-"""Key for what stands in a message in the place of all that is too much to be read."""
+"""Key for the remark in a message about elements that were left out as too many."""
 RAW = "raw"
-"""Key for the hexadecimal bytes of what may well be a message, of a kind that we do not know."""
+"""Key for the hexadecimal bytes of what may be a message of an unknown kind."""
 
 _GROUP = 3
 _MAX_GROUPS = 20
@@ -32,15 +32,15 @@ _MAX_GROUPS = 20
 def plain(message: Message) -> dict[str, Plain]:
     """Return the fields that are set, in the order of their numbers.
 
-    Enum values by name, or by number where they have none; bytes and unknown fields in
-    hexadecimal; numbers as numbers, whatever their size.
+    Enum values are given by name, or by number if they have none; bytes and unknown fields in
+    hexadecimal; numbers as numbers, regardless of size.
     """
     values: dict[str, Plain] = {}
     for field, value in message.ListFields():
         if _is_map(field):
             of_value = _value_field(field)
             entries = ((str(key), _one(of_value, value[key])) for key in value)
-            # The order of a map on the wire means nothing.
+            # The order of a map on the wire has no meaning.
             values[field.name] = dict(sorted(entries, key=lambda entry: entry[0]))
         elif isinstance(value, str | bytes | int | float | Message):
             values[field.name] = _one(field, value)
@@ -57,7 +57,7 @@ def plain(message: Message) -> dict[str, Plain]:
 
 
 def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
-    """Return what bytes say as a message of this kind; None for a kind that is not known."""
+    """Return the fields of bytes as a message of this kind; None for an unknown kind."""
     if kind is None:
         return {RAW: content.hex()} if content else {}
     try:

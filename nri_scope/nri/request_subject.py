@@ -37,21 +37,22 @@ class _WithContainer(Protocol):
 
 
 class Decoded(NamedTuple):
-    """A request as far as it could be understood."""
+    """A request, decoded if possible."""
 
     method: str
     event: str
-    """As `event_name` returns it."""
+    """Event name, as returned by `event_name`."""
     message: Message | None
-    """None if, and only if, `mark` is set."""
+    """The message; None if, and only if, `mark` is set."""
     pod: api.PodSandbox | None
-    """None where the request has none. It may have only an id (iSulad's StopContainer)."""
+    """The pod; None if the request has none. It may have only an id (iSulad's StopContainer)."""
     container: api.Container | None
     mark: str
-    """"" for an ordinary request; `MALFORMED` where the bytes are not the method's message,
-    `UNKNOWN` where the method is unknown or belongs to another service, `OVERSIZED` where the
-    message has more elements than would fit into memory: then `pod` and `container` have only the
-    first of their elements."""
+    """Mark of the request: "" for an ordinary one; `MALFORMED` if the bytes are not the method's
+    message, `UNKNOWN` if the method is unknown or belongs to another service, `OVERSIZED` if the
+    message has more elements than fit into memory: then `pod` and `container` have only the first
+    of their elements.
+    """
 
 
 def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
@@ -101,14 +102,14 @@ def is_plugins_call(method: str, mark: str) -> bool:
 
 
 def pod_of(method: str, message: Message) -> api.PodSandbox | None:
-    """Return the pod of a request; None where the method has none or the request leaves it out."""
+    """Return the pod of a request; None if the method has none or the request omits it."""
     if method in _WITH_POD and message.HasField("pod"):
         return cast("_WithPod", message).pod
     return None
 
 
 def container_of(method: str, message: Message) -> api.Container | None:
-    """Return the container of a request; None where there is none."""
+    """Return the container of a request; None if there is none."""
     if method in _WITH_CONTAINER and message.HasField("container"):
         return cast("_WithContainer", message).container
     return None
@@ -117,8 +118,8 @@ def container_of(method: str, message: Message) -> api.Container | None:
 def event_name(method: str, message: Message | None) -> str:
     """Return the event's name: the event inside a StateChange, else the method's own name.
 
-    An event number that we do not know gives ``StateChange(99)``; a StateChange that could not be
-    decoded is just ``StateChange``.
+    An unknown event number gives ``StateChange(99)``; a StateChange that could not be decoded is
+    just ``StateChange``.
     """
     if isinstance(message, api.StateChangeEvent):
         number = int(message.event)

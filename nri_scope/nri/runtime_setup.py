@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime says about itself while it sets up a plugin, as values."""
+"""The data that a runtime sends about itself while it sets up a plugin, as values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .negotiation import nri_version_of
 from .versions import NriVersion, valid_mask
 
 ConfigureRequest = api.ConfigureRequest
-"""The request of Configure, for those who only hand it on."""
+"""The request of Configure, for code that only passes it on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class Introduction:
     runtime_name: str
     runtime_version: str
     version: NriVersion | None
-    """The runtime's NRI version; None if it neither says nor can be inferred."""
+    """The runtime's NRI version; None if neither sent nor inferable."""
     inferred: bool
-    """True where `version` comes from the runtime's name and version."""
+    """Whether `version` was inferred from the runtime's name and version."""
     registration_timeout_ms: int
-    """0 where the runtime does not say (before NRI 0.7)."""
+    """Timeout in ms; 0 if the runtime does not send it (before NRI 0.7)."""
     request_timeout_ms: int
 
 
 def introduction(configure: ConfigureRequest) -> Introduction:
-    """Return what `configure` says about the runtime."""
+    """Return the runtime's data in `configure`."""
     version, inferred = nri_version_of(configure)
     return Introduction(
         configure.runtime_name,
@@ -51,11 +51,11 @@ class StatePart:
     pods: int
     containers: int
     more: bool
-    """Further parts follow."""
+    """Whether further parts follow."""
 
 
 def state_part(payload: bytes) -> StatePart | None:
-    """Read a Synchronize request's payload; None where it is malformed."""
+    """Read a Synchronize request's payload; None if malformed."""
     try:
         part = api.SynchronizeRequest.FromString(payload)
     except DecodeError:
@@ -64,7 +64,7 @@ def state_part(payload: bytes) -> StatePart | None:
 
 
 def registration(payload: bytes) -> tuple[str, str] | None:
-    """Index and name in a RegisterPlugin request's payload; None where it is malformed."""
+    """Return index and name in a RegisterPlugin request's payload; None if malformed."""
     try:
         request = api.RegisterPluginRequest.FromString(payload)
     except DecodeError:
@@ -73,7 +73,7 @@ def registration(payload: bytes) -> tuple[str, str] | None:
 
 
 def introduced(payload: bytes) -> Introduction | None:
-    """Return a Configure request's payload as values; None where it is malformed."""
+    """Return a Configure request's payload as values; None if malformed."""
     try:
         return introduction(api.ConfigureRequest.FromString(payload))
     except DecodeError:
@@ -83,7 +83,7 @@ def introduced(payload: bytes) -> Introduction | None:
 def subscribed(payload: bytes, version: NriVersion | None) -> int:
     """Return the events that a plugin subscribes to in its Configure reply; 0 if malformed.
 
-    ``version`` is the runtime's, as an empty mask on the wire means all events that it has.
+    ``version`` is the runtime's, as an empty mask on the wire means all events of that version.
     """
     try:
         mask = api.ConfigureResponse.FromString(payload).events

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which a runtime and a plugin may talk: one machine, watched from either end.
+"""The order of messages between a runtime and a plugin: one state machine for both ends.
 
 ::
 
@@ -7,8 +7,8 @@
                               └────Configure────┴→ CONFIGURING ─reply→ CONFIGURED
     CONFIGURED ─Synchronize→ SYNCHRONIZING ─reply to the last part→ READY
 
-Both ends see the same conversation, so there is one table; an end's role only decides whose fault
-it is when something is not in it.
+Both ends see the same conversation, so there is one table; an end's role only decides which end is
+at fault for a message that is not in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class State(Enum):
     """The state of the conversation."""
 
     CONNECTED = auto()
-    """Nothing was said yet."""
+    """No message was sent yet."""
     REGISTERING = auto()
     """RegisterPlugin was sent and is not answered."""
     REGISTERED = auto()
@@ -39,15 +39,15 @@ class State(Enum):
     CONFIGURED = auto()
     """The plugin has subscribed to its events."""
     SYNCHRONIZING = auto()
-    """A part of the runtime's state was sent, the last part is not answered."""
+    """A part of the runtime's state was sent; the last part is not answered."""
     READY = auto()
     SHUTTING_DOWN = auto()
-    """The runtime asked the plugin to end; nothing but the close is to follow."""
+    """The runtime asked the plugin to end; only the close may follow."""
     CLOSED = auto()
 
 
 class MessageKind(Enum):
-    """The kind of a message. The value is its sender, and its name for people."""
+    """The kind of a message. The value is its sender, and its name for display."""
 
     REGISTER = (Role.PLUGIN, "RegisterPlugin")
     REGISTER_REPLY = (Role.RUNTIME, "reply to RegisterPlugin")
@@ -58,13 +58,13 @@ class MessageKind(Enum):
     SYNCHRONIZE = (Role.RUNTIME, "Synchronize")
     SYNCHRONIZE_REPLY = (Role.PLUGIN, "reply to Synchronize")
     EVENT = (Role.RUNTIME, "event")
-    """Any other request to the plugin, of a method unknown to us too. Its reply is not fed."""
+    """Any other request to the plugin, including unknown methods. Its reply is not fed."""
     UPDATE_CONTAINERS = (Role.PLUGIN, "UpdateContainers")
     SHUTDOWN = (Role.RUNTIME, "Shutdown")
 
     @property
     def sender(self) -> Role:
-        """The end that says it."""
+        """The end that sends it."""
         return self.value[0]
 
     @property
@@ -79,7 +79,7 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     (S.CONNECTED, K.REGISTER): S.REGISTERING,
     (S.REGISTERING, K.REGISTER_REPLY): S.REGISTERED,
     # Go's runtime configures from another goroutine than the one that answers the registration:
-    # that answer may come after Configure, and in principle after anything that follows it.
+    # that answer may come after Configure, and in principle after any later message.
     (S.REGISTERING, K.CONFIGURE): S.CONFIGURING,
     (S.CONFIGURING, K.REGISTER_REPLY): S.CONFIGURING,
     (S.REGISTERED, K.CONFIGURE): S.CONFIGURING,
@@ -104,7 +104,7 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
         for state in (S.REGISTERED, S.CONFIGURED, S.SYNCHRONIZING, S.READY)
     },
 }
-"""What may be said when, and where it leads. Closing is possible from everywhere."""
+"""Allowed messages in each state, with the next state. Closing is always possible."""
 
 
 class Session:
@@ -115,10 +115,10 @@ class Session:
         self.state = State.CONNECTED
 
     def feed(self, kind: MessageKind) -> State:
-        """Note that `kind` was sent or received; returns the new state.
+        """Record that `kind` was sent or received; return the new state.
 
-        Out of order it raises, and the state stays as it is: LocalProtocolError where this end
-        was about to say it, RemoteProtocolError where the peer did.
+        Out of order it raises, and the state is unchanged: LocalProtocolError if this end was about
+        to send it, RemoteProtocolError if the peer sent it.
         """
         following = TRANSITIONS.get((self.state, kind))
         if following is None:
@@ -130,20 +130,20 @@ class Session:
         return following
 
     def close(self) -> None:
-        """Note that the connection has ended."""
+        """Record that the connection has ended."""
         self.state = State.CLOSED
 
     @property
     def ready(self) -> bool:
-        """Registered, configured and synchronized."""
+        """Whether the plugin is registered, configured and synchronized."""
         return self.state is State.READY
 
 
 def check_part_reply(reply: api.SynchronizeResponse) -> None:
     """Check a plugin's reply to a part of Synchronize that was not the last one.
 
-    It has to echo ``more`` and must not ask for updates yet; runtimes close the connection
-    otherwise. Raises RemoteProtocolError.
+    It has to echo ``more`` and must not request updates yet; otherwise runtimes close the
+    connection. Raises RemoteProtocolError.
     """
     if not reply.more:
         raise RemoteProtocolError("the plugin does not handle Synchronize in parts (no more=true)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI versions: what each of them can do, and which one a runtime speaks that does not say."""
+"""NRI versions: their features, and the version of a runtime that does not send it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _RELEASE = ((2, 0, ""),)
 
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(.*)", re.ASCII | re.DOTALL)
 
-# What makes a suffix a pre-release rather than a vendor's addition (1.7.24~ds1, 2.0.5-k3s1) or a
-# count of commits after a tag (2.2.0-225-ge9dc15b7a.m): one of the usual words, or the time stamp
-# of a Go pseudo-version (0.9.1-0.20250219030224-e597e7849f24).
+# Distinguishes pre-releases from vendor suffixes (1.7.24~ds1, 2.0.5-k3s1) and counts of commits
+# after a tag (2.2.0-225-ge9dc15b7a.m): one of the usual words, or the time stamp of a Go
+# pseudo-version (0.9.1-0.20250219030224-e597e7849f24).
 _PRE_RELEASE = re.compile(
     r"[-~]?((?:alpha|beta|rc|pre|dev)[0-9A-Za-z.]*|(?:0\.)?\d{14}-[0-9a-f]{12})",
     re.ASCII | re.IGNORECASE,
@@ -27,10 +27,10 @@ _PRE_RELEASE = re.compile(
 
 
 def sort_key(text: str) -> SortKey | None:
-    """Return a key that orders versions by semantic versioning; None where `text` holds no version.
+    """Return a key that orders versions by semantic versioning; None if `text` has no version.
 
-    Build metadata after ``+``, vendor suffixes and commit counts do not take part: what is built
-    from a release plus patches counts as that release.
+    Build metadata after ``+``, vendor suffixes and commit counts are ignored: a build from a
+    release plus patches counts as that release.
     """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
@@ -58,10 +58,10 @@ class NriVersion:
 
     @classmethod
     def parse(cls, text: str) -> NriVersion | None:
-        """Read what a peer put into ``NRI_version``; None where that is not a version.
+        """Parse the ``NRI_version`` sent by a peer; None if it is not a version.
 
-        That is "" (before 0.12), and what a Go build without module information says: ``(devel)``
-        and ``0.0.0-unknown``.
+        That is "" (before 0.12), and the values of a Go build without module information:
+        ``(devel)`` and ``0.0.0-unknown``.
         """
         key = sort_key(text)
         if key is None or key[:3] == (0, 0, 0):
@@ -89,7 +89,7 @@ def _known(text: str) -> NriVersion:
 
 V0_7 = _known("0.7.0")
 V0_9_1_UPDATE_POD = _known("0.9.1-0.20250213175540-000000000000")
-"""The development version that brought UpdatePodSandbox; CRI-O 1.33 has a slightly later one."""
+"""The development version that added UpdatePodSandbox; CRI-O 1.33 has a slightly later one."""
 V0_10 = _known("0.10.0")
 V0_11 = _known("0.11.0")
 V0_12 = _known("0.12.0")
@@ -104,8 +104,8 @@ _MASK_0_10 = _MASK_0_9_1 | Event.ValidateContainerAdjustment.bit
 def valid_mask(version: NriVersion | None) -> int:
     """Return every bit that a runtime of this version knows, ValidateContainerAdjustment included.
 
-    A single bit beyond these makes the runtime drop the plugin, *after* it took the Configure
-    reply as if nothing were wrong. So an unknown version gives what all of them know.
+    A single bit beyond these makes the runtime drop the plugin, *after* it accepted the Configure
+    reply as if it were valid. So an unknown version gives the bits common to all versions.
     """
     if version is None or version < V0_9_1_UPDATE_POD:
         return CONSERVATIVE_MASK
@@ -123,12 +123,12 @@ def has_timeouts(version: NriVersion | None) -> bool:
 
 
 def has_dedicated_rpcs(version: NriVersion | None) -> bool:
-    """Return whether every event comes as its own RPC rather than as StateChange."""
+    """Return whether every event is sent as its own RPC rather than as StateChange."""
     return version is not None and version >= V0_12
 
 
 def sends_nri_version(version: NriVersion | None) -> bool:
-    """Return whether RegisterPlugin and Configure carry ``NRI_version``."""
+    """Return whether RegisterPlugin and Configure contain ``NRI_version``."""
     return version is not None and version >= V0_12
 
 
@@ -166,7 +166,7 @@ _CRI_O = (
     ("1.35.0", "0.11.0"),
     ("1.37.0", "0.12.0"),
 )
-# iSulad has the API of 0.6.1 and, whatever its own version, says "v2" "2.0.0-beta.2+unknown".
+# iSulad has the API of 0.6.1 and, regardless of its own version, sends "v2" "2.0.0-beta.2+unknown".
 _ISULAD = (("0.0", "0.6.1"),)
 
 _Table = tuple[tuple[SortKey, ...], tuple[NriVersion, ...]]
@@ -189,7 +189,7 @@ _TITLES = {"containerd": "containerd", "cri-o": "CRI-O", "isulad": "iSulad"}
 
 
 def runtime_title(runtime_name: str) -> str:
-    """Return the runtime's usual name for humans: iSulad calls itself ``v2``."""
+    """Return the runtime's usual name for display: iSulad calls itself ``v2``."""
     name = runtime_name.lower()
     return _TITLES.get(_ALIASES.get(name, name), runtime_name)
 
@@ -197,8 +197,8 @@ def runtime_title(runtime_name: str) -> str:
 def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:
     """Return the NRI version of a runtime by its name and version; None when unknown.
 
-    Unknown are other runtimes, versions that cannot be read and those from before NRI had this
-    protocol. A release newer than this table gets the newest entry that is older than it.
+    Unknown are other runtimes, unreadable versions and those from before this protocol. A release
+    newer than this table gets the table's newest entry.
     """
     name = runtime_name.lower()
     table = _RUNTIMES.get(_ALIASES.get(name, name))

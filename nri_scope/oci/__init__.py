@@ -2,10 +2,10 @@
 """Show NRI containers and adjustments as parts of an OCI runtime spec.
 
 In: NRI messages, and specs as JSON. Out: specs and their differences. `spec_of` makes a spec of a
-container, `adjust` and `update` give the spec that a runtime would make of it, `changes` compares
-two specs and `apply` applies the result, `remarks` names what a runtime drops, refuses or resolves
-by itself. `value_at` reads a spec by the paths of changes; `read_spec` reads one from a
-file. Functions are pure; this room never knows recordings, connections or owners.
+container, `adjust` and `update` return the spec that a runtime would make of it, `changes` compares
+two specs and `apply` applies the result, `remarks` lists what a runtime drops, refuses or resolves.
+`value_at` looks up values by the paths of changes; `read_spec` parses a spec file. Functions are
+pure; this room never knows recordings, connections or owners.
 """
 
 from .adjustment import adjust as adjust

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A merged adjustment applied to a spec, as containerd and CRI-O apply it.
 
-Both use the generator of containerd/nri (pkg/runtime-tools/generate, read at 0.12.2, the same up
-to 0.12.5). What it does unlike a reader of the API would expect is said beside the code below.
+Both use the generator of containerd/nri (pkg/runtime-tools/generate, read at 0.12.2, the same up to
+0.12.5). Behaviour that a reader of the API would not expect is described in the code below.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _M = TypeVar("_M", bound=Message)
 def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
     """Return a new spec: `spec` with `adjustment` applied; unchanged parts are shared.
 
-    A plugin's own adjustment may be given as well as a merged one: a removal beside a new value
-    replaces in whichever order the two came, as it does in merging, and the "" in front of
-    arguments, which lets a plugin replace those of another, is none of them.
+    A plugin's own adjustment may be given as well as a merged one: a removal together with a new
+    value replaces, in either order, as in merging, and the "" before arguments, which lets a plugin
+    replace those of another, is ignored.
 
-    Nothing is refused here and nothing looked up: an unknown namespace is added as asked for, the
-    propagation of a mount's source is taken to be as the mount needs it, CDI devices are listed
-    under ``/cdiDevices``, a block I/O class stands under its name. `remarks` says where a runtime
-    would do otherwise. Parts of `spec` that an adjustment touches and that are not what OCI says
-    they are (an object where an array belongs) are replaced.
+    Nothing is refused or looked up: an unknown namespace is added as requested, the propagation of
+    a mount's source is assumed to suit the mount, CDI devices are listed under ``/cdiDevices``, a
+    block I/O class is kept by name. `remarks` lists where a runtime would differ. Parts of `spec`
+    that an adjustment touches and that have a wrong type in OCI (an object in place of an array)
+    are replaced.
     """
     new = dict(spec)
     if adjustment.annotations:
@@ -54,10 +54,10 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
 
 
 def sort_mounts(spec: Spec) -> Spec:
-    """Return a new spec with its mounts in the order of the first adjustment of a mount: parents
+    """Return a new spec with its mounts sorted as by the first adjustment of a mount: parents
     first.
 
-    `changes` from this spec to an adjusted one leave out what moved by the sorting alone.
+    `changes` from this spec to an adjusted one exclude moves by the sorting alone.
     """
     new = dict(spec)
     if isinstance(spec.get("mounts"), list):
@@ -72,7 +72,7 @@ def marked(key: str) -> str | None:
 
 def _set_members(parent: Spec, name: str, changes: Mapping[str, str | Spec]) -> None:
     members = section(parent, name)
-    # A removal with a new value for the same key replaces. Go takes the two in random order.
+    # A removal and a new value for one key replace. Go takes the two in random order.
     for key in changes:
         gone = marked(key)
         if gone is not None:
@@ -92,7 +92,7 @@ def _adjust_process(process: Spec, adjustment: api.ContainerAdjustment) -> None:
         del args[0]
     if args:
         process["args"] = args
-    # Appended even where the type is there already: the list then has it twice.
+    # Appended even if the type exists already: the list then has it twice.
     if adjustment.rlimits:
         entries(process, "rlimits").extend(values.rlimit(each) for each in adjustment.rlimits)
     if linux.HasField("oom_score_adj"):
@@ -104,10 +104,10 @@ def _adjust_process(process: Spec, adjustment: api.ContainerAdjustment) -> None:
 
 
 def _adjust_env(process: Spec, changes: Iterable[api.KeyValue]) -> None:
-    """Replace in place, append what is new; the whole environment is written anew.
+    """Replace variables in place and append new ones; the whole environment is written again.
 
-    Writing it anew drops entries without "=" or without a name, and a name that is there twice
-    keeps its first place and its last value: even where the adjustment replaced the first.
+    Writing it again drops entries without "=" or without a name, and a duplicate name keeps its
+    first place and its last value: even if the adjustment replaced the first.
     """
     pending: dict[str, api.KeyValue] = {}
     for change in _removals_first(changes, "key"):
@@ -168,14 +168,14 @@ def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
         device = values.device(change)
         if not devices.replace(device):
             devices.append(device)
-        # Adding a device opens the cgroup for it; removing one closes nothing.
+        # Adding a device allows it in the cgroup; removing one denies nothing.
         rules.append(
             {
                 "allow": True,
                 "type": change.type,
                 "major": change.major,
                 "minor": change.minor,
-                # A character device never gets "m", whatever its file mode.
+                # A character device never gets "m", regardless of its file mode.
                 "access": "rwm" if change.type == "b" else "rw",
             }
         )
@@ -197,7 +197,7 @@ def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> No
 def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
     if message.resources.HasField("rdt_class"):
         name = message.resources.rdt_class.value
-        # Both runtimes take the class for a CLOS of that name.
+        # Both runtimes use the class as the name of a CLOS.
         place(linux, "intelRdt", {"closID": name} if name else None)
     if message.rdt.remove:
         linux.pop("intelRdt", None)
@@ -236,14 +236,14 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
     if not isinstance(destination, str):
         return 0, ""
     clean = posixpath.normpath(destination)
-    # Two slashes in front stay two in POSIX and become one in Go.
+    # Two leading slashes stay two in POSIX and become one in Go.
     return (clean[1:] if clean.startswith("//") else clean).count("/"), destination
 
 
 def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> list[_M]:
-    """Apply the removals among `changes`, which come before everything else; return the rest.
+    """Apply the removals among `changes`, which precede all other changes; return the rest.
 
-    A list that is emptied is taken away, and stands last in `parent` if it is filled again.
+    A list that becomes empty is removed, and is last in `parent` if it is filled again.
     """
     removals: list[str] = []
     rest: list[_M] = []

@@ -16,10 +16,10 @@ from .spec import ABSENT, Absent, Json, Spec
 def apply(before: Spec, changes: Iterable[Change]) -> Spec:
     """Return a new spec: `before` with `changes` applied; unchanged parts are shared.
 
-    ``apply(x, changes(x, y))`` is y, but for orders that mean nothing: `changes` from the one to
-    the other finds none. Changes may also be some of these only, or of another spec: what is to go
-    or to move and is not there is passed over; what is to be set makes the objects and arrays that
-    it stands in, also where something else stands.
+    ``apply(x, changes(x, y))`` is y, except for orders without meaning: `changes` finds no
+    difference. Changes may also be a part of these, or of another spec: a removal or move of a
+    missing value is skipped; setting a value creates the objects and arrays around it, also in
+    place of other values.
     """
     root = _Node(dict(before), "")
     edits = list(changes)
@@ -48,14 +48,14 @@ class _Node:
 
     below: dict[str, Json]
     place: str | None
-    """Its path, None for one that is longer than any that has a meaning."""
+    """Its path, None for one that is longer than any path with a meaning."""
     parent: _Node | None = None
     key: str = ""
     is_array: bool = False
     keyed: Keyed | None = None
     """For an array with labels; None for one with positions."""
     nodes: dict[str, _Node] = field(default_factory=dict)
-    """Those of its members that are being edited too; what `below` has of them is out of date."""
+    """Members that are being edited too; their entries in `below` are outdated."""
 
     def node(self, key: str) -> _Node | None:
         """Return the member under `key`; None if it is missing or has no members itself."""
@@ -86,7 +86,7 @@ class _Node:
         return new
 
     def put(self, key: str, value: Json | Absent) -> None:
-        """Set or remove what stands under `key`."""
+        """Set or remove the member under `key`."""
         self.nodes.pop(key, None)
         if isinstance(value, Absent):
             self.below.pop(key, None)
@@ -101,7 +101,7 @@ class _Node:
 
 
 def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
-    """Return the object or array that `path` leads into (None if nowhere), and the last label."""
+    """Return the object or array to which `path` leads (None if nowhere), and the last label."""
     *names, label = split(path) or ("",)
     node: _Node | None = root if path.startswith("/") else None
     for name in names:
@@ -130,13 +130,13 @@ def _set(root: _Node, path: str, value: Json) -> None:
 
 def _drop_emptied(emptied: list[_Node]) -> None:
     """Drop an object that is compared by its fields, or a keyed array, when its last member is
-    gone.
+    removed.
     """
     for node in emptied:
         while (
             (parent := node.parent) is not None
             and not node.below
-            # Not where an empty one was put in its place.
+            # Unless an empty one was put in its place.
             and parent.nodes.get(node.key) is node
             and node.place in (KEYED if node.is_array else OPEN)
         ):
@@ -145,8 +145,8 @@ def _drop_emptied(emptied: list[_Node]) -> None:
 
 
 def _in_place(below: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str, Json]:
-    """Return these members in their new order: `placed` ones at their positions,
-    the others around.
+    """Return these members in their new order: `placed` ones at their positions, the others around
+    them.
     """
     moving = {label for _, label in placed}
     staying = [label for label in below if label not in moving]

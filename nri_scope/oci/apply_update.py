@@ -18,10 +18,10 @@ def update(
 ) -> Spec:
     """Return a new spec: `spec` with the resources of `change` applied; the rest is shared.
 
-    `path` says which way the update takes; `remarks` lists what gets lost on it. By the CRI, the
-    swap limit follows the memory limit, unless `spec` has a memory limit alone, as on nodes that
+    `path` is the path that the update takes; `remarks` lists what gets lost on it. Through the CRI,
+    the swap limit follows the memory limit, unless `spec` has only a memory limit, as on nodes that
     cannot limit swap. containerd appends huge page limits, and the last one of a size counts; here
-    the one that counts is shown. By a way that is not known, only what each known way does is done.
+    only that one is shown. An unknown path does only what all known paths do.
     """
     new = dict(spec)
     message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change

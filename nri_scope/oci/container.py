@@ -14,8 +14,8 @@ from .unknown_fields import keep_unknown, unknown_fields
 def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
     """Return the parts of the container's OCI spec that NRI shows, and only those.
 
-    Two keys are not OCI's. ``/cdiDevices`` has names only, as nothing on the wire says what a CDI
-    device brings along. ``/nri`` has what NRI sends and a spec has no place for: the image, the
+    Two keys are not OCI's. ``/cdiDevices`` has names only, as messages do not contain the effects
+    of a CDI device. ``/nri`` has the values from NRI for which a spec has no place: the image, the
     seccomp profile by its kind, the runtime handler of `pod`, and fields of a newer API, raw.
     """
     spec: Spec = {}

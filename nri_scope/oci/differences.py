@@ -20,12 +20,12 @@ class Change(NamedTuple):
     path: str
     """A pointer, see `nri_scope.oci.paths`."""
     before: Json
-    """None for what was added (and for a JSON null). The old position for what was moved."""
+    """The old value; None if added (or a JSON null). The old position if moved."""
     after: Json
-    """None for what was removed (and for a JSON null). The new position for what was moved."""
+    """The new value; None if removed (or a JSON null). The new position if moved."""
     kind: ChangeKind
     at: int | None = None
-    """Position from 0 in `after`'s array, for what was added or moved where order matters."""
+    """Position from 0 in `after`'s array, if added or moved and order matters."""
 
 
 _Value: TypeAlias = "Json | Absent"
@@ -36,18 +36,18 @@ _Work: TypeAlias = "list[_Pair | Change]"
 def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
     """Return all differences, in the order of `before`, new members after it.
 
-    Takes any JSON, however deep or odd, and never raises. Together the changes hold all that is
-    needed to make `after` of `before`, but for orders that mean nothing (of an object's keys, of
-    environment variables, devices and the like).
+    Accepts any JSON, even deep or odd, and never raises. Together the changes suffice to make
+    `after` of `before`, except for orders without meaning (of an object's keys, of environment
+    variables, devices and the like).
 
-    A value that comes or goes is shown by its fields (`OPEN` objects:
-    ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or whole (other values). A
-    member that moved is shown by the fewest moves that give the new order; other changes of it are
-    shown besides. An object or array that is emptied is gone with its last member, unless an empty
-    one is shown as added.
+    An added or removed value is shown by its fields (`OPEN` objects:
+    ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or whole (other values). Moved
+    members are shown by the fewest moves that give the new order, and their other changes
+    separately. An object or array that loses its last member is removed, unless an empty one is
+    shown as added.
     """
     found: list[Change] = []
-    # A list of work in place of recursion: a hostile spec may be deeper than Python's stack.
+    # A work list instead of recursion: a hostile spec may be deeper than Python's stack.
     work: _Work = [("", before, after)]
     while work:
         item = work.pop()
@@ -68,9 +68,7 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
 
 
 def same(left: _Value, right: _Value) -> bool:
-    """Return whether two JSON values are equal; ``true`` does not equal 1, and
-    NaN equals itself.
-    """
+    """Return whether two JSON values are equal; ``true`` does not equal 1, NaN equals NaN."""
     pairs: list[tuple[_Value, _Value]] = [(left, right)]
     while pairs:
         one, other = pairs.pop()
@@ -111,7 +109,7 @@ def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change
 
 
 def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
-    """Return the work of comparing two objects field by field; None where that is impossible."""
+    """Return the work of comparing two objects field by field; None if impossible."""
     if isinstance(old, dict):
         if not (isinstance(new, dict) or (new is ABSENT and path in OPEN)):
             return None
@@ -129,9 +127,7 @@ def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
 
 
 def _members(path: str, old: _Value, new: _Value) -> _Work | None:
-    """Return the work of comparing two arrays by their members' keys; None where that is
-    impossible.
-    """
+    """Return the work of comparing two arrays by their members' keys; None if impossible."""
     keyed = KEYED.get(path)
     if keyed is None:
         return None
@@ -171,9 +167,7 @@ def _emptied(path: str, old: _Value, new: _Value) -> _Work:
 
 
 def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[str, Change]:
-    """Return the fewest members to move, by label, so that those on both sides get the
-    new order.
-    """
+    """Return the fewest members to move, by label, for the new order of common members."""
     old_positions = {label: position for position, label in enumerate(before)}
     common = [
         (label, old_positions[label], position)

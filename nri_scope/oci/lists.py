@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrays of a spec whose members are told apart by what they are, not by where they stand."""
+"""The arrays of a spec whose members are identified by content, not by position."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def _member_itself(_key: str, value: Json) -> Json:
 
 
 class Keyed(NamedTuple):
-    """The way to tell the members of one array apart."""
+    """How to identify the members of one array."""
 
     split: Callable[[Json], tuple[str, Json] | None]
-    """A member's key and value; None if it has no key, so that the array is one value."""
+    """Return a member's key and value; None if it has no key: the array is then one value."""
     ordered: bool
-    """Whether a runtime acts upon the order."""
+    """Whether the order has a meaning for a runtime."""
     join: Callable[[str, Json], Json] = _member_itself
-    """The member of a key and a value."""
+    """Return the member with a key and a value."""
 
 
 _COUNTED = re.compile(r"#\d+$")
 
 
 def items(found: dict[str, Json], keyed: Keyed) -> list[Json]:
-    """Return the array of which `members` makes `found`."""
+    """Return the array from which `members` made `found`."""
     return [keyed.join(key_of(label), value) for label, value in found.items()]
 
 
@@ -41,7 +41,7 @@ def key_of(label: str) -> str:
 def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
     """Return the members in order, by their labels in a path; None if one of them has no key.
 
-    That is the key itself, and ``KEY#2`` for the second of that key, and so on.
+    A label is the key itself, ``KEY#2`` for its second member, and so on.
     """
     found: dict[str, Json] = {}
     counts: dict[str, int] = {}
@@ -50,7 +50,7 @@ def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
         if split is None:
             return None
         label, value = split
-        # A key that ends like a count always has one of its own, so that labels stay unique.
+        # A key that ends like a count always gets a count itself, so that labels stay unique.
         looks_counted = "#" in label and _COUNTED.search(label)
         if looks_counted or label in found:
             count = counts[label] = counts.get(label, 0 if looks_counted else 1) + 1
@@ -98,7 +98,7 @@ def _scalars(item: dict[str, Json], names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _device_rule(item: Json) -> tuple[str, Json] | None:
-    """Key a rule by the devices that it is about, as the cgroup's own list writes them."""
+    """Key a rule by its devices, in the format of the cgroup's own list."""
     if not isinstance(item, dict):
         return None
     kind = item.get("type", "a") or "a"
@@ -164,7 +164,7 @@ KEYED: dict[str, Keyed] = {
         )
     },
 }
-"""Every keyed array, by its path; all other arrays are one value each (``args``, ``options``)."""
+"""Every keyed array, by its path; every other array is a single value (``args``, ``options``)."""
 
 OPEN = frozenset(
     {
@@ -186,5 +186,6 @@ OPEN = frozenset(
         "/nri/unknown",
     }
 )
-"""Objects that plugins fill field by field: one that comes or goes is shown by its fields. Any
-other object that comes or goes is shown whole."""
+"""Objects that plugins fill field by field: if added or removed, they are shown by their fields.
+Any other object is then shown whole.
+"""

@@ -9,16 +9,16 @@ from .spec import ABSENT, Absent, Json, Spec
 
 
 def value_at(spec: Spec, path: str) -> Json | Absent:
-    """Return the value that a `Change` at `path` would have; ABSENT where the path leads nowhere.
+    """Return the value that a `Change` at `path` would have; ABSENT if the path does not exist.
 
-    A member of a keyed array is found by its label (``/process/env/FOO``, which gives what follows
-    the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. "" is
-    the whole spec. Takes any text and any JSON.
+    A member of a keyed array is found by its label (``/process/env/FOO``, which gives the value
+    after the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. ""
+    is the whole spec. Accepts any text and any JSON.
     """
     if path and not path.startswith("/"):
         return ABSENT
     value: Json = spec
-    # None once no keyed array can be below: they are all a few steps from the root.
+    # None once no keyed array can follow: they are all a few steps from the root.
     place: str | None = ""
     for key in split(path):
         below = value if isinstance(value, dict) else labelled(place, value)
@@ -31,10 +31,10 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
 
 def namesakes(spec: Spec, path: str) -> list[Json]:
     """Return the values at `path` and, in a keyed array, under the same key: ``KEY``, ``KEY#2`` and
-    on.
+    so on.
 
-    [] where nothing does. Which of them has which label depends on the others, so that one value
-    may have another label in another spec.
+    [] if there are none. Their labels depend on each other, so the same value may have another
+    label in another spec.
     """
     parent, _, last = path.rpartition("/")
     members_there = labelled(parent, value_at(spec, parent))
@@ -53,7 +53,7 @@ def labels_at(spec: Spec, path: str) -> list[str]:
 def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
     """Return the members of an array by their labels in a path; None for other values.
 
-    `place` is the array's own path, None for one that is too long to be that of a keyed array.
+    `place` is the array's own path, None if it is too long for a keyed array.
     """
     if not isinstance(value, list):
         return None
@@ -68,9 +68,9 @@ def numbered(items: list[Json]) -> dict[str, Json]:
 
 
 def step(place: str | None, key: str) -> str | None:
-    """Return the path of the member under `key`; None once it is longer than any meaningful one.
+    """Return the path of the member under `key`; None once it is longer than any with a meaning.
 
-    Keeps the work on a spec of any depth in proportion to its size.
+    Keeps the work on a spec of any depth proportional to its size.
     """
     if place is None or len(place) + len(key) >= _LONGEST:
         return None

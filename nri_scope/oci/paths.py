@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON pointers (RFC 6901) into a spec, with what identifies an array's member in place of its
-position: ``/process/env/FOO``, ``/mounts/~1data/options``.
+"""JSON pointers (RFC 6901) into a spec, with an array member's key instead of its position:
+``/process/env/FOO``, ``/mounts/~1data/options``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks on specs made by `adjust` or `update` that differ from what a plugin, or the node, would
-say.
+"""Remarks on specs made by `adjust` or `update` that differ from those that a plugin or the node
+expects.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ RemarkKind: TypeAlias = Literal["dropped", "resolved", "unresolved", "refused"]
 
 
 class Remark(NamedTuple):
-    """One thing to know about one path."""
+    """A remark on one path."""
 
     path: str
     value: Json
-    """What was asked for."""
+    """The requested value."""
     kind: RemarkKind
-    """Dropped: the runtime takes no notice of it. Resolved: the runtime replaces it by what the
-    node's configuration says it means. Unresolved: whether it is applied depends on the node, on
-    the runtime or on chance. Refused: the runtime fails to create the container."""
+    """Dropped: the runtime ignores it. Resolved: the runtime replaces it by its meaning in the
+    node's configuration. Unresolved: whether it is applied depends on the node, on the runtime or
+    on chance. Refused: the runtime fails to create the container.
+    """
     reason: str
 
 
@@ -37,7 +38,7 @@ NAMESPACES = frozenset({"cgroup", "ipc", "mount", "network", "pid", "time", "use
 """The types that the generator accepts; its error for another: ``unrecognized namespace "x"``."""
 
 ONLY_THE_LIMIT = "of all memory settings only the limit is applied"
-"""Of adjustments: what upstream's generator does (pkg/runtime-tools/generate)."""
+"""Remark on adjustments, from upstream's generator (pkg/runtime-tools/generate)."""
 
 _RESOURCES = "/linux/resources"
 _NO_CRI_FIELD = "an update goes through the CRI, which has no such field"
@@ -61,8 +62,8 @@ def remarks(
 ) -> tuple[Remark, ...]:
     """Return what runtimes do with parts of `change` that its result does not show.
 
-    A merged adjustment, an update or the resources of one; facts as in `adjust` and `update`. With
-    the `spec` that it is for, also what clashes with that. `path` is the way that an update takes.
+    A merged adjustment, an update or its resources; facts as for `adjust` and `update`. Given the
+    `spec` to change, includes conflicts with it. `path` is the path that an update takes.
     """
     if isinstance(change, api.ContainerAdjustment):
         return (*_of_adjustment(change), *_second_rlimits(change, spec or {}))
@@ -151,7 +152,7 @@ def _of_update(message: api.LinuxResources, way: UpdatePath) -> Iterator[Remark]
             yield Remark(path, message.pids.limit, kind, reason)
         elif message.pids.limit <= 0:
             yield Remark(path, message.pids.limit, "dropped", _NOT_HANDED_ON)
-    # NRI's own conversion for the OCI runtime leaves the classes out (LinuxResources.ToOCI).
+    # NRI's own conversion for the OCI runtime omits the classes (LinuxResources.ToOCI).
     of_class: tuple[RemarkKind, str] = ("dropped", _NOT_HANDED_ON) if direct else (kind, reason)
     if message.HasField("blockio_class"):
         yield Remark(f"{_RESOURCES}/blockIO", message.blockio_class.value, *of_class)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/linux/resources``: as a container shows them, and as an adjustment or an update sets them."""
+"""``/linux/resources``: as shown for a container, and as set by an adjustment or an update."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ CPU = {
 """NRI's names in LinuxCPU, and OCI's; times are in microseconds."""
 
 UNRESOLVED_CLASS = "unresolvedClass"
-"""Stands in ``/linux/resources/blockIO`` for what a class name means: only the node's own
-configuration has weights and limits."""
+"""Placeholder in ``/linux/resources/blockIO`` for the meaning of a class name: only the node's own
+configuration has weights and limits.
+"""
 
 
 def resources(message: api.LinuxResources) -> Spec:
@@ -57,7 +58,7 @@ def resources(message: api.LinuxResources) -> Spec:
     if message.blockio_class.value:
         value["blockIO"] = {UNRESOLVED_CLASS: message.blockio_class.value}
     if message.hugepage_limits:
-        # Of several for one size the last one counts.
+        # Of several for one size, the last one counts.
         sizes = {limit.page_size: limit.limit for limit in message.hugepage_limits}
         value["hugepageLimits"] = [
             {"pageSize": size, "limit": limit} for size, limit in sizes.items()
@@ -70,8 +71,8 @@ def resources(message: api.LinuxResources) -> Spec:
 def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     """Apply an adjustment's resources to ``/linux``, itself a copy already.
 
-    As the generator of containerd/nri does up to 0.12.5: of the memory settings the limit counts
-    alone, and sets the swap limit too; a limit of 0 is none. `remarks` lists the rest.
+    Like the generator of containerd/nri up to 0.12.5: of the memory settings only the limit counts,
+    and also sets the swap limit; a limit of 0 is none. `remarks` lists the rest.
     """
     before = dict(linux)
     parts = section(linux, "resources")
@@ -82,7 +83,7 @@ def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     _set_hugepages_and_unified(parts, message)
     if message.HasField("pids"):
         pids = section(parts, "pids")
-        # -1 means unlimited, which OCI says by no limit; the generator leaves one that is there.
+        # -1 means unlimited, in OCI a missing limit; the generator keeps an existing one.
         if message.pids.limit > -1:
             pids["limit"] = message.pids.limit
     if message.devices:
@@ -98,16 +99,16 @@ def update_resources(
 ) -> None:
     """Apply an update's resources to ``/linux``, itself a copy already.
 
-    As containerd and CRI-O do where they turn the update into the CRI's LinuxContainerResources:
-    that has no other fields than these, and takes 0 and "" for "leave it as it is". Without
-    `sets_swap` the swap limit does not follow the memory limit; without `of_cri` only what all
-    runtimes and nodes have is done.
+    Like containerd and CRI-O when they turn the update into the CRI's LinuxContainerResources: that
+    has only these fields, in which 0 and "" mean "unchanged". Without `sets_swap` the swap limit
+    does not follow the memory limit; without `of_cri` only the part common to all runtimes and
+    nodes is done.
     """
     before = dict(linux)
     parts = section(linux, "resources")
     _update_cpu(parts, message)
     memory = parts.get("memory")
-    # A limit without one for swap: this node cannot limit swap.
+    # A memory limit without a swap limit: this node cannot limit swap.
     swapless = isinstance(memory, dict) and "limit" in memory and "swap" not in memory
     _limit_memory(parts, message.memory.limit.value, swap=sets_swap and not swapless)
     if of_cri:
@@ -118,8 +119,8 @@ def update_resources(
 def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
     """Apply an update's resources to ``/linux``, itself a copy already, as ``runc update`` does.
 
-    runc takes 0 and "" for "leave it as it is", too, and of memory the limit, the reservation and
-    the swap limit, each for itself (runc-update(8); pids and the reservation tried on CRI-O 1.37).
+    For runc, too, 0 and "" mean "unchanged"; of memory it sets the limit, the reservation and the
+    swap limit, each separately (runc-update(8); pids and the reservation tried on CRI-O 1.37).
     """
     before = dict(linux)
     parts = section(linux, "resources")

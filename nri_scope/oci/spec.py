@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of a spec: JSON values, and small copies instead of changes in place."""
+"""The types of a spec: JSON values, and small copies instead of changes in place."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""Stands for a value that is not there: None is a JSON null."""
+"""Stands for a missing value, as None is a JSON null."""
 
 
 def section(parent: Spec, name: str) -> Spec:
-    """Copy the object `name` into `parent` and return the copy; {} where there is none."""
+    """Copy the object `name` into `parent` and return the copy; {} if there is none."""
     old = parent.get(name)
     new: Spec = dict(old) if isinstance(old, dict) else {}
     parent[name] = new
@@ -33,7 +33,7 @@ def section(parent: Spec, name: str) -> Spec:
 
 
 def entries(parent: Spec, name: str) -> list[Json]:
-    """Copy the array `name` into `parent` and return the copy; [] where there is none."""
+    """Copy the array `name` into `parent` and return the copy; [] if there is none."""
     old = parent.get(name)
     new: list[Json] = list(old) if isinstance(old, list) else []
     parent[name] = new
@@ -53,7 +53,7 @@ def text_at(name: str) -> Callable[[Json], str | None]:
 
 
 def place(parent: Spec, name: str, value: Json) -> None:
-    """Set `name`, or take it away where `value` is None; `parent` is a copy already."""
+    """Set `name`, or remove it if `value` is None; `parent` is a copy already."""
     if value is None:
         parent.pop(name, None)
     else:
@@ -61,15 +61,15 @@ def place(parent: Spec, name: str, value: Json) -> None:
 
 
 def drop_empty(parent: Spec, name: str) -> None:
-    """Take `name` away if it is an empty object or array."""
+    """Remove `name` if it is an empty object or array."""
     if parent.get(name) in ({}, []):
         del parent[name]
 
 
 def settle(parent: Spec, name: str, before: Spec) -> None:
-    """End the editing of the `section` `name`: what did not change is what it was in `before`.
+    """Finish editing the `section` `name`: restore the original from `before` if it is unchanged.
 
-    `before` is what `parent` was. A section that was emptied is taken away.
+    `before` is the original of `parent`. A section that became empty is removed.
     """
     old = before.get(name)
     if parent[name] != (old if isinstance(old, dict) else {}):

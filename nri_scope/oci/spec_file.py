@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec from a file: a bundle's ``config.json``, or the like."""
+"""Read a spec from a file, such as a bundle's ``config.json``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from nri_scope.errors import UsageError
 from .spec import Json, Spec
 
 MAX_SPEC_SIZE = 16 * 1024 * 1024
-"""Bytes. The largest that runtimes write, with a long seccomp profile and thousands of mounts, is
-below one MiB; this takes a second or two to read and a few hundred MiB of memory at most."""
+"""Maximum number of bytes. The largest spec of a runtime, with a long seccomp profile and thousands
+of mounts, is below one MiB; this size takes a second or two to read and at most a few hundred MiB
+of memory.
+"""
 
 MAX_SPEC_DEPTH = 64
-"""Objects and arrays in each other. OCI's own deepest has 7: an argument of a seccomp rule."""
+"""Deepest nesting of objects and arrays. OCI's own maximum is 7: a seccomp rule's argument."""
 
 _HINT = "give an OCI config.json"
 
@@ -34,11 +36,11 @@ _TYPES: dict[str, type] = {
     "vm": dict,
     "zos": dict,
     "freebsd": dict,
-    # Not OCI's, but what `spec_of` says beside.
+    # Not OCI's, but added by `spec_of`.
     "cdiDevices": list,
     "nri": dict,
 }
-"""Members of a spec (config.md of the runtime spec, 1.3), and what each of them is."""
+"""Members of a spec (config.md of the runtime spec, 1.3), and their types."""
 
 _WORDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 
@@ -46,10 +48,10 @@ _WORDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 def read_spec(data: bytes, name: str) -> Spec:
     """Return the spec in the file `name`, whose content is `data`.
 
-    A key that is there twice counts as JSON readers take it: the last one. Parts of a spec will do,
-    as long as there is one that OCI knows.
+    Of duplicate keys the last one counts, as in JSON readers. A part of a spec is enough, if it has
+    a member that OCI knows.
 
-    :raises UsageError: too large, not JSON, or not a spec; the text says where and why.
+    :raises UsageError: too large, not JSON, or not a spec; the text gives place and reason.
     """
     if len(data) > MAX_SPEC_SIZE:
         raise UsageError(f"{name}: too large for an OCI spec ({len(data)} bytes)", _HINT)
@@ -86,7 +88,7 @@ def _parse(data: bytes, name: str) -> Json:
     except RecursionError as error:
         raise _too_deep(name) from error
     except ValueError as error:
-        # One of NaN and the like, or an integer with thousands of digits.
+        # NaN or a similar constant, or an integer with thousands of digits.
         problem = str(error).partition(";")[0]
     raise UsageError(f"{name}: not JSON: {problem}", _HINT)
 

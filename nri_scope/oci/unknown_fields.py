@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields that our copy of the API has no name for: kept raw, under their numbers."""
+"""Fields that our copy of the API does not name: kept raw, under their numbers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WIRE_TYPES = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
 
 
 def unknown_fields(message: Message, name: str) -> Spec:
-    """Return the unknown fields of `message` and all below it, as ``{"NAME.linux.23": ["varint
+    """Return the unknown fields of `message` and its members, as ``{"NAME.linux.23": ["varint
     7"]}``.
 
-    `name` starts each key. Values have their wire type in front (bytes are Base64), as more
-    is known only to readers of a newer API; a field that occurs several times has several.
+    `name` starts each key. Values have their wire type in front (bytes are Base64), as only readers
+    of a newer API know more; a repeated field has several values.
     """
     known = type(message)()
     known.CopyFrom(message)
@@ -41,7 +41,7 @@ def unknown_fields(message: Message, name: str) -> Spec:
 
 
 def keep_unknown(spec: Spec, found: Spec) -> None:
-    """Add what `unknown_fields` found to ``/nri/unknown``; `spec` is a copy already."""
+    """Add the result of `unknown_fields` to ``/nri/unknown``; `spec` is a copy already."""
     if found:
         unknown = section(section(spec, "nri"), "unknown")
         for key, values in found.items():

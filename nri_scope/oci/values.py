@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single NRI messages as the OCI objects that they stand for.
+"""Convert single NRI messages to the equivalent OCI objects.
 
-Names and what is left out when empty follow the runtime spec's Go types (``omitempty``), so that
-the result reads like a ``config.json`` that a runtime wrote. Where NRI says whether a value is
-there at all, a zero is kept. A number that an enumeration has no name for stays a number.
+Names and omitted empty values follow the runtime spec's Go types (``omitempty``), so that the
+result reads like a ``config.json`` written by a runtime. If NRI shows whether a value is present, a
+zero is kept. A number without a name in its enumeration stays a number.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ HOOKS = {
 
 
 _OTHERWISE = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
-"""Fields with another name in OCI than NRI's in camel case."""
+"""Fields whose name in OCI is not NRI's in camel case."""
 
 
 def _fields(message: Message, *names: str) -> Spec:
     """Return these fields of a message under OCI's names, in this order.
 
-    Those without a ``!`` are left out where they are empty or not set.
+    Those without a ``!`` are omitted if empty or not set.
     """
     found: Spec = {}
     for name, oci_name, is_always_there in _plan(names):
         value = getattr(message, name)
         if isinstance(value, Message):
-            # One of the Optional… messages: a zero in it was meant.
+            # One of the Optional… messages: a zero in it is intended.
             if message.HasField(name):
                 inner = value.value  # type: ignore[attr-defined]
                 found[oci_name] = inner if isinstance(inner, str | int) else [*inner]
@@ -53,7 +53,7 @@ def _fields(message: Message, *names: str) -> Spec:
 
 @lru_cache
 def _plan(names: tuple[str, ...]) -> list[tuple[str, str, bool]]:
-    """Return the name, the name in OCI, and whether it is always there, of each field."""
+    """Return each field's name, name in OCI, and whether it is always present."""
     found: list[tuple[str, str, bool]] = []
     for wanted in names:
         name = wanted.rstrip("!")
@@ -69,13 +69,13 @@ def strings(values: Iterable[str]) -> list[Json]:
 
 
 def texts(values: Mapping[str, str]) -> Spec:
-    """Return a JSON object of these strings, by key: a protobuf map has no order of its own."""
+    """Return a JSON object of these strings, sorted by key: a protobuf map has no order."""
     return {key: values[key] for key in sorted(values)}
 
 
 def mount(message: api.Mount) -> Spec:
     """Return an entry of ``/mounts``."""
-    # Containers have dozens of them and share most: what is made once is told apart by identity.
+    # Containers have dozens of them and share most: equal results are cached and then identical.
     return _mount(message.SerializeToString(deterministic=True))
 
 
@@ -90,7 +90,7 @@ def hook(message: api.Hook) -> Spec:
 
 
 def hook_lists(message: api.Hooks) -> Iterable[tuple[str, list[Json]]]:
-    """Return the arrays of ``/hooks`` that are not empty."""
+    """Return the non-empty arrays of ``/hooks``."""
     for field, value in message.ListFields():
         if field.name in HOOKS:
             yield HOOKS[field.name], [hook(item) for item in value]
@@ -180,7 +180,7 @@ def _syscall(message: api.LinuxSyscall) -> Spec:
 
 
 def security_profile(message: api.SecurityProfile) -> Spec:
-    """Return which seccomp profile the pod asked for: OCI has the policy itself, not its name."""
+    """Return the seccomp profile requested by the pod: OCI has the policy itself, not its name."""
     value: Spec = {
         "profileType": _name(api.SecurityProfile.ProfileType.DESCRIPTOR, message.profile_type)
     }

@@ -3,9 +3,9 @@
 
 In: a socket or an inherited descriptor, and an object with handlers. Out: registrations and
 replies, built by `Adjustment` and `Update`, which check every value before it is sent. This room
-never knows files, SQLite or what a runtime makes of a reply.
+never knows files, SQLite or how a runtime handles a reply.
 
-To write a plugin, give an object some of the methods of `BasePlugin` and hand it to `run`::
+To write a plugin, give an object some of the methods of `BasePlugin` and pass it to `run`::
 
     from nri_scope.plugin import Adjustment, Container, PodSandbox, run
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adjustments: what a plugin asks for a container that is being created."""
+"""Adjustments: a plugin's changes to a container that is being created."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
 
         Adjustment().add_env("TZ", "UTC").set_cpu(shares=512)
 
-    Methods return the object itself. A value against the rules of NRI or OCI is a `UsageError`
-    that names it; so is one that the protocol cannot hold. Two plugins that set the same thing are
-    a conflict, and the container fails: ``remove_`` first and then ``add_`` replaces instead.
+    Methods return the object itself. A value that breaks a rule of NRI or OCI, or that the protocol
+    cannot represent, is a `UsageError` with its name. If two plugins set the same field, that is a
+    conflict and the container fails: ``remove_`` first and then ``add_`` replaces instead.
     """
 
     def __init__(self) -> None:
         self.message = api.ContainerAdjustment()
-        """What is sent, to look into or to set by hand what has no method."""
+        """The message to send, for inspection and for fields without a method."""
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The message behind what the resource methods set."""
+        """The message that the resource methods fill."""
         return self.message.linux.resources
 
     # -- the process --------------------------------------------------------------------------
 
     def set_args(self, args: Sequence[str], *, replace: bool = False) -> Self:
-        """Set the command to run. ``replace``: also where an earlier plugin has set another one."""
+        """Set the command to run. ``replace``: even if an earlier plugin has set another one."""
         if not args or not args[0]:
             raise UsageError("args need a command as their first element")
         words = [checks.text(word, "argument") for word in args]
-        # An empty first word is how NRI tells the two apart.
+        # An empty first argument marks a replacement.
         del self.message.args[:]
         self.message.args.extend(["", *words] if replace else words)
         return self
 
     def add_env(self, name: str, value: str) -> Self:
-        """Set an environment variable, whatever the image or the pod set it to."""
+        """Set an environment variable, regardless of its value in the image or the pod."""
         checks.env_name(name)
         entry = build(api.KeyValue, key=name, value=checks.text(value, name))
         put(self.message.env, entry, lambda one: one.key)
         return self
 
     def remove_env(self, name: str) -> Self:
-        """Take an environment variable away; with `add_env` after it, replace another plugin's."""
+        """Remove an environment variable; with `add_env` after it, replace another plugin's."""
         entry = build(api.KeyValue, key=f"-{checks.env_name(name)}")
         put(self.message.env, entry, lambda one: one.key)
         return self
@@ -85,7 +85,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         """
         checks.one_of(io_class, api.IOPrioClass.keys(), "I/O priority class")
         checks.within(priority, 0, 7, "I/O priority")
-        # `class` is a word of Python's.
+        # `class` is a keyword of Python.
         message = api.LinuxIOPriority(priority=priority)
         setattr(message, "class", api.IOPrioClass.Value(io_class))
         self.message.linux.io_priority.CopyFrom(message)
@@ -143,7 +143,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_mount(self, destination: str) -> Self:
-        """Take a mount away; with `add_mount` after it, replace it."""
+        """Remove a mount; with `add_mount` after it, replace it."""
         entry = build(api.Mount, destination=f"-{checks.absolute(destination, 'destination')}")
         put(self.message.mounts, entry, lambda one: one.destination)
         return self
@@ -159,7 +159,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         uid: int | None = None,
         gid: int | None = None,
     ) -> Self:
-        """Make a device node: block, character (c or u) or a named pipe."""
+        """Create a device node: block, character (c or u) or a named pipe."""
         checks.one_of(type, ("b", "c", "u", "p"), "device type")
         if major < 0 or minor < 0:
             raise UsageError(f"{path}: device numbers {major}:{minor} must not be negative")
@@ -179,7 +179,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_device(self, path: str) -> Self:
-        """Take a device away; with `add_device` after it, replace it."""
+        """Remove a device; with `add_device` after it, replace it."""
         entry = build(api.LinuxDevice, path=f"-{checks.absolute(path, 'device path')}")
         put(self.message.linux.devices, entry, lambda one: one.path)
         return self
@@ -191,7 +191,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def add_net_device(self, host_name: str, name: str = "") -> Self:
-        """Move a network interface of the host into the container, there called ``name``."""
+        """Move a network interface of the host into the container, where it is called ``name``."""
         device = self.message.linux.net_devices[checks.net_device(host_name, "interface")]
         device.name = checks.net_device(name or host_name, "interface")
         return self
@@ -202,7 +202,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         self.message.linux.net_devices[key].SetInParent()
         return self
 
-    # -- the rest -----------------------------------------------------------------------------
+    # -- other settings -----------------------------------------------------------------------
 
     def add_annotation(self, key: str, value: str) -> Self:
         """Annotate the container, for the runtime and for later plugins."""
@@ -210,7 +210,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_annotation(self, key: str) -> Self:
-        """Take an annotation away; with `add_annotation` after it, replace it."""
+        """Remove an annotation; with `add_annotation` after it, replace it."""
         self.message.annotations[f"-{checks.key(key, 'annotation')}"] = ""
         return self
 
@@ -226,7 +226,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         """Run ``path`` on the host at this stage; ``timeout`` in seconds.
 
         ``args`` begin with the program's own name, ``env`` are ``NAME=value``. Hooks of several
-        plugins never conflict: each adds its own.
+        plugins never conflict: each plugin adds its own.
         """
         checks.one_of(stage, get_args(HookStage), "hook stage")
         if timeout is not None and timeout <= 0:
@@ -246,7 +246,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def add_namespace(self, type: str, path: str = "") -> Self:
-        """Give the container a namespace of its own, or with ``path`` an existing one."""
+        """Give the container its own namespace, or with ``path`` an existing one."""
         checks.one_of(type, checks.NAMESPACES, "namespace")
         if path:
             checks.absolute(path, "namespace path")
@@ -266,7 +266,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Remove the sysctl; with `add_sysctl` after it, replace it."""
+        """Remove a sysctl; with `add_sysctl` after it, replace it."""
         self.message.linux.sysctl[f"-{checks.key(name, 'sysctl')}"] = ""
         return self
 
@@ -324,7 +324,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_rdt(self) -> Self:
-        """Drop what earlier plugins set about RDT; `set_rdt` after it sets anew."""
+        """Drop the RDT settings of earlier plugins; `set_rdt` after it sets them again."""
         self.message.linux.rdt.remove = True
         return self
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of values in an adjustment, wherever the API or OCI has a rule.
+"""Checks of values in an adjustment, for all rules of the API and OCI.
 
-A runtime notices most of these only when it creates the container, and then the container fails.
-Every check returns the value, or raises `UsageError` with what is wrong about it.
+A runtime detects most of these errors only when it creates the container, which then fails. Every
+check returns the value, or raises `UsageError` with the problem.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ RLIMITS = tuple(
         *("NPROC", "RSS", "RTPRIO", "RTTIME", "SIGPENDING", "STACK"),
     )
 )
-"""getrlimit(2)."""
+"""Names of limits in getrlimit(2)."""
 
 NAMESPACES = ("cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts")
-"""As the OCI runtime spec spells them."""
+"""Names of namespaces in the OCI runtime spec."""
 
 _CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _PAGE_SIZE = re.compile(r"[1-9]\d*[KMG]B", re.ASCII)
@@ -35,16 +35,16 @@ _T = TypeVar("_T")
 
 
 def build(make: Callable[_P, _T], *args: _P.args, **fields: _P.kwargs) -> _T:
-    """Build a message of ``fields``; raise UsageError for what the protocol cannot hold."""
+    """Build a message of ``fields``; raise UsageError for values that the protocol cannot hold."""
     try:
         return make(*args, **fields)
     except (ValueError, TypeError) as error:
-        # Numbers out of range, text that is no Unicode, a wrong type.
+        # Numbers out of range, text that is not Unicode, a wrong type.
         raise UsageError(f"{getattr(make, '__name__', 'message')}: {error}") from error
 
 
 def key(name: str, what: str) -> str:
-    """Check a key under which something is set: not empty, and not a removal by accident."""
+    """Check the key of a setting: not empty, and not an accidental removal."""
     if not text(name, what):
         raise UsageError(f"{what} is empty")
     if name.startswith("-"):
@@ -55,7 +55,7 @@ def key(name: str, what: str) -> str:
 
 
 def text(value: str, what: str) -> str:
-    """Check text that the protocol can carry, and that becomes a C string."""
+    """Check text for the protocol that becomes a C string."""
     if "\0" in value:
         raise UsageError(f"{what} {value!r} holds a zero byte")
     try:
@@ -100,7 +100,7 @@ def within(value: int, least: int, most: int, what: str) -> int:
 
 
 def cpu_list(value: str, what: str) -> str:
-    """Check a list of numbers as in cpuset(7); empty leaves the setting alone."""
+    """Check a list of numbers as in cpuset(7); an empty one leaves the setting unchanged."""
     if value and not _CPU_LIST.fullmatch(value):
         raise UsageError(f"{what} {value!r} is no list such as 0-3,8")
     return value
@@ -128,9 +128,7 @@ def file_name(name: str, what: str) -> str:
 
 
 def net_device(name: str, what: str) -> str:
-    """Check the name of a network interface, as the kernel takes it (IFNAMSIZ, no
-    slash, no blank).
-    """
+    """Check a network interface's name by the kernel's rules (IFNAMSIZ, no slash, no blank)."""
     if len(key(name, what).encode()) > 15 or re.search(r"[/\s]", name):
         raise UsageError(f"{what} {name!r} is no interface name of 1 to 15 bytes")
     return name

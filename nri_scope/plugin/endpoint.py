@@ -14,7 +14,7 @@ from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, 
 from nri_scope.wire import Connection
 
 Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
-"""Makes a new link to the runtime, given who serves its requests and hears of oddities."""
+"""Makes a new link to the runtime, given the callbacks for its requests and for notices."""
 
 
 def unix_socket(path: str | Path) -> Connect:
@@ -23,7 +23,7 @@ def unix_socket(path: str | Path) -> Connect:
 
 
 def inherited(descriptor: int) -> Connect:
-    """Use the connected socket that the runtime left us; it works once."""
+    """Use the connected socket inherited from the runtime; it works once."""
     return lambda served, heard: adopt_descriptor(descriptor, lambda: _link(served, heard))
 
 
@@ -42,20 +42,20 @@ class Identity:
     """The index and name under which a plugin registers."""
 
     index: str
-    """Two digits: its place in the order of calls."""
+    """Two digits that determine the order of calls."""
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What a runtime passes to a plugin that it starts itself."""
+    """The data that a runtime passes to a plugin that it launches."""
 
     descriptor: int
     identity: Identity
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
-    """Read NRI_PLUGIN_SOCKET, _NAME and _IDX; None when no runtime launched this process."""
+    """Read NRI_PLUGIN_SOCKET, _NAME and _IDX; None if no runtime launched this process."""
     text = environment.get("NRI_PLUGIN_SOCKET", "")
     if not text:
         return None
@@ -63,7 +63,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
         raise UsageError(
             f"NRI_PLUGIN_SOCKET={text!r} is no descriptor number", "unset it to connect to a socket"
         )
-    # The runtime knows a launched plugin by its file name, whatever it registers as.
+    # The runtime knows a launched plugin by its file name, regardless of its registration.
     name = environment.get("NRI_PLUGIN_NAME") or "nri-scope"
     index = environment.get("NRI_PLUGIN_IDX") or "00"
     return Launched(int(text), Identity(name=name, index=index))

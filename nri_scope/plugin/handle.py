@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime at the other end, as handlers know it."""
+"""The runtime at the other end, as an object for handlers."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .session import PluginSession
 from .update import Eviction, Update
 
 UPDATE_TIMEOUT = 30.0
-"""Seconds for an answer to UpdateContainers: its turn comes after what the runtime is busy with."""
+"""Seconds for an answer to UpdateContainers, which waits until the runtime is no longer busy."""
 
 log = logging.getLogger("nri_scope.plugin")
 
 
 class RuntimeHandle:
-    """One session's runtime. `configure` gets it; it is of no use once that session is over."""
+    """The runtime of one session, passed to `configure`; unusable after the session's end."""
 
     def __init__(self, session: PluginSession, introduction: Introduction) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.name = introduction.runtime_name
-        """As it calls itself; iSulad says ``v2``."""
+        """The runtime's own name; iSulad's is ``v2``."""
         self.version = introduction.runtime_version
         self.nri_version = "" if introduction.version is None else str(introduction.version)
-        """Told or inferred; "" where unknown."""
+        """NRI version, received or inferred; "" if unknown."""
         self.request_timeout = introduction.request_timeout_ms / 1000
-        """Seconds that a handler may take; 0 where the runtime does not say. See `time_left`."""
+        """Seconds that a handler may take; 0 if the runtime does not send it. See `time_left`."""
 
     async def update_containers(
         self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()
     ) -> list[str]:
-        """Ask for changes that no event gave rise to; returns the ids of what failed.
+        """Request changes outside of an event; return the ids of failed ones.
 
-        For tasks of the plugin's own. A handler returns its updates instead: the runtime takes no
+        For the plugin's own tasks. A handler returns its updates instead: the runtime accepts no
         request while it waits for a handler, and waiting for each other would cost the plugin its
-        connection, so that is a `UsageError`. Raises `ConnectionClosed`, `RpcError` and
-        `DeadlineExceeded` as well.
+        connection, so that is a `UsageError`. Also raises `ConnectionClosed`, `RpcError` and
+        `DeadlineExceeded`.
         """
         request = unanswered()
         if request is not None:
@@ -56,12 +56,12 @@ class RuntimeHandle:
         return await self._send(_request(updates, evictions))
 
     def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
-        """Update without waiting, from anywhere: handlers and other threads too.
+        """Update without waiting, from anywhere: also from handlers and other threads.
 
-        What fails is logged. Raises `ConnectionClosed` only once everything has ended.
+        Failures are logged. Raises `ConnectionClosed` only after everything has ended.
         """
         request = _request(updates, evictions)
-        # A context of its own: this one may be a handler's.
+        # A separate context: the current one may be a handler's.
         context = contextvars.Context()
         try:
             self._loop.call_soon_threadsafe(self._start, request, context=context)
@@ -87,7 +87,7 @@ class RuntimeHandle:
         return [update.container_id for update in reply.failed]
 
     def end(self) -> None:
-        """Note that the session is over."""
+        """Record that the session is over."""
         for task in self._tasks:
             task.cancel()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handlers of a plugin: which there are, and which of them the plugin's object has."""
+"""The handlers that a plugin may have, and those that its object has."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
 class BasePlugin:
     """All handlers, for editors and type checkers; a plugin need not derive from it.
 
-    A plugin is an object with some of these methods, plain or ``async``. The events to subscribe
-    to follow from those it has; these here, which do nothing, do not count. A plain handler runs
-    on the event loop: what takes longer than a moment belongs into an ``async`` one.
+    A plugin is an object with some of these methods, plain or ``async``. They determine the events
+    to subscribe to; the methods here, which do nothing, do not count. A plain handler runs on the
+    event loop: work that takes longer than a moment belongs in an ``async`` one.
 
-    An exception becomes an error status: the runtime then fails what it was about to do (for most
-    events) and asks no further plugin. `time_left` gives how long a handler may still take.
+    An exception becomes an error status: the runtime then fails the current operation (for most
+    events) and asks no further plugin. `time_left` returns the time that a handler has left.
     """
 
     def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
@@ -41,7 +41,7 @@ class BasePlugin:
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
     ) -> Awaitable[UpdatesReply] | UpdatesReply:
-        """Handle the second call: everything that exists. A list sent in parts comes as a whole."""
+        """Handle the second call, with everything that exists. A list in parts is joined."""
         return None
 
     def run_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
@@ -101,7 +101,7 @@ class BasePlugin:
     def stop_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[UpdatesReply] | UpdatesReply:
-        """Handle a container that is to stop or has stopped. Of the pod there may be only an id."""
+        """Handle a container that is to stop or has stopped. The pod may have only an id."""
         return None
 
     def remove_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
@@ -113,8 +113,8 @@ class BasePlugin:
     ) -> Awaitable[Rejection] | Rejection:
         """Validate a container that all plugins have adjusted; a returned reason rejects it.
 
-        While a plugin has this handler, every container's creation fails when it errs or is late.
-        From NRI 0.10 on.
+        While a plugin has this handler, every container's creation fails if the handler fails or is
+        late. From NRI 0.10 on.
         """
         return None
 
@@ -123,7 +123,7 @@ class BasePlugin:
         return None
 
     def closed(self, reason: str) -> Awaitable[None] | None:
-        """Handle the end of a session. External plugins reconnect by themselves."""
+        """Handle the end of a session. External plugins reconnect automatically."""
         return None
 
 
@@ -132,7 +132,7 @@ def _snake(name: str) -> str:
 
 
 EVENT_HANDLERS: dict[Event, str] = {event: _snake(event.name) for event in Event}
-"""Which handler gets an event."""
+"""The handler of each event."""
 
 _NAMES = frozenset({"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()})
 
@@ -142,7 +142,7 @@ Handler = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers that an object has, checked."""
+    """The checked handlers of an object."""
 
     by_name: dict[str, Handler]
 
@@ -153,10 +153,10 @@ class Handlers:
 
     @classmethod
     def of(cls, plugin: object) -> Handlers:
-        """Find them.
+        """Find the handlers of an object.
 
-        Raises `UsageError` for an object that has none, a class instead of an object, a name in
-        another spelling (``CreateContainer``), and a method with other arguments.
+        Raises `UsageError` for an object without any, a class instead of an object, a misspelt name
+        (``CreateContainer``), and a method with other arguments.
         """
         if isinstance(plugin, type):
             name = plugin.__name__

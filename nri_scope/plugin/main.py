@@ -24,7 +24,7 @@ from .serving import HandlerSession
 from .session import SessionEnd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that end a plugin in an orderly way."""
+"""Signals that end a plugin properly."""
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -34,10 +34,10 @@ def run(
 ) -> NoReturn:
     """Run ``plugin``, an object with handlers as in `BasePlugin`, until it is asked to end.
 
-    Launched by a runtime, it serves that one connection. Started by anyone else it connects to
-    ``--socket``, registers as ``--index`` and ``--name`` (the defaults are given here), and
-    reconnects when the runtime was restarted. It reads the command line (or ``arguments``), logs
-    to stderr and exits: 0 when it was asked to end, 2 with one line for what cannot be.
+    Launched by a runtime, it serves that one connection. Otherwise it connects to ``--socket``,
+    registers as ``--index`` and ``--name`` (the defaults are given here), and reconnects after a
+    restart of the runtime. It reads the command line (or ``arguments``), logs to stderr and exits:
+    0 if it was asked to end, 2 with one line about an error.
     """
     try:
         status = _run(plugin, name, index, arguments)
@@ -73,7 +73,7 @@ def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None)
     options = parser.parse_args(arguments)
 
     how = launched()
-    # That it comes and goes is not news to the runtime that launched it.
+    # The runtime that launched the plugin need not be informed of its start and end.
     usual = logging.INFO if how is None else logging.WARNING
     _log_to_stderr(logging.DEBUG if options.verbose else usual)
     if how is not None:
@@ -86,7 +86,7 @@ def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None)
 
 
 class _Life:
-    """Session after session, until a signal."""
+    """Runs session after session, until a signal."""
 
     def __init__(
         self, handlers: Handlers, identity: Identity, connect: Connect, *, once: bool, wait: bool
@@ -142,13 +142,13 @@ class _Life:
 
 
 class _OneLine(logging.Formatter):
-    """Names and words of others reach a terminal: as text, and on one line."""
+    """Formats untrusted names and texts for a terminal: escaped, and on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = _printable(record.getMessage())
         text = f"{record.levelname.lower()}: {line}"
         if record.exc_info:
-            # Of its characters, those of other lines' beginnings are wanted.
+            # Keep the line breaks of a traceback.
             lines = self.formatException(record.exc_info).splitlines()
             text = "\n".join([text, *("  " + _printable(one) for one in lines)])
         return text
@@ -156,7 +156,7 @@ class _OneLine(logging.Formatter):
 
 def _log_to_stderr(level: int) -> None:
     if logging.getLogger().handlers:
-        # The plugin has arranged for its own.
+        # The plugin has configured its own logging.
         return
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staying connected: a runtime's restart is, to a plugin, just a closed socket."""
+"""Stay connected: for a plugin, a runtime's restart is just a closed socket."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from nri_scope.errors import ConnectError, ConnectionClosed, DeadlineExceeded, N
 from .session import SessionEnd
 
 ABSENT_POLL = 0.1
-"""Seconds between two looks for a socket that no runtime listens on. A runtime that comes back is
-found within this time, whatever became of the socket's folder. A look costs some 50 µs and, unlike
-a session that fails, disturbs no runtime.
+"""Seconds between two checks for a socket with a listening runtime. A runtime that comes back is
+found within this time, regardless of changes to the socket's folder. A check costs some 50 µs and,
+unlike a failing session, disturbs no runtime.
 """
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Pauses between attempts, in seconds: short at first, since every second is unobserved."""
+    """Pauses between attempts, in seconds: short at first, since events are missed meanwhile."""
 
     first: float = 0.1
     longest: float = 5.0
     absent: float = ABSENT_POLL
-    """While there is no runtime at all."""
+    """Pause while no runtime is running."""
     healthy: float = 10.0
-    """A session that lasted this long shows that the next attempt need not be put off."""
+    """Length of a session after which the next attempt need not be delayed."""
     _next: float = 0.0
 
     def pause(self, lasted: float) -> float:
-        """Return how long to wait after a session, or an attempt, of ``lasted`` seconds."""
+        """Return the pause after a session, or an attempt, of ``lasted`` seconds."""
         if lasted >= self.healthy or not self._next:
             self._next = self.first
         pause, self._next = self._next, min(self._next * 2, self.longest)
         return pause
 
     def poll(self) -> float:
-        """Return how long to wait for an absent runtime; earlier failures are forgotten."""
+        """Return the pause for an absent runtime; earlier failures are forgotten."""
         self._next = self.first
         return self.absent
 
@@ -56,9 +56,9 @@ async def keep_connected(
 ) -> None:
     """Run session after session, until ``stopping`` or, with ``once``, until one has ended.
 
-    What keeps the first session from beginning is raised, unless there is merely no runtime to
-    connect to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is
-    just starting may refuse for a while. ``on_wait`` is called when such a wait begins.
+    An error that prevents the first session is raised, unless it is merely that no runtime is
+    running and ``wait`` is set. Later all errors are waited out, including refusals: a runtime that
+    is just starting may refuse for a while. ``on_wait`` is called when such a wait begins.
     """
     backoff = backoff or Backoff()
     connected = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types that handlers may return, and the messages that are made of them."""
+"""Types that handlers may return, and the messages that are built from them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from .adjustment import Adjustment
 from .update import Eviction, Update
 
 CreateReply = Adjustment | Update | Eviction | Iterable[Adjustment | Update | Eviction] | None
-"""Of `create_container`: at most one adjustment of it, any updates and evictions of others."""
+"""Reply of `create_container`: at most one adjustment, any updates and evictions of others."""
 
 UpdateReply = Update | Eviction | Iterable[Update | Eviction] | None
-"""Of `update_container`: updates, of this container too, and evictions."""
+"""Reply of `update_container`: updates, of this container too, and evictions."""
 
 UpdatesReply = Update | Iterable[Update] | None
-"""Of `stop_container` and `synchronize`: updates of other containers."""
+"""Reply of `stop_container` and `synchronize`: updates of other containers."""
 
 Rejection = str | None
-"""Of `validate_container_adjustment`: why the container must not be created, None to let it."""
+"""Reply of `validate_container_adjustment`: why to refuse the container; None to accept it."""
 
 
 def create_reply(value: object) -> Message:
-    """Build the reply to CreateContainer. Its ``adjust`` is always there: iSulad aborts without
-    one.
-    """
+    """Build the reply to CreateContainer, always with ``adjust``: iSulad aborts without one."""
     adjustments, updates, evictions = _sorted(value, (Adjustment, Update, Eviction))
     if len(adjustments) > 1:
         raise UsageError(f"there can be one Adjustment, not {len(adjustments)}")
@@ -82,13 +80,13 @@ REPLIES: dict[str, ReplyOf] = {
     "StopContainer": stop_reply,
     "ValidateContainerAdjustment": validate_reply,
 }
-"""By event; the other events' replies are empty."""
+"""Builders of replies, by event; other events' replies are empty."""
 
 
 def _sorted(
     value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
 ) -> tuple[list[Adjustment], list[Update], list[Eviction]]:
-    """Sort what a handler returned by type; `UsageError` names what it cannot return."""
+    """Sort a handler's result by type; `UsageError` for values that it cannot return."""
     adjustments: list[Adjustment] = []
     updates: list[Update] = []
     evictions: list[Eviction] = []
@@ -108,7 +106,7 @@ def _sorted(
 def _listed(value: object) -> Iterable[object]:
     if value is None:
         return ()
-    # Text is iterable too; let the error be about the text, not about its first letter.
+    # Text is iterable too; the error should be about the text, not its first letter.
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return value
     return (value,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources, which an adjustment and an update set in the same way."""
+"""Resources, which adjustments and updates set in the same way."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class _MakesNumber(Protocol[_Number]):
 
 
 def number(make: _MakesNumber[_Number], value: int | None) -> _Number | None:
-    """Wrap a number, None to leave it alone: a present 0 is a value."""
+    """Wrap a number; None leaves the setting unchanged, while a present 0 is a value."""
     return None if value is None else build(make, value=value)
 
 
 def flag(value: bool | None) -> api.OptionalBool | None:
-    """Wrap a truth value, None to leave it alone."""
+    """Wrap a Boolean; None leaves the setting unchanged."""
     return None if value is None else api.OptionalBool(value=value)
 
 
@@ -47,14 +47,14 @@ class AroundMessage(Generic[_Sent]):
 
 
 class ResourceSettings(AroundMessage[_Sent]):
-    """The methods that set resources. Each returns the object itself, for the next one.
+    """The methods that set resources. Each returns the object itself, for chaining.
 
-    None, and an empty list, leaves the setting as it is.
+    None, or an empty list, leaves the setting unchanged.
     """
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The message behind it, to look into or to set by hand what has no method."""
+        """The underlying message, for inspection and for fields without a method."""
         raise NotImplementedError
 
     def set_cpu(
@@ -98,7 +98,7 @@ class ResourceSettings(AroundMessage[_Sent]):
         disable_oom_killer: bool | None = None,
         use_hierarchy: bool | None = None,
     ) -> Self:
-        """Set memory limits in bytes; -1 lifts a limit. ``swap`` is memory and swap together."""
+        """Set memory limits in bytes; -1 removes a limit. ``swap`` is memory plus swap."""
         if swappiness is not None:
             checks.within(swappiness, 0, 100, "swappiness")
         overwrite(
@@ -124,7 +124,7 @@ class ResourceSettings(AroundMessage[_Sent]):
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
-        """Limit the number of processes and threads; -1: any number."""
+        """Limit the number of processes and threads; -1: unlimited."""
         self.resources.pids.CopyFrom(build(api.LinuxPids, limit=limit))
         return self
 
@@ -154,7 +154,7 @@ class ResourceSettings(AroundMessage[_Sent]):
     ) -> Self:
         """Add a rule of the device cgroup; None stands for any number.
 
-        For completeness: current runtimes take such rules only from plugins of the NRI 0.1 draft.
+        For completeness: current runtimes accept such rules only from plugins of the NRI 0.1 draft.
         """
         checks.one_of(type, ("a", "b", "c"), "device type")
         if not access or set(access) - set("rwm"):
@@ -176,7 +176,7 @@ _Entry = TypeVar("_Entry", bound=Message)
 
 
 def overwrite(target: _Entry, source: _Entry) -> None:
-    """Set in ``target`` what is set in ``source``; merging alone would keep a 5 where a 0 comes."""
+    """Copy the set fields of ``source`` to ``target``; merging alone would not set 0."""
     for field, _ in source.ListFields():
         target.ClearField(field.name)
     target.MergeFrom(source)
@@ -185,7 +185,7 @@ def overwrite(target: _Entry, source: _Entry) -> None:
 def put(
     entries: MutableSequence[_Entry], entry: _Entry, key_of: Callable[[_Entry], object]
 ) -> None:
-    """Append ``entry``, or let it replace the one with its key: twice in one reply is an error."""
+    """Append ``entry``, or replace the one with its key: twice in one reply is an error."""
     for one in entries:
         if key_of(one) == key_of(entry):
             one.CopyFrom(entry)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bridge from a session to a plugin's handlers: requests in, what the handlers return out."""
+"""The bridge from a session to a plugin's handlers: passes requests in, and results out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .request import CURRENT, Request
 from .session import AnswerLater, Exchange, PluginSession, SessionEnd
 
 QUIET = Event.RemovePodSandbox
-"""What a plugin without handlers for events subscribes to: an empty mask would mean everything."""
+"""Event for a plugin without event handlers: an empty mask would subscribe to all events."""
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -37,16 +37,16 @@ async def serve(plugin: object, identity: Identity, connect: Connect) -> Session
     """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
 
     Returns when the connection has ended, after the handler `closed`. Raises as
-    `PluginSession.run`, and `UsageError` for an object that is no plugin. Within one process, give
-    the runtime one end of a socket pair and ``connect=inherited(other.detach())``; what the
-    handlers do then is still answered through the real wire code.
+    `PluginSession.run`, and `UsageError` for an object that is not a plugin. Within one process,
+    give the runtime one end of a socket pair and ``connect=inherited(other.detach())``; the
+    handlers are then still answered through the real wire code.
     """
     session = HandlerSession(Handlers.of(plugin), identity)
     return await session.run(connect)
 
 
 class HandlerSession:
-    """A `Plugin` for one session, made of handlers."""
+    """A `Plugin` for one session, based on handlers."""
 
     def __init__(self, handlers: Handlers, identity: Identity) -> None:
         self._handlers = handlers
@@ -71,7 +71,7 @@ class HandlerSession:
             await self._end(reason or "ended")
 
     def close(self, reason: str) -> bool:
-        """End the session after the answers on their way; False where there is none to end."""
+        """End the session after the pending answers; return False if there is none to end."""
         if not self._session.open:
             return False
         self._session.close(reason)
@@ -79,7 +79,7 @@ class HandlerSession:
 
     async def _end(self, reason: str) -> None:
         if self._runtime is None:
-            # It never got as far as the first handler.
+            # The session ended before the first handler.
             return
         self._runtime.end()
         unanswered = list(self._working.values())
@@ -87,7 +87,7 @@ class HandlerSession:
             unanswered.append(self._configuring)
         for task in unanswered:
             task.cancel()
-        # Retrieve the exceptions of those that were done a moment too late.
+        # Retrieve the exceptions of tasks that finished too late.
         await asyncio.gather(*unanswered, return_exceptions=True)
         handler = self._handlers.by_name.get("closed")
         if handler is None:
@@ -99,10 +99,10 @@ class HandlerSession:
         except Exception as error:  # noqa: BLE001 - the session is over, whatever they do
             _log_failure("closed", error)
 
-    # -- what the session asks ----------------------------------------------------------------
+    # -- callbacks of the session -------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Subscribe to the events that have handlers, as far as this runtime knows them."""
+        """Subscribe to the events that have handlers, if this runtime supports them."""
         task, self._configuring = self._configuring, None
         if task is not None:
             _result(task)
@@ -123,7 +123,7 @@ class HandlerSession:
         self._runtime = RuntimeHandle(self._session, told)
         self._parts.Clear()
         try:
-            # The session does not know its own deadline; the runtime's is the same for all.
+            # The session does not have this request's deadline; the runtime's is the same for all.
             self._call(
                 Request("configure", "", request.request_timeout * 1_000_000),
                 (request.config, self._runtime),
@@ -135,7 +135,7 @@ class HandlerSession:
         return self._mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """Return what the request's handler answers; an empty reply where there is none."""
+        """Return the reply of the request's handler; an empty one without a handler."""
         task = self._working.pop(request.stream_id, None)
         if task is not None:
             return _result(task)
@@ -146,7 +146,7 @@ class HandlerSession:
             raise
 
     def answered(self, exchange: Exchange) -> None:
-        """Report an answer that came too late: the runtime will not say why it hung up."""
+        """Report a late answer: the runtime closes the connection without a reason."""
         request = exchange.request
         if request.timeout_ns and exchange.took_ns > request.timeout_ns:
             log.error(
@@ -165,7 +165,7 @@ class HandlerSession:
     def _answer(self, received: RequestReceived) -> bytes:
         method = METHODS.get(received.method)
         if received.service != PLUGIN_SERVICE or method is None or method.service != PLUGIN_SERVICE:
-            # With this very code a runtime learns to send StateChange instead.
+            # This particular code makes a runtime send StateChange instead.
             raise RpcError(Code.UNIMPLEMENTED, f"no {received.service}/{received.method} here")
         try:
             message = method.request.FromString(received.payload)
@@ -186,7 +186,7 @@ class HandlerSession:
         return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
 
     def _synchronize(self, part: api.SynchronizeRequest, timeout_ns: int) -> bytes:
-        """Gather the parts; the handler sees the whole once the last one is there."""
+        """Collect the parts; the handler gets the whole after the last one."""
         self._parts.pods.extend(part.pods)
         self._parts.containers.extend(part.containers)
         if part.more:
@@ -196,7 +196,7 @@ class HandlerSession:
         return self._call(request, (whole.pods, whole.containers), synchronize_reply)
 
     def _call(self, request: Request, arguments: tuple[object, ...], reply: ReplyOf) -> bytes:
-        """Run a handler and make its reply; `AnswerLater` where it is not done yet."""
+        """Run a handler and build its reply; `AnswerLater` if it is not done yet."""
         handler = self._handlers.by_name.get(request.handler)
         if handler is None:
             return b""
@@ -205,7 +205,7 @@ class HandlerSession:
         try:
             value = handler(*arguments)
             if inspect.isawaitable(value):
-                # The task inherits this context, and so knows its request.
+                # The task inherits this context, and so has access to its request.
                 task = asyncio.ensure_future(_finish(request, value, reply))
                 waiting = True
                 raise AnswerLater(task)
@@ -213,7 +213,7 @@ class HandlerSession:
         except AnswerLater:
             raise
         except SystemExit as leaving:
-            # Not from here, inside of the socket's callback: the runtime gets its answer first.
+            # Not here, inside the socket's callback: the runtime gets its answer first.
             asyncio.get_running_loop().call_soon(_leave, leaving)
             raise RpcError(Code.UNKNOWN, "the plugin ends itself") from None
         except Exception as error:  # noqa: BLE001 - theirs, and answered as the error it is
@@ -247,7 +247,7 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
 
 
 def _failure(request: Request, error: Exception) -> NriScopeError:
-    """Report a handler's exception, and return what the session answers."""
+    """Report a handler's exception, and return the error for the session's answer."""
     _log_failure(str(request), error)
     if isinstance(error, RpcError) or (
         isinstance(error, UsageError) and request.handler == "configure"
@@ -264,7 +264,7 @@ def _log_failure(where: str, error: Exception) -> None:
 def _words(error: Exception) -> str:
     if isinstance(error, RpcError):
         return error.message
-    # Our own errors are sentences; of others the type says more than the text.
+    # Our own errors are sentences; for others the type is more informative than the text.
     return str(error) if isinstance(error, NriScopeError) else f"{type(error).__name__}: {error}"
 
 

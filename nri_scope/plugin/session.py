@@ -28,19 +28,20 @@ from nri_scope.wire import Code, RequestReceived
 from .endpoint import Connect, Identity
 
 REGISTER_TIMEOUT = 30.0
-"""Seconds to wait for the registration. A runtime takes one plugin at a time and gives a mute one
-5 s, so with some of those before us the reply may well take longer than 5 s."""
+"""Seconds to wait for the registration. A runtime registers one plugin at a time and waits 5 s for
+a mute one, so with some of those before us the reply may take longer than 5 s.
+"""
 
 CONFIGURE_TIMEOUT = 10.0
 """Seconds from the reply to RegisterPlugin to Configure, which Go's runtimes send at once. iSulad
-may miss the registration that it has just answered, and leaves the connection open forever then.
+may lose the registration that it has just answered, and then leaves the connection open forever.
 """
 
 FAILURES_TOLD = 20
-"""Different internal errors reported in one session; an error may come with each event."""
+"""Maximum number of different internal errors reported in one session; each event may cause one."""
 
 NRI_VERSION = "v0.12.2"
-"""The version for runtimes that ask (NRI 0.12 on): the API that our messages are complete to."""
+"""The API version sent to runtimes that ask (NRI 0.12 on): our messages are complete up to it."""
 
 
 _CONVERSATION = {
@@ -48,25 +49,25 @@ _CONVERSATION = {
     "Synchronize": (MessageKind.SYNCHRONIZE, MessageKind.SYNCHRONIZE_REPLY),
     "Shutdown": (MessageKind.SHUTDOWN,),
 }
-"""The requests that lead a session on; all others are events."""
+"""The requests that advance a session; all others are events."""
 
 
 class Exchange(NamedTuple):
-    """One request and how it was answered; made after the answer was with the socket."""
+    """One request and its answer; created after the answer was written to the socket."""
 
     request: RequestReceived
     reply: bytes
     code: int
     message: str
     arrived_ns: int
-    """Monotonic clock."""
+    """Time of arrival, on the monotonic clock."""
     took_ns: int
 
 
 class AnswerLater(Exception):
-    """Raised by a `Plugin` that cannot answer yet: it is asked the same again once ``done`` is.
+    """Raised by a `Plugin` that cannot answer yet: it is asked again once ``done`` is done.
 
-    No error, only word that it needs time; other requests are taken meanwhile.
+    Not an error, only a request for time; other requests are accepted meanwhile.
     """
 
     def __init__(self, done: asyncio.Future[bytes]) -> None:
@@ -80,12 +81,12 @@ class Plugin(Protocol):
     def configure(self, request: ConfigureRequest) -> int:
         """Return the event mask to subscribe to. `UsageError` refuses, and ends the session.
 
-        `AnswerLater` asks for time, here and in `answer`.
+        `AnswerLater` requests time, here and in `answer`.
         """
         ...
 
     def answer(self, request: RequestReceived) -> bytes:
-        """Return the reply's payload for any other request. `RpcError` answers with its status."""
+        """Return the reply's payload for any other request. `RpcError` is sent as a status."""
         ...
 
     def answered(self, exchange: Exchange) -> None:
@@ -93,7 +94,7 @@ class Plugin(Protocol):
         ...
 
     def noticed(self, text: str) -> None:
-        """Note a violation of the protocol by the runtime, in words."""
+        """Report a violation of the protocol by the runtime; ``text`` describes it."""
         ...
 
 
@@ -122,7 +123,7 @@ class PluginSession:
 
     @property
     def open(self) -> bool:
-        """There is a link that `close` would close."""
+        """Whether there is a link that `close` would close."""
         return self._link is not None and not self._link.closed
 
     def ended(self, reason: str) -> SessionEnd:
@@ -132,10 +133,10 @@ class PluginSession:
     async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
         """Connect, register and serve. Returns when the connection has ended.
 
-        ``impatient`` ends it when no Configure comes, for those who can connect again.
-        Raises `ConnectError` when there is nothing to connect to, `RpcError`, `DeadlineExceeded`
-        or `ConnectionClosed` when the registration fails, `UsageError` when the plugin cannot do
-        with this runtime.
+        ``impatient`` ends it if no Configure comes, for callers that can connect again. Raises
+        `ConnectError` if there is nothing to connect to, `RpcError`, `DeadlineExceeded` or
+        `ConnectionClosed` if the registration fails, `UsageError` if the plugin does not work with
+        this runtime.
         """
         link = await connect(
             self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
@@ -143,7 +144,7 @@ class PluginSession:
         self._link = link
         self._order.feed(MessageKind.REGISTER)
         try:
-            # The runtime may configure us before it answers this; _on_request is ready for it.
+            # The runtime may configure us before it answers; _on_request is ready for that.
             await link.call(
                 RUNTIME_SERVICE,
                 "RegisterPlugin",
@@ -161,8 +162,8 @@ class PluginSession:
         except (ConnectionClosed, RpcError) as error:
             if self._refused is not None:
                 raise self._refused from None
-            # Go answers in a goroutine of its own: a runtime that goes on and ends meanwhile had
-            # taken us all the same.
+            # Go answers in a separate goroutine: a runtime that goes on and ends meanwhile had
+            # accepted us.
             if not (isinstance(error, ConnectionClosed) and self._synchronized):
                 raise
             reason = str(error)
@@ -174,18 +175,18 @@ class PluginSession:
         return self.ended(reason.replace("the peer", "the runtime"))
 
     def close(self, reason: str) -> None:
-        """End the session from our side, after the answers that are on their way."""
+        """End the session from our side, after the pending answers."""
         if self._link is not None:
             self._link.close(reason)
 
     async def update_containers(
         self, request: UpdateContainersRequest, timeout: float
     ) -> UpdateContainersResponse:
-        """Ask the runtime for changes that no event gave rise to; ``timeout`` in seconds.
+        """Request changes outside of an event; ``timeout`` in seconds.
 
         Raises `ConnectionClosed`, `LocalProtocolError` before the plugin is configured, and
-        `RpcError` or `DeadlineExceeded` as the runtime answers. It takes no turn between a request
-        and the plugin's answer to it: waited for in there, both wait until the deadline.
+        `RpcError` or `DeadlineExceeded` from the runtime. The runtime handles nothing else between
+        a request and the plugin's answer: if awaited there, both wait until the deadline.
         """
         if self._link is None or self._link.closed:
             raise ConnectionClosed("there is no connection to a runtime")
@@ -230,7 +231,7 @@ class PluginSession:
     def _ask_again(
         self, later: AnswerLater, link: Link, request: RequestReceived, arrived_ns: int
     ) -> None:
-        # Not in _on_request: a closure there would make each of its accesses to these slower.
+        # Not in _on_request: a closure would make each access to these variables slower there.
         later.done.add_done_callback(
             lambda _: None if link.closed else self._on_request(link, request, arrived_ns)
         )
@@ -244,10 +245,10 @@ class PluginSession:
             self._plugin.noticed(text)
 
     def _follow(self, method: str, reply: bytes, code: int) -> None:
-        """Keep up with the order of the conversation, after the answer.
+        """Track the order of the conversation, after the answer.
 
-        A passive plugin has no reason to end a session because of the runtime's habits: what is
-        out of order is reported, not refused.
+        A passive plugin has no reason to end a session because of a runtime's behaviour: messages
+        out of order are reported, not refused.
         """
         kinds = _CONVERSATION.get(method, (MessageKind.EVENT,))
         if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates: what a plugin asks for containers that exist already."""
+"""Updates: a plugin's changes to existing containers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .resources import AroundMessage, ResourceSettings
 
 
 class Update(ResourceSettings[api.ContainerUpdate]):
-    """New resources for one container that exists, in the methods of `ResourceSettings`.
+    """New resources for one existing container, set by the methods of `ResourceSettings`.
 
-    With ``ignore_failure`` it does not matter if the runtime cannot apply them.
+    With ``ignore_failure`` the runtime ignores a failure to apply them.
     """
 
     def __init__(self, container_id: str, *, ignore_failure: bool = False) -> None:
@@ -22,19 +22,19 @@ class Update(ResourceSettings[api.ContainerUpdate]):
         self.message = build(
             api.ContainerUpdate, container_id=container_id, ignore_failure=ignore_failure
         )
-        """What is sent, to look into or to set by hand what has no method."""
+        """The message to send, for inspection and for fields without a method."""
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The message behind what the resource methods set."""
+        """The message that the resource methods fill."""
         return self.message.linux.resources
 
 
 class Eviction(AroundMessage[api.ContainerEviction]):
-    """The wish that a container be evicted. Runtimes up to NRI 0.12 take it and do nothing."""
+    """A request to evict a container. Runtimes up to NRI 0.12 accept it and do nothing."""
 
     def __init__(self, container_id: str, reason: str) -> None:
         if not container_id:
             raise UsageError("an eviction needs the container's id")
         self.message = build(api.ContainerEviction, container_id=container_id, reason=reason)
-        """What is sent."""
+        """The message to send."""

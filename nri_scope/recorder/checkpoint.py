@@ -2,7 +2,7 @@
 """Move SQLite's write-ahead log into the file in a background thread.
 
 A commit only appends to the log. Moving the log into the file (a checkpoint) waits for the disk's
-confirmation, which takes seconds when the disk is busy; so a thread of its own waits.
+confirmation, which takes seconds when the disk is busy; so a separate thread waits.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from nri_scope.recording.writable_file import connect, wal_of
 
-# The writer appends to the log while it is moved. That is little, so one of the next rounds may
-# reach the log's end; only then SQLite restarts the log instead of growing it.
+# The writer appends to the log during the move. That is little, so one of the next rounds may reach
+# the log's end; only then does SQLite restart the log instead of growing it.
 _ROUNDS = 3
 _REST_SECONDS = 0.5
 
@@ -24,8 +24,8 @@ class Checkpointer:
     """Keeps the write-ahead log of one recording short."""
 
     def __init__(self, path: Path, wanted: int, most: int) -> None:
-        """Open a connection and start the thread. Up to ``wanted`` bytes of log nothing is done; at
-        ``most`` the writer itself waits for the move.
+        """Open a connection and start the thread. Up to ``wanted`` bytes of log, nothing is done;
+        from ``most`` bytes on, the writer itself waits for the move.
 
         Raises sqlite3.Error.
         """
@@ -54,7 +54,7 @@ class Checkpointer:
             self._limit = size + self._most
 
     def soon(self) -> None:
-        """Move the log now, so that a file that became shorter does so on the disk."""
+        """Move the log now, so that a shortened file is also shortened on the disk."""
         self._wake.set()
 
     def close(self) -> None:
@@ -74,19 +74,19 @@ class Checkpointer:
                     return
                 if self._move():
                     break
-            # Continuous retries do not help a disk that is too slow.
+            # Continuous retries do not help if a disk is too slow.
             self._closing.wait(_REST_SECONDS)
 
     def _move(self) -> bool:
-        """Move the log into the file; return whether all of it is there now."""
+        """Move the log into the file; return whether all of it has been moved."""
         with self._busy:
             try:
-                # (whether it was busy, pages in the log, pages of it in the file)
+                # (whether it was busy, pages in the log, pages moved to the file)
                 _, pages, moved = self._connection.execute(
                     "PRAGMA wal_checkpoint(PASSIVE)"
                 ).fetchone()
             except sqlite3.Error:
-                # The writer meets the same disk and reports it.
+                # The writer gets the same error and reports it.
                 return False
         return bool(pages == moved)
 

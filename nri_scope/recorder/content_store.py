@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content-addressed storage: each content once in a stretch, compressed against a similar one."""
+"""Content-addressed storage: each content once per stretch, compressed against a similar one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, Packer, StoredObjec
 from nri_scope.recording.cache import RecentlyUsed
 
 _KNOWN = 8_192
-"""Contents remembered by hash, about 200 bytes each. Older ones are stored again when they recur,
-which costs only space."""
+"""Number of contents remembered by hash, about 200 bytes each. Older ones are stored again when
+they recur, which costs only space.
+"""
 _BASES_BYTES = 3 << 20
-"""Contents remembered as dictionaries: the newest version of at least 700 containers."""
+"""Bytes of contents remembered as dictionaries: the newest versions of at least 700 containers."""
 _MODELS = 128
 # A model is replaced when packing against it saves less than a quarter of packing alone.
 _POOR = 0.75
@@ -28,7 +29,7 @@ class _Base(NamedTuple):
 
 
 class ObjectStore:
-    """Decides for each content: known already, or stored anew, and against which dictionary.
+    """Decides for each content whether it is stored already, and which dictionary to use.
 
     New rows collect in ``rows`` until `flush`. Not thread-safe.
     """
@@ -52,8 +53,8 @@ class ObjectStore:
     def put(self, kind: ObjectKind, content: bytes, own: str, like: str) -> int:
         """Return the id of the object that holds ``content``, and store it if it is new.
 
-        ``own`` identifies the thing of which this is a version ("" for none), ``like`` the group
-        whose members resemble each other.
+        ``own`` identifies the pod, container or other source of this version ("" for none),
+        ``like`` the group whose members resemble each other.
         """
         # Short contents, which are frequent, serve as their own hash here.
         short = len(content) <= _SMALL

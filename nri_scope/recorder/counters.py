@@ -11,19 +11,19 @@ from nri_scope.recording.display import many
 
 @dataclass(frozen=True, slots=True)
 class RecorderCounters:
-    """What a recorder has done so far."""
+    """Counters of a recorder's work."""
 
     recorded: int = 0
-    """Events in the file."""
+    """Number of events in the file."""
     filtered: int = 0
-    """Events that ``keep`` rejected."""
+    """Number of events that ``keep`` rejected."""
     lost: int = 0
-    """Events that were lost, as far as that is known."""
+    """Number of lost events, if known."""
     gaps: int = 0
     bytes_on_wire: int = 0
-    """Payload bytes of all requests and replies that came, recorded or not."""
+    """Payload bytes of all received requests and replies, recorded or not."""
     removed: int = 0
-    """Events that the ring removed again."""
+    """Number of events that the ring removed again."""
 
     def outcome(self, path: Path, *, sessions: int, seconds: float) -> str:
         """Return ``recorded 32 events in 1 session over 5 s, 0 gaps: PATH``, with the numbers of

@@ -55,7 +55,8 @@ INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 
 METADATA_MAX = 16 << 10
-"""Characters of the metadata of one request; plugins and runtimes send about a hundred."""
+"""Maximum number of characters of a request's metadata; plugins and runtimes send about a hundred.
+"""
 _PAIR = 8
 
 EventRow = tuple[int | str | None, ...]
@@ -64,15 +65,15 @@ StateRow = tuple[int | None, ...]
 
 @dataclass(slots=True)
 class OpenSession:
-    """What the encoder needs to know about a session."""
+    """The encoder's state of a session."""
 
     id: int
     plugin: str
     runtime: str
     seq: int = 0
-    """Events so far, recorded or not."""
+    """Number of events so far, recorded or not."""
     sync_event: int | None = None
-    """The event of the first part of a Synchronize whose later parts are still to come."""
+    """The event of the first part of an unfinished Synchronize."""
 
     @classmethod
     def begun(cls, session_id: int, start: SessionStart) -> OpenSession:
@@ -91,8 +92,8 @@ def status_of(code: int) -> str:
 class Encoder:
     """Turns captured events into rows, which collect until `flush`.
 
-    It remembers what the file holds: after a rollback, make a new one. Raises sqlite3.Error where
-    it has to read the file.
+    It remembers the file's content: after a rollback, create a new one. Raises sqlite3.Error when
+    reading the file fails.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Encoder:
         empty: bool,
         redact: Callable[[Captured], Captured] | None = None,
     ) -> None:
-        """Start without rows. ``redact`` turns an event into what may be written of it."""
+        """Start without rows. ``redact`` returns the version of an event that may be written."""
         self._connection = connection
         self._redact = redact
         self._names = Names(connection)
@@ -126,8 +127,8 @@ class Encoder:
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
     ) -> tuple[bool, Event | None, Captured]:
-        """Make the rows of one event. Return whether it is kept, the event itself where wanted, and
-        what was captured, redacted if required.
+        """Make the rows of one event. Return whether it is kept, the event itself if wanted, and
+        the exchange, redacted if required.
         """
         session.seq += 1
         size = len(item.request)
@@ -176,7 +177,7 @@ class Encoder:
             rest = rest_of(decoded, message)
             if rest:
                 rest_object = put(ObjectKind.REST, rest, "", item.method)
-        # Only CRI answers are versions of one thing.
+        # Only CRI answers are versions of one object.
         own = container_row.id if message is None and container_row is not None else ""
         reply_object = put(ObjectKind.REPLY, item.reply, own, item.method) if item.reply else None
         effects = self._effects_of(event_id, updated, container_row) if updated else ()
@@ -243,7 +244,7 @@ class Encoder:
 
     @property
     def waiting(self) -> int:
-        """Events since the last `flush`."""
+        """Number of events since the last `flush`."""
         return len(self._events)
 
     def _synchronize(
@@ -347,7 +348,7 @@ def _container_status(item: Captured) -> Decoded:
     container_id = asked_about(item.request) if item.method == CONTAINER_STATUS else None
     if container_id is None:
         return Decoded(item.method, item.method, None, None, None, UNKNOWN)
-    # An NRI message, for the one field that both have.
+    # An NRI message, for the only field that the two have in common.
     return Decoded(item.method, item.method, None, None, Container(id=container_id), "")
 
 
@@ -379,7 +380,7 @@ def put_container(objects: ObjectStore, container: Container) -> int:
 
 
 def rest_of(decoded: Decoded, message: Message) -> bytes:
-    """Remove from ``message``, the request, what is stored elsewhere; return the rest,
+    """Remove from ``message``, the request, the parts stored elsewhere; return the rest,
     serialized.
     """
     if decoded.pod is not None:
@@ -393,9 +394,7 @@ def rest_of(decoded: Decoded, message: Message) -> bytes:
 
 
 def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
-    """Return metadata as its column has it; None for none. A last pair reports what was too
-    long.
-    """
+    """Return metadata as its column has it; None for none. A last pair reports cut values."""
     if not pairs:
         return None
     kept: list[list[str]] = []
@@ -411,7 +410,7 @@ def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def json_list(texts: Sequence[str]) -> str | None:
-    """Return a list of paths or owners as its column has it; None for an empty one."""
+    """Return a list of paths or owners in the form of its column; None for an empty one."""
     if not texts:
         return None
     return json.dumps(listed(texts), ensure_ascii=False, separators=(",", ":"))

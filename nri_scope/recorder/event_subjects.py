@@ -14,7 +14,7 @@ from nri_scope.recording.row_limits import Room
 from nri_scope.recording.sqlite_text import named
 
 _KNOWN = 4_096
-# Different things under one id are a fault of the peer; this many are kept apart.
+# Different objects with one id are the peer's fault; this many are kept apart.
 _NAMESAKES = 8
 
 
@@ -43,7 +43,7 @@ _Row = TypeVar("_Row", bound=PodRow | ContainerRow)
 
 
 class _Rows(Generic[_Row]):
-    """The rows of one table: those used lately, and those that are to be written."""
+    """The rows of one table: recently used ones, and those still to be written."""
 
     def __init__(
         self, connection: sqlite3.Connection, table: str, make: type[_Row], *, empty: bool
@@ -69,11 +69,11 @@ class _Rows(Generic[_Row]):
         self._completed: dict[int, _Row] = {}
 
     def known(self, row_id: str) -> tuple[_Row, ...]:
-        """Return the rows under an id, without a look into the file."""
+        """Return the cached rows with an id, without reading the file."""
         return self._known.get(row_id) or ()
 
     def under(self, row_id: str) -> tuple[_Row, ...]:
-        """Return the rows under an id, the newest first."""
+        """Return the rows with an id, the newest first."""
         known = self._known.get(row_id)
         if known is not None:
             return known
@@ -86,7 +86,7 @@ class _Rows(Generic[_Row]):
         return rows
 
     def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
-        """Make a row beside the ``others`` under its id."""
+        """Add a row to the ``others`` with the same id."""
         self._room.take(_length(row_id, *values))
         row = self._make(self._next, row_id, *values)
         self._next += 1
@@ -95,7 +95,7 @@ class _Rows(Generic[_Row]):
         return row
 
     def complete(self, row: _Row, grown: int) -> None:
-        """Note that a row is going to have so many characters more."""
+        """Record that a row is going to grow by this many characters."""
         self._room.take(grown, rows=0)
         self._completed[row.key] = row
 
@@ -118,9 +118,9 @@ class _Rows(Generic[_Row]):
 class Subjects:
     """Finds or makes the rows of pods and containers.
 
-    A message may contain no more than an id; such a row is completed by the next event that has the
-    rest. New and completed rows wait for `flush`. Raises NoRoom where the recording has too many of
-    them, and sqlite3.Error where it has to read the file.
+    A message may contain only an id; its row is completed by the next event with the other fields.
+    New and completed rows wait for `flush`. Raises NoRoom if the recording has too many of them,
+    and sqlite3.Error when reading the file fails.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, empty: bool) -> None:
@@ -136,7 +136,7 @@ class Subjects:
         )
 
     def container(self, message: Container, pod: PodRow | None) -> ContainerRow | None:
-        """Return the row of a container; ``pod`` is the one that came with it, if any."""
+        """Return the row of a container; ``pod`` is the one in the same message, if any."""
         container_id, name = named(message.id), named(message.name)
         if not container_id and not name:
             return None
@@ -159,12 +159,12 @@ class Subjects:
         return self._containers.add(known, container_id, name, pod_key)
 
     def known_pod(self, pod_id: str) -> PodRow | None:
-        """Return the row under this id if there is exactly one; make none."""
+        """Return the row with this id if there is exactly one; create none."""
         known = self._pods.known(named(pod_id))
         return known[0] if len(known) == 1 else None
 
     def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
-        """Return the container's name and its pod if the id is unique; make no rows."""
+        """Return the container's name and its pod if the id is unique; create no rows."""
         self.flush()
         found = self._connection.execute(
             "SELECT c.name, p.key, p.id, p.namespace, p.name, p.uid FROM container AS c "

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from nri_scope.events import Captured, SessionStart
 
 ITEM_BYTES = 600
-"""Memory of a queued item beside its payloads, roughly."""
+"""Approximate memory of a queued item in addition to its payloads."""
 SETTLE_SECONDS = 1.0
-"""After this long without an event, the lost ones are reported."""
+"""Seconds without an event after which lost ones are reported."""
 TOO_FAST = "events came faster than they could be written"
 
 
@@ -26,16 +26,16 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A session continues whose recorder was killed; what that one had not written is lost."""
+    """A session continues after its recorder was killed, which lost the unwritten events."""
 
     session: int
     start: SessionStart
     came: int
-    """Events of this session that were given to the killed recorder, or reported to it as lost."""
+    """Number of its events given to the killed recorder, or reported to it as lost."""
     known: int
-    """How many of them, from the first on, it has reported as written or filtered out."""
+    """How many of them, from the first on, that recorder reported as written or filtered out."""
     to_ns: int
-    """When the last of them came."""
+    """Time of the last of them."""
     reason: str
 
 
@@ -50,7 +50,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A gap; ``ours`` counts events of this session that came but were not kept."""
+    """A gap; ``ours`` counts received events of this session that were not kept."""
 
     session: int | None
     from_ns: int
@@ -85,15 +85,15 @@ Entry = tuple[int, Captured] | Told
 
 
 class Inbox:
-    """A bounded queue from one thread, which never waits, to another, which sleeps when idle.
+    """A bounded queue from a thread that never waits to another, which sleeps when idle.
 
     There is no lock: each counter is changed by one thread only, and both ends of a deque are safe.
     """
 
     def __init__(self, limit_bytes: int, reason: str = TOO_FAST) -> None:
         self._limit = limit_bytes
-        # Once full, this much has to be written before events are accepted again: one long gap
-        # instead of a thousand short ones.
+        # Once full, the queue must shrink to this size before events are accepted again: one long
+        # gap instead of a thousand short ones.
         self._low = limit_bytes * 3 // 4
         self._entries: deque[Entry] = deque()
         self._put_bytes = 0
@@ -104,11 +104,11 @@ class Inbox:
         self._bell = threading.Lock()
         self._bell.acquire()
         self.lost = 0
-        """Events that did not fit, in total."""
+        """Total number of events that did not fit."""
         self.bytes_on_wire = 0
-        """Payload bytes that came, queued or not."""
+        """Payload bytes received, queued or not."""
         self.reason = reason
-        """Why events are being lost, if they are."""
+        """The reason why events are being lost, if they are."""
 
     # -- the producer's side ----------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Inbox:
 
     @property
     def events_waiting(self) -> int:
-        """Events in the queue."""
+        """Number of events in the queue."""
         return sum(type(entry) is tuple for entry in list(self._entries))
 
     def shut(self) -> None:
@@ -181,20 +181,20 @@ class Inbox:
         try:
             self._bell.release()
         except RuntimeError:
-            # It was released a moment ago.
+            # It has just been released.
             pass
 
     # -- the writer's side ------------------------------------------------------------------
 
     def sleep(self, timeout: float) -> None:
-        """Wait until the bell is rung, or this many seconds; forever if negative."""
+        """Wait until the bell is rung, or for this many seconds; forever if negative."""
         self._bell.acquire(timeout=timeout)
 
     def settle(self) -> None:
-        """Queue older gaps, which no later event has queued.
+        """Queue older gaps that no later event has queued.
 
-        Waits for a second. If an event is lost meanwhile, the producer still counts: nothing is
-        queued.
+        Waits for a second. If an event is lost meanwhile, the producer is still counting: nothing
+        is queued.
         """
         if self._gaps:
             lost = self.lost
@@ -211,7 +211,7 @@ class Inbox:
         self._asleep = False
 
     def take(self, items: int, size: int) -> list[Entry]:
-        """Take the oldest entries: at most this many, and at most so many bytes of requests."""
+        """Take the oldest entries: at most this many, with at most ``size`` bytes of requests."""
         taken: list[Entry] = []
         while self._entries and len(taken) < items and size > 0:
             entry = self._entries.popleft()
@@ -221,7 +221,7 @@ class Inbox:
         return taken
 
     def done(self, entries: list[Entry]) -> None:
-        """Subtract the entries, which were taken, from the memory in use."""
+        """Subtract the entries, taken earlier, from the memory in use."""
         size = ITEM_BYTES * len(entries)
         for entry in entries:
             if type(entry) is tuple:

@@ -25,7 +25,7 @@ class Names:
         self._room = Room.of_names(connection, "name", ["text"])
 
     def id(self, text: str) -> int:
-        """Return the number of ``text``; its row is written at once if it is new."""
+        """Return the number of ``text``; a new row is written at once."""
         known = self._ids.get(text)
         if known is not None:
             return known

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the size or age of a recording: remove its oldest stretches and what only they used.
+"""Limit the size or age of a recording by removing its oldest stretches and their objects.
 
 No object is used by events of two stretches, so a stretch is removed by deleting a range of events
 and a range of objects. This is done in small steps, between which events are written.
@@ -20,7 +20,7 @@ from nri_scope.recording.schema_check import has_table
 from .encode import Encoder
 
 MIN_SIZE = 1 << 20
-"""Bytes. A smaller recording is of no use."""
+"""Smallest size in bytes. A smaller recording would be useless."""
 
 _PARTS = 16
 _STRETCH_MAX = 16 << 20
@@ -36,16 +36,16 @@ _ALL_EVENTS = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """How large and how old a recording may become."""
+    """Size and age limits of a recording."""
 
     max_size: int | None
-    """Bytes of the file and its write-ahead log."""
+    """Maximum number of bytes of the file and its write-ahead log."""
     max_age: float | None
-    """Seconds."""
+    """Longest age of events in seconds."""
 
     @property
     def log_bytes(self) -> int:
-        """Limit of the write-ahead log in bytes; of ``max_size`` this much is reserved for it."""
+        """Limit of the write-ahead log in bytes, which are reserved in ``max_size``."""
         if self.max_size is None:
             return 64 << 20
         return max(512 << 10, min(8 << 20, self.max_size // 4))
@@ -93,7 +93,7 @@ class Ring:
 
 
 def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
-    """Return the oldest stretch: its number, and the first event and object that are not in it.
+    """Return the oldest stretch: its number, and the first event and object after it.
 
     None if events are still being added to it. Raises sqlite3.Error.
     """
@@ -121,7 +121,7 @@ def cut(
     containers: set[int] = set()
     if encoder.has_effects:
         yield from _delete_effects(connection, end_event, containers)
-    # Before their events, too (see `_delete_effects`).
+    # Before their events (see `_delete_effects`).
     if has_table(connection, "mark"):
         yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
     if encoder.has_tapped:
@@ -171,7 +171,7 @@ def _move_states(
     end_object: int,
     open_sessions: Collection[int],
 ) -> Iterator[int]:
-    """Store again what Synchronize listed for sessions that stay."""
+    """Store again the objects that Synchronize listed for sessions that stay."""
     while True:
         rows = connection.execute(
             "SELECT t.session, t.event, t.position, t.object, o.kind, p.id, p.namespace, "
@@ -207,7 +207,7 @@ def _move_states(
 def _delete_effects(
     connection: sqlite3.Connection, end_event: int, containers: set[int]
 ) -> Iterator[int]:
-    """Delete effects before their events, so that an interruption leaves none without its event."""
+    """Delete effects before their events, so that an interruption leaves none without an event."""
     while True:
         rows = connection.execute(
             "SELECT event, container FROM effect WHERE event < ? ORDER BY event, container LIMIT ?",
@@ -289,7 +289,7 @@ def _delete_sessions(
         containers.update([container] if container is not None else [])
     connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
     if has_table(connection, "output"):
-        # A plugin may print a lot where few events happen: all lines before the oldest kept event.
+        # A plugin may print a lot while few events happen: all lines before the oldest kept event.
         connection.execute(
             f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
             "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
@@ -322,7 +322,7 @@ def _delete_objects(connection: sqlite3.Connection, end_object: int) -> Iterator
 def _delete_subjects(
     connection: sqlite3.Connection, encoder: Encoder, table: str, keys: set[int]
 ) -> Iterator[int]:
-    """Delete those of the pods or containers that nothing refers to any more."""
+    """Delete those of the pods or containers that are no longer referenced."""
     left = sorted(keys)
     used = f"AND NOT EXISTS ({_USED_BY_CONTAINER})" if table == "pod" else ""
     if table == "container" and encoder.has_effects:
@@ -334,7 +334,7 @@ def _delete_subjects(
             f"AND NOT EXISTS (SELECT 1 FROM event WHERE event.{table} = {table}.key) "
             f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) {used}"
         )
-        # At once: no new row may refer to a remembered one that was deleted.
+        # At once: no new row may refer to a cached one that was deleted.
         encoder.subjects.forget()
         yield 0
 

@@ -30,7 +30,7 @@ class PrintSink(Sink, Protocol):
 
 
 class SourceRedaction(Protocol):
-    """Replaces credentials before a recorder writes anything; called in the writer's thread."""
+    """Replaces credentials before a recorder writes events; called in the writer's thread."""
 
     def captured(self, item: Captured) -> Captured: ...
     def told(self, entry: Told) -> Told: ...

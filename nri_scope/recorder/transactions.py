@@ -41,7 +41,7 @@ LATE = "recording ended before they could be written"
 _FLUSH = 12
 # After this many events, some 150 µs of work, the thread yields for a moment. Python passes the
 # interpreter's lock to a waiting thread only when it is really free: SQLite, zstd and the hashes
-# release it so briefly that the thread that has to reply would not wake in time.
+# release it too briefly for the replying thread to wake in time.
 _TURN = 6
 _PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
@@ -57,14 +57,14 @@ class Written:
     filtered: int = 0
     lost: int = 0
     late: int = 0
-    """Events for which no time was left; they are in gaps."""
+    """Number of events for which no time was left; they are in gaps."""
     gaps: int = 0
     lost_before: int = 0
-    """Events that a killed recorder was given and had not written; ``lost`` includes them."""
+    """Number of events that a killed recorder got but did not write; ``lost`` includes them."""
     came: dict[int, int] = field(default_factory=dict)
     """Number of events of each open session so far, recorded or not."""
     ended: list[int] = field(default_factory=list)
-    """Sessions that ended."""
+    """Numbers of sessions that ended."""
     events: list[tuple[Event, Captured]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     """Problems that did not stop the batch."""
@@ -73,8 +73,8 @@ class Written:
 class Writing:
     """An open recording, as used by the writer's thread.
 
-    `write` and `tidy` raise sqlite3.Error or RecordingError when the file cannot be written; then
-    nothing of that batch was stored, and it can be tried again.
+    `write` and `tidy` raise sqlite3.Error or RecordingError if the file cannot be written; then
+    nothing of that batch was stored, and the call can be repeated.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class Writing:
     ) -> None:
         """Set up the file for writing. ``redaction`` changes everything before it is written.
 
-        ``background`` says that another thread has more urgent work: this one yields now and then,
-        and a third one waits for the disk. ``alone``: the urgent work is done by other processes
-        only. Raises RecordingError.
+        ``background``: whether another thread has more urgent work, so this one yields now and
+        then, and a third one waits for the disk. ``alone``: whether only other processes do urgent
+        work. Raises RecordingError.
         """
         self.path = file.path
         self.is_too_late: Callable[[], bool] | None = None
         """Called before each event: once it returns True, the remaining ones become a gap."""
         self.removed = 0
-        """Events that the ring removed."""
+        """Number of events that the ring removed."""
         self._ring = ring
         self._keep = keep
         self._want_events = want_events
@@ -113,15 +113,15 @@ class Writing:
         self._preface: list[Entry] = []
         self._rooms = Rooms(file.connection)
         self._refused: set[int] = set()
-        """Open sessions for which the recording had no room."""
+        """Open sessions for which the recording had no space."""
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._cutting: Iterator[int] | None = None
         self._cut_off = 0
-        # Nothing more can be removed until the next stretch begins.
+        # Nothing can be removed until the next stretch begins.
         self._uncuttable = False
         self._killed_ns = 0
-        """When the last event of a killed recorder came; 0 once the next session begins."""
+        """Time of a killed recorder's last event; 0 once the next session begins."""
         try:
             self._set_up(file)
             (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
@@ -132,7 +132,7 @@ class Writing:
 
     @property
     def idle_seconds(self) -> float:
-        """How long the file needs no attention while nothing comes; negative: forever."""
+        """Seconds for which an idle file needs no attention; negative: forever."""
         seconds = self._ring.stretch_seconds
         return -1.0 if seconds is None else seconds
 
@@ -176,14 +176,14 @@ class Writing:
 
     def _step_aside(self, number: int) -> None:
         if self._alone:
-            # In Python 3.11 this keeps the interpreter's lock, so no thread of this process may
-            # need it.
+            # In Python 3.11 this keeps the interpreter's lock, so it requires that no thread of
+            # this process needs the lock.
             os.sched_yield()
         elif number % _TURN == 0 or self._redaction is not None:
             time.sleep(_PAUSE_SECONDS)
 
     def tidy(self) -> bool:
-        """Do one step of the ring's work; return whether there is more to do."""
+        """Do one step of the ring's work; return whether more is to be done."""
         file = self._file
         if file is None or (self._ring.max_size is None and self._ring.max_age is None):
             return False
@@ -198,7 +198,7 @@ class Writing:
         if removed is None:
             self._cutting = None
             self._rooms.recount()
-            # What remains is the Synchronize state, which stays whatever its size.
+            # Only the Synchronize state remains, which stays regardless of its size.
             some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
             self._uncuttable = not self._cut_off and some is None
             if self._checkpointer is not None:
@@ -260,13 +260,13 @@ class Writing:
         self._file = file
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
-        # This file's content begins with the batch, not with the time of writing it.
+        # This file's content begins with the batch, not at the time of writing.
         events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
         self._preface.append(Missed(None, first, next(events, time.time_ns()), DELETED, None))
         return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        # Both remember rows that do not exist after the rollback.
+        # Both cache rows that do not exist after the rollback.
         self._encoder = self._cutting = None
         self._rooms.recount()
         if connection.in_transaction:
@@ -390,7 +390,7 @@ class Writing:
             (number, number),
         ).fetchone()
         stored, from_ns = row or (0, start.started_ns)
-        # Events reported as lost since then take places in the session, too.
+        # Events reported as lost since then have numbers in the session, too.
         (told,) = connection.execute(
             "SELECT coalesce(sum(lost), 0) FROM gap WHERE session = ? AND from_ns >= ?",
             (number, int64(from_ns)),
@@ -405,7 +405,7 @@ class Writing:
             self._starts[number] = start
         else:
             self._apply(connection, encoder, Begin(number, start), written)
-        # The killed recorder could not report these as written any more.
+        # The killed recorder could no longer report these as written.
         written.recorded += max(0, stored - resumed.known)
         known = max(stored + told, resumed.known)
         lost = max(0, resumed.came - known)
@@ -448,7 +448,7 @@ class Writing:
             self._refuse(str(full), item.wall_ns, item.wall_ns, 1, written)
             return
         except Exception as error:  # noqa: BLE001 - one bad event must not end the recording
-            # The error's text may contain what was to be redacted.
+            # The error's text may contain a secret that redaction would have removed.
             words = "" if self._redaction is not None else f": {error}"
             problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
             written.complaints.append(problem)

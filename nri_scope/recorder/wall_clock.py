@@ -7,7 +7,7 @@ from time import monotonic_ns, time_ns
 
 
 def wall_offset() -> int:
-    """Return the nanoseconds between the monotonic and the wall clock, as of now.
+    """Return the current nanoseconds between the monotonic and the wall clock.
 
     Sessions of one recording are ordered by their times, so a pause of this process between reading
     the two clocks must not count: the quickest of three tries is used.

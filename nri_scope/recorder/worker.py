@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer's thread: when to write, and what to do when the file cannot be written."""
+"""The writer's thread: when to write, and how to handle a file that cannot be written."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from nri_scope.recording.file_errors import LOCKED, in_words
 from .inbox import TOO_FAST, Entry, Inbox, Missed, Remark
 from .transactions import LATE, Writing, Written
 
-# Limits of one transaction. Larger ones save little, and uncommitted events are lost when the
-# process is killed.
+# Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 8 << 20
 _EVERYTHING = 1 << 62
@@ -30,7 +29,7 @@ _LONGEST_PAUSE = 0.5
 _PATIENCE = 0.5
 # Limit of the ring's work between two batches.
 _TIDY_SECONDS = 0.01
-# Limit at the end, when the user waits; the next recorder removes the rest.
+# Limit at the end, while the user waits; the next recorder removes the rest.
 _LAST_TIDY_SECONDS = 2.0
 _COMPLAINTS = 20
 _PR_SET_TIMERSLACK = 29
@@ -76,7 +75,7 @@ class Worker:
         self._own: list[Entry] = []
         self._tidies = True
         self.in_hand = 0
-        """Events taken from the inbox that are neither in the file nor given up yet."""
+        """Number of events taken from the inbox that are neither written nor given up yet."""
         self._told = ""
         self._complained: set[str] = set()
 
@@ -85,7 +84,7 @@ class Worker:
         self._thread.start()
 
     def finish(self, deadline: float) -> None:
-        """Write what is queued and stop; what is not written by ``deadline`` (monotonic) becomes a
+        """Write the queued entries and stop; those not written by ``deadline`` (monotonic) become a
         gap.
         """
         self._deadline = deadline
@@ -99,7 +98,7 @@ class Worker:
 
     @property
     def removed(self) -> int:
-        """Events that the ring removed."""
+        """Number of events that the ring removed."""
         return self._writing.removed
 
     def _run(self) -> None:
@@ -108,7 +107,7 @@ class Worker:
         try:
             self._work()
         except BaseException as error:
-            # No known error leads here. If one does, make it visible that recording has ended.
+            # No known error leads here. If one does, report that recording has ended.
             self._inbox.reason = f"internal error: {type(error).__name__}: {error}"
             self._inbox.shut()
             self._say(f"{self._writing.path}: recording has ended: {self._inbox.reason}")
@@ -197,7 +196,7 @@ class Worker:
 
     def _give_up(self, entries: list[Entry], words: str) -> None:
         if self._finishing:
-            # What is still queued could not be written either.
+            # The queued entries could not be written either.
             waiting = self._inbox.take(_EVERYTHING, _EVERYTHING)
             self._inbox.done(waiting)
             entries = [*entries, *waiting]
@@ -223,7 +222,7 @@ class Worker:
             self._say(f"{count} events could not be written: {words}{unsaid}")
 
     def _write_last(self) -> bool:
-        """Write at least the worker's gaps and notes, which need less space than events do."""
+        """Write at least the worker's gaps and notes, which need less space than events."""
         own, self._own = self._own, []
         try:
             self._count(self._writing.write(own))
@@ -242,7 +241,7 @@ class Worker:
                 if time.monotonic() > until:
                     return True
         except (sqlite3.Error, RecordingError):
-            # The next batch meets the same problem and reports it; this work can wait.
+            # The next batch gets the same error and reports it; this work can wait.
             return False
         except Exception as error:  # noqa: BLE001 - a damaged row must not end the recording
             self._tidies = False
@@ -282,7 +281,7 @@ def _yield_to_replies() -> None:
     """Make this thread slightly nicer than the one that answers the runtime.
 
     A busy thread is not always preempted when the answering one wakes, which then waits for
-    milliseconds. A larger difference would be harmful: a thread that hardly gets the processor
+    milliseconds. A larger difference would be harmful: a thread that rarely gets the processor
     while it holds the interpreter's lock would delay every answer.
     """
     thread = threading.get_native_id()

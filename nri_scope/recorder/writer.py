@@ -32,15 +32,15 @@ class WriterLimits:
     """Limits of a recorder."""
 
     queue_bytes: int = 64 << 20
-    """Bytes that may be queued; events beyond are lost, and counted."""
+    """Maximum number of bytes in the queue; further events are lost, and counted."""
     batch_seconds: float = 0.05
     """Age of an event, in seconds, at which it is passed to SQLite."""
     max_size: int | None = None
-    """Bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches are
+    """Maximum bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches are
     removed.
     """
     max_age_seconds: float | None = None
-    """Events older than this are removed, a stretch (a sixteenth of this) at a time."""
+    """Age in seconds at which events are removed, a stretch (a sixteenth of this) at a time."""
 
 
 class Recorder:
@@ -72,12 +72,12 @@ class Recorder:
     ) -> Self:
         """Create a recording, or add sessions to an existing one.
 
-        ``keep`` says which events to store, ``on_event`` gets each stored one; both run in the
+        ``keep`` selects the events to store, ``on_event`` gets each stored one; both run in the
         writer's thread, as does ``on_problem``, which is called once for each problem with the file
-        and when the problem is over. ``redaction``, in that thread too, changes all that is
-        written; ``keep`` gets events as they came. ``alone`` says that no other thread of this
-        process is urgent; other processes may be. ``on_written`` gets each batch that is in the
-        file, in the writer's thread. Raises RecordingError where the file cannot be opened or is no
+        and when the problem is over. ``redaction``, in that thread too, changes all data that is
+        written; ``keep`` gets original events. ``alone``: whether no other thread of this process
+        is urgent; other processes may be. ``on_written`` gets each batch that is in the file, in
+        the writer's thread. Raises RecordingError if the file cannot be opened or is not a
         recording, and UsageError for impossible limits.
         """
         limits = limits or WriterLimits()
@@ -101,12 +101,12 @@ class Recorder:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the writer's thread runs, which no known cause but `close` ends."""
+        """Whether the writer's thread is running; only `close` is known to end it."""
         return not self._worker.join(0)
 
     @property
     def next_session(self) -> int:
-        """The number that `begin_session` is going to return."""
+        """The number that `begin_session` will return."""
         return self._next_session
 
     def begin_session(self, start: SessionStart) -> int:
@@ -134,7 +134,9 @@ class Recorder:
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
     ) -> None:
-        """Record that something was not observed. ``lost`` counts events; None where unknown."""
+        """Record that an interval was not observed. ``lost``: number of lost events; None if
+        unknown.
+        """
         self._inbox.tell(Missed(session, from_ns, to_ns, reason, lost))
 
     def tell(self, entry: Told) -> None:
@@ -151,7 +153,7 @@ class Recorder:
 
     @property
     def counters(self) -> RecorderCounters:
-        """The counters as of now."""
+        """The current counters."""
         tally = self._worker.tally
         return RecorderCounters(
             recorded=tally.recorded,
@@ -163,9 +165,9 @@ class Recorder:
         )
 
     def close(self, timeout: float = 10.0) -> RecorderCounters:
-        """Write all that is queued and close the file.
+        """Write all queued entries and close the file.
 
-        What cannot be written within ``timeout`` seconds is lost, and recorded as a gap.
+        Entries that cannot be written within ``timeout`` seconds are lost, and recorded as a gap.
         """
         if not self._closed:
             self._closed = True
@@ -173,7 +175,7 @@ class Recorder:
             self._inbox.shut()
             self._worker.finish(time.monotonic() + timeout)
             self._worker.join(timeout + _GRACE_SECONDS)
-            # Nothing, unless the thread hangs in the file system or has died.
+            # Zero, unless the thread hangs in the file system or has died.
             self._abandoned = self._inbox.events_waiting + self._worker.in_hand
         return self.counters
 

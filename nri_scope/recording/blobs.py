@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of objects, packed and unpacked: zstd against the content of an earlier object.
+"""The content of objects, packed and unpacked: zstd with an earlier object as dictionary.
 
-A container's next version differs from its last one in a state, a pid, a time: some 20 bytes when
-the last one is the dictionary, 900 without.
+A container's next version differs from the previous one in a state, a pid, a time: some 20 bytes
+with the previous one as dictionary, 900 without.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ import zstandard
 from .cache import RecentlyUsed
 
 MAX_CONTENT = 16 << 20
-"""Bytes of one object. A ttRPC message has at most 4 MiB."""
+"""Maximum number of bytes of one object. A ttRPC message has at most 4 MiB."""
 MAX_DEPTH = 4
-"""Dictionaries behind each other that we write: a container, its versions, and what it resembles.
-Reading an object means to unpack that many more."""
+"""Longest chain of dictionaries written: a container, its versions, and an object similar to it.
+Reading an object means unpacking as many more.
+"""
 MAX_DEPTH_READ = 16
-"""Dictionaries behind each other that we follow in an untrusted file."""
+"""Longest chain of dictionaries followed in an untrusted file."""
 
 # zstd's default. Levels up to 19 gain 2 % of a recording and cost up to 20 times the time.
 _LEVEL_ALONE = 3
-# With a dictionary that resembles the content, higher levels find nothing more, and each compressor
-# has tables of its own: 130 KiB.
+# With a similar dictionary, higher levels find nothing more, and each compressor has its own
+# tables: 130 KiB.
 _LEVEL_AGAINST = 1
 _COMPRESSORS = 16
 _MIN_PACKED = 40
-# As a dictionary, less is no help, and zstd ignores fewer than 8 bytes.
+# A shorter dictionary does not help, and zstd ignores fewer than 8 bytes.
 _MIN_BASE = 64
-# A frame of up to MAX_CONTENT made in one go at this level has a window of 2 MiB at the most.
+# A frame of up to MAX_CONTENT made in one go at this level has a window of at most 2 MiB.
 _MAX_WINDOW = 8 << 20
 
 
@@ -41,7 +42,7 @@ class ObjectKind(IntEnum):
     """The kind of an object."""
 
     RAW = 0
-    """Bytes that could not be read: a malformed or unknown request, whole."""
+    """Bytes that could not be decoded: a whole malformed or unknown request."""
     POD = 1
     CONTAINER = 2
     REST = 3
@@ -68,8 +69,8 @@ def digest(content: bytes) -> bytes:
 class Packer:
     """Packs content; for one thread.
 
-    To make a compressor and have it learn its dictionary takes ten times as long as to compress,
-    so the ones used last are kept.
+    Creating a compressor and loading its dictionary takes ten times as long as compressing, so the
+    most recently used ones are kept.
     """
 
     def __init__(self) -> None:
@@ -77,17 +78,16 @@ class Packer:
         self._against: RecentlyUsed[int, zstandard.ZstdCompressor] = RecentlyUsed(_COMPRESSORS)
 
     def alone(self, content: bytes) -> bytes:
-        """Pack ``content`` without a dictionary; return it unchanged where that saves nothing."""
+        """Pack ``content`` without a dictionary; return it unchanged if that saves nothing."""
         if len(content) < _MIN_PACKED:
             return content
         packed = self._alone.compress(content)
         return packed if len(packed) < len(content) else content
 
     def against(self, content: bytes, base: bytes, base_id: int) -> bytes | None:
-        """Pack ``content`` with ``base`` as dictionary; return None where that cannot save
-        anything.
+        """Pack ``content`` with ``base`` as dictionary; return None if that saves nothing.
 
-        ``base_id`` is another one for every base.
+        ``base_id`` identifies ``base``.
         """
         if len(base) < _MIN_BASE or len(content) < _MIN_PACKED:
             return None
@@ -105,20 +105,21 @@ class Packer:
 
 
 class ContentError(ValueError):
-    """An object's row cannot be what a recorder wrote. The text says why."""
+    """An object's row cannot come from a recorder. The text gives the reason."""
 
 
 def unpack(stored: StoredObject, base: bytes | None) -> bytes:
     """Return the content of ``stored``, whose dictionary is ``base``. Raises ContentError.
 
-    Nothing larger than `MAX_CONTENT` is ever made of it, and the hash must fit.
+    Never allocates more than `MAX_CONTENT`; checks the hash.
     """
     if not 0 <= stored.size <= MAX_CONTENT or len(stored.data) > stored.size:
         raise ContentError(f"object {stored.id} has an impossible size")
     content = stored.data
     if len(content) < stored.size:
         try:
-            # The size that a frame claims would be allocated unseen; ours do not claim any.
+            # The size that a frame claims would be allocated unchecked; frames of recorders claim
+            # none.
             if zstandard.frame_content_size(content) not in (-1, stored.size):
                 raise ContentError(f"object {stored.id} claims another size")
             content = _decompressor(base).decompress(
@@ -150,10 +151,10 @@ def load(
     fetch: Callable[[int], StoredObject | None],
     known: Callable[[int], tuple[int, bytes] | None] = _unknown,
 ) -> tuple[int, bytes]:
-    """Return the kind and content of an object, fetched with everything it was packed against.
+    """Return the kind and content of an object, fetched with the chain of its dictionaries.
 
-    ``known`` gives kind and content of those of them that were loaded before. Raises ContentError:
-    missing, a cycle, too many dictionaries, damaged.
+    ``known`` returns kind and content of objects that were loaded before. Raises ContentError for a
+    missing or damaged object, a cycle and too many dictionaries.
     """
     chain: list[StoredObject] = []
     content: bytes | None = None
@@ -168,7 +169,7 @@ def load(
             raise ContentError(f"object {wanted} is missing")
         if len(chain) > MAX_DEPTH_READ:
             raise ContentError(f"object {object_id} needs too many others")
-        # Each is older than the one before, so there are no circles.
+        # Each is older than the one before, so there are no cycles.
         if stored.base is not None and not 0 < stored.base < stored.id:
             raise ContentError(f"object {stored.id} is packed against a younger one")
         chain.append(stored)

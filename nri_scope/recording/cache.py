@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded memory of what was used lately."""
+"""A bounded cache of recently used values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ V = TypeVar("V")
 
 
 class RecentlyUsed(Generic[K, V]):
-    """Keeps at least the ``limit`` units that were used last, and at most twice as many.
+    """Keeps at least the ``limit`` most recently used units, and at most twice as many.
 
-    Two dictionaries, young and old, instead of one that is reordered: a hit in the young one, by
-    far the most frequent case, costs a plain look-up. When the young one is full it becomes the
-    old one, and what was not asked for since then is forgotten.
+    Uses two dictionaries, young and old, instead of one that is reordered: a hit in the young one,
+    by far the most frequent case, costs a plain look-up. When the young one is full, it becomes the
+    old one, and values not requested since then are dropped.
     """
 
     def __init__(self, limit: int) -> None:
@@ -23,10 +23,10 @@ class RecentlyUsed(Generic[K, V]):
         self._old: dict[K, tuple[V, int]] = {}
         self._cost = 0
         self.forgot = False
-        """Whether anything was ever dropped: until then a miss means "never seen"."""
+        """Whether any value was ever dropped: until then a miss means "never seen"."""
 
     def get(self, key: K) -> V | None:
-        """Return the value put under ``key``, if it is still known."""
+        """Return the value stored under ``key``, if it is still cached."""
         found = self._young.get(key)
         if found is None:
             found = self._old.pop(key, None)
@@ -36,7 +36,7 @@ class RecentlyUsed(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, cost: int = 1) -> None:
-        """Keep ``value``, which takes ``cost`` units."""
+        """Store ``value``, which takes ``cost`` units."""
         self._old.pop(key, None)
         replaced = self._young.pop(key, None)
         if replaced is not None:
@@ -47,7 +47,7 @@ class RecentlyUsed(Generic[K, V]):
         return key in self._young or key in self._old
 
     def clear(self) -> None:
-        """Clear the cache on purpose: `forgot` becomes False again."""
+        """Clear the cache deliberately: `forgot` becomes False again."""
         self._young, self._old = {}, {}
         self._cost = 0
         self.forgot = False

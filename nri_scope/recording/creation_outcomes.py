@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of a recording's creations, by the events that came after them.
+"""Outcomes of a recording's creations, derived from the events that followed them.
 
 A runtime sends PostCreateContainer for every container that it created, and for no other.
-containerd undoes a creation that failed by StopContainer and RemoveContainer
-(``UndoCreateContainer`` in internal/cri/nri); CRI-O sends nothing more of one that failed after the
-chain (both tried).
+containerd undoes a failed creation by StopContainer and RemoveContainer (``UndoCreateContainer`` in
+internal/cri/nri); CRI-O sends no further event of a creation that failed after the chain (both
+tried).
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ _SHOWS = (
     "PostUpdateContainer",
     "ContainerStatus",
 )
-"""Events that a container has only when it was created."""
+"""Events that a container has only if it was created."""
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
 NO_POST = "PostCreateContainer did not follow"
 NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
-"""Events of one container that are looked at: those of sixteen connections, a few times over."""
+"""Maximum number of examined events of one container: several times those of 16 connections."""
 _FEW = 24
-"""Events that show the outcome of most creations."""
+"""Number of events that show the outcome of most creations."""
 _MANY_MAX = 100_000
-"""Events that are looked at where these few do not show it. No container is created again and
-again, but in a forged recording."""
+"""Maximum number of events that are examined if `_FEW` do not show the outcome. A container is
+created repeatedly only in a forged recording.
+"""
 _NEAR = 1_000
-"""How far before an event of a creation the first one may be: all that came in some seconds."""
+"""Maximum distance between the first event of a creation and another: events of some seconds."""
 _RANGE_MAX = 100_000
-"""Events, of whatever session, among which lost ones are looked for; 10 ms."""
+"""Maximum number of events, of all sessions, that are searched for lost ones; 10 ms."""
 _RANGES_MAX = 500
-"""Times that this is done in one recording, which may be untrusted."""
+"""Maximum number of such searches in one recording, which may be untrusted."""
 
 
 class CreationFate(Enum):
@@ -60,9 +61,9 @@ class CreationFate(Enum):
     CREATED = "created"
     FAILED = "failed"
     OPEN = "open"
-    """The session ended before anything told."""
+    """The session ended before any event showed the outcome."""
     UNKNOWN = "unknown"
-    """Nothing shows it, or not yet."""
+    """No event shows the outcome, or not yet."""
 
 
 class Outcome(NamedTuple):
@@ -70,17 +71,17 @@ class Outcome(NamedTuple):
 
     fate: CreationFate
     event: int = 0
-    """For FAILED: the event that shows it."""
+    """For FAILED: the event that shows the failure."""
     name: str = ""
-    """What that is; "" where it is how StopContainer shows the container."""
+    """Name of that event; "" if StopContainer's container shows the failure."""
     session: int = 0
     """For OPEN: the session that ended."""
     after_ns: int = 0
-    """For OPEN: how long the session went on after CreateContainer."""
+    """For OPEN: how long the session lasted after CreateContainer."""
 
     @property
     def words(self) -> str:
-        """Why, for FAILED and OPEN."""
+        """The reason, for FAILED and OPEN."""
         match self.fate:
             case CreationFate.FAILED if self.name:
                 return f"{NO_POST}, {self.name} did (event {self.event})"
@@ -93,7 +94,7 @@ class Outcome(NamedTuple):
 
 _FATES = {one.value: one for one in CreationFate}
 _NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
-"""What a failure may be shown by, and nothing else of an untrusted file."""
+"""Names of events that may show a failure; others in an untrusted file are ignored."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
 
@@ -110,25 +111,23 @@ _ROW = (int, int, int, int, str)
 
 
 class Creations:
-    """Tells what became of creations. Raises RecordingError where the file is at fault."""
+    """Determines the outcome of creations. Raises RecordingError for a faulty file."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._sessions: dict[int, Session] = {}
         self._pods: dict[int, Sequence[_Row]] = {}
-        """When each pod was stopped and removed, by its key."""
+        """Events that stopped and removed each pod, by the pod's key."""
         self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
-        """The creations of one name in one pod."""
+        """The creations of each name in each pod."""
         self._ranges = self._many = 0
         self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
 
     def outcome(self, event: Event) -> Outcome:
-        """Return the outcome of the creation that `event` is a part of, as all
-        connections show it.
-        """
+        """Return the outcome of the creation that `event` is a part of, from all connections."""
         if not event.container_id:
-            # iSulad: nothing says which container it becomes.
+            # iSulad: nothing shows which container this becomes.
             return UNKNOWN
         asked: list[_Row] = []
         later: list[_Row] = []
@@ -156,7 +155,7 @@ class Creations:
         return best
 
     def _told(self, event: Event) -> Outcome | None:
-        """Return the outcome that was known in the whole recording, of which this one is a part."""
+        """Return the outcome stored when this part was extracted from the whole recording."""
         with sound(self._recording):
             connection = self._recording.connection
             if not has_outcomes(connection):
@@ -193,10 +192,10 @@ class Creations:
         return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
 
     def _by_state(self, end: _Row | None, session: Session) -> Outcome:
-        """Judge by how StopContainer shows the container, to a plugin that does not get creations.
+        """Judge by the container in StopContainer, for a plugin that does not get creations.
 
-        containerd undoes a creation with what it has of the container by then, which has no state
-        and never had a process; of one that was created it has the state.
+        containerd undoes a creation with the data that it has of the container by then: no state,
+        and never a process. A container that was created has its state.
         """
         if end is None or end.name != "StopContainer":
             return UNKNOWN
@@ -214,7 +213,7 @@ class Creations:
         return UNKNOWN
 
     def _pod_end(self, asked: _Row) -> _Row | None:
-        """Return when the pod of a creation was stopped after it, as its connection saw it."""
+        """Return the event that stopped the creation's pod after it, on the same connection."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None:
             return None
@@ -225,7 +224,7 @@ class Creations:
         return _first_after(self._pods[key], asked)
 
     def _next_attempt(self, asked: _Row, event: Event) -> _Row | None:
-        """Return when the runtime was asked for the same container of the same pod again."""
+        """Return the runtime's next request to create the same container of the same pod."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None or not event.container:
             return None
@@ -238,8 +237,8 @@ class Creations:
         return _first_after(self._attempts[key, event.container], asked)
 
     def _is_whole(self, asked: _Row, last: int | None) -> bool:
-        """Return whether a session lost nothing from a creation to the event `last`, and went on at
-        least until then; None is its end.
+        """Return whether a session lost no event from a creation to the event `last`, and lasted at
+        least until then; None is the session's end.
         """
         if last is None:
             last = self._number("SELECT max(id) FROM event") or asked.id
@@ -259,14 +258,14 @@ class Creations:
     # -- the file -----------------------------------------------------------------------------
 
     def _session(self, number: int) -> Session | None:
-        """Return the newest state of a session: an open one may have ended meanwhile."""
+        """Return the current state of a session: an open one may have ended meanwhile."""
         known = self._sessions.get(number)
         if known is None or known.ended_ns is None:
             self._sessions = {one.id: one for one in self._recording.sessions()}
         return self._sessions.get(number)
 
     def _index(self, number: int) -> str:
-        """Return the two digits of a session."""
+        """Return the plugin index of a session: two digits, or ""."""
         if number not in self._indices:
             session = self._session(number)
             self._indices[number] = "" if session is None else session.plugin_index
@@ -295,10 +294,10 @@ def _row_of(row: Row) -> _Row:
 def _attempt(
     rows: Sequence[_Row], event: Event, index_of: Callable[[int], str]
 ) -> tuple[list[_Row], list[_Row]]:
-    """Return the events of the creation that `event` is a part of, and later ones of the container.
+    """Return the events of the creation that `event` is a part of, and the container's later ones.
 
-    A runtime asks each connection once, in the order of their indices; where it asks one again, or
-    one that is before the last, that is another creation.
+    A runtime asks each connection once, in the order of their indices; if it asks one again, or one
+    before the last, that is another creation.
     """
     asked: dict[int, _Row] = {}
     later: list[_Row] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CRI's answers in a recording: ContainerStatus, as events of a ``cri`` session.
 
-The request is the CRI's own message, the reply the JSON text that a verbose answer has under
-``info``, with the OCI spec that was really used in ``runtimeSpec``, and ``status`` where the
-container failed to start.
+The request is the CRI's own message. The reply is the JSON text under ``info`` of a verbose answer,
+with the OCI spec that was actually used in ``runtimeSpec``, and ``status`` if the container failed
+to start.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from .message_parts import field
 _CONTAINER_ID = 1
 _VERBOSE = b"\x10\x01"
 VALUES_MAX = 250_000
-"""Members of all objects and lists. A spec has some thousands, with a long seccomp profile."""
+"""Maximum number of members of all objects and lists. Long seccomp profiles have thousands."""
 _ID_MAX = 127
-"""Bytes: as long as a length of one byte allows. Runtimes' own ids have 64."""
+"""Maximum bytes of an id: as many as a length of one byte allows. Runtimes' own ids have 64."""
 
 
 def status_request(container_id: str) -> bytes:
-    """Build the ContainerStatusRequest of a verbose question. Raises ValueError for
-    impossible ids.
-    """
+    """Build a verbose ContainerStatusRequest. Raises ValueError for impossible ids."""
     content = container_id.encode()
     if not 0 < len(content) <= _ID_MAX:
         raise ValueError("no container has such an id")
@@ -36,7 +34,7 @@ def status_request(container_id: str) -> bytes:
 
 
 def asked_about(request: bytes) -> str | None:
-    """Return the container of a `status_request`; None for any other bytes."""
+    """Return the container id in a `status_request`; None for any other bytes."""
     content = request[2:].removesuffix(_VERBOSE)
     try:
         container_id = content.decode()
@@ -51,16 +49,14 @@ def is_container_status(event: Event) -> bool:
 
 
 def request_as_plain(request: bytes) -> Plain:
-    """Decode a request for people; None where the bytes are malformed."""
+    """Decode a request for display; None if the bytes are malformed."""
     container_id = asked_about(request)
     return None if container_id is None else {"container_id": container_id, "verbose": True}
 
 
 def reply_as_plain(reply: bytes) -> Plain:
-    """Decode a reply for people; None where it is not a JSON object, or larger than
-    any runtime's.
-    """
-    # Each of them takes up to a hundred bytes once it is read, and one or two here.
+    """Decode a reply for display; None if it is not a JSON object, or larger than any runtime's."""
+    # Each member takes up to a hundred bytes once parsed, and one or two here.
     if sum(map(reply.count, (b",", b"[", b"{"))) > VALUES_MAX:
         return None
     try:
@@ -71,5 +67,5 @@ def reply_as_plain(reply: bytes) -> Plain:
 
 
 def _refuse(constant: str) -> Plain:
-    # Python reads NaN and the like, which JSON does not know.
+    # Python accepts NaN and similar constants, which JSON does not have.
     raise ValueError(constant)

@@ -2,8 +2,8 @@
 """A budget for decoding a recording's messages, for each command.
 
 A message that is stored once may belong to a hundred thousand events, so the size of a file does
-not bound the work that it makes. An ordinary recording of 10 MB comes to two thirds of what is
-allowed for it, which takes some 20 s to be compared; what is larger may take longer in proportion.
+not bound the work of reading it. An ordinary recording of 10 MB takes two thirds of its budget,
+some 20 s when compared; larger ones may take longer in proportion.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope.nri.element_limits import MAX_ELEMENTS
 
 PER_BYTE = 1.85
-"""Units for each byte of a file."""
+"""Budget units for each byte of a file."""
 LEAST_BYTES = 10_000_000
-"""A smaller file is allowed as much as one of this size."""
+"""Smallest size that is budgeted: smaller files get the budget of this size."""
 _EVENT = 100
 _EVENTS = {"CreateContainer": 400, "UpdateContainer": 400, "ValidateContainerAdjustment": 400}
-"""Units for an event, whatever it says. An element of a message counts as one."""
+"""Units for an event, regardless of its content. An element of a message counts as one."""
 _AGAIN = 2
-"""What was seen before costs so many times less than what is new."""
+"""Factor by which a message seen before costs less than a new one."""
 _LARGE = 2 * MAX_ELEMENTS
-"""Bytes of a message from which on it may have to be cut, each time that it is read."""
+"""Size in bytes from which a message may have to be cut, each time that it is read."""
 _REMEMBERED = 100_000
 
 
@@ -36,16 +36,14 @@ class Allowance:
     is_limited = True
 
     def __init__(self, file_bytes: int, times: float = 1) -> None:
-        """Allow what a file of this size justifies, ``times`` over."""
+        """Allow the budget for a file of this size, multiplied by ``times``."""
         self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
         self._unsure = self.left // 4
         self._known: dict[int, int] = {}
 
     @classmethod
     def unlimited(cls) -> Allowance:
-        """Return no limit, for results that have to be whole: a copy that ended early would be
-        wrong.
-        """
+        """Return an unlimited budget, for results that must be complete, such as a copy."""
         allowance = cls(0)
         allowance.is_limited = False
         return allowance
@@ -56,19 +54,19 @@ class Allowance:
         return self.is_limited and self.left < 0
 
     def spend(self, units: int) -> None:
-        """Take something off."""
+        """Spend this number of units."""
         self.left -= units
 
     def event(self, method: str) -> None:
-        """Take an event off."""
+        """Spend the units of an event."""
         self.left -= _EVENTS.get(method, _EVENT)
 
     def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
-        """Take a message off: the object of this number."""
+        """Spend the units of a message, the object with this number."""
         if len(content) > _LARGE:
             self.left -= MAX_ELEMENTS * 3 // 2
             return
-        # As long as the bytes that came cannot have too many elements, they are not counted.
+        # While the bytes so far cannot contain too many elements, they are not counted.
         self._unsure -= len(content) // 2
         if self._unsure >= 0:
             return
@@ -91,7 +89,7 @@ def _elements_in(kind: type[Message] | None, content: bytes) -> int:
 
 
 def _elements_of(message: Message) -> int:
-    """Return about how many elements a message has: its scalars count whether set or not."""
+    """Return the approximate number of elements: scalars count whether set or not."""
     layout = _layout(message.DESCRIPTOR)
     found = layout.scalars
     for name in layout.lists:
@@ -107,7 +105,7 @@ def _elements_of(message: Message) -> int:
 
 
 class _Layout(NamedTuple):
-    """The fields of a kind of message, by what they hold."""
+    """The fields of a kind of message, by type."""
 
     scalars: int
     lists: tuple[str, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities and names as people read them. Everything is safe for a terminal."""
+"""Quantities and names for display. All results are safe for a terminal."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from nri_scope.events import Event, Role, Session
 from nri_scope.text.escape import safe
 
 SHORT_ID = 12
-"""Characters of an id that people use; container tools show as many."""
+"""Characters of an id that are shown, as in container tools."""
 
 
 def duration(ns: int) -> str:
     """Format with three digits and a unit, at most six characters below 1000 s: ``91µs``,
     ``3.40ms``.
 
-    Digits beyond these are cut off, not rounded: a filter takes ``took:52us`` for 52 µs up to 53,
-    and finds what is shown so.
+    Further digits are cut off, not rounded: the filter ``took:52us`` matches from 52 µs up to 53,
+    and so finds what is displayed as ``52µs``.
     """
     if ns < 1000:
         return f"{ns}ns"
@@ -61,7 +61,7 @@ def _three(amount: float) -> str:
 
 
 def many(count: int, thing: str) -> str:
-    """Format a number of things: ``1 event``, ``2,000 events``."""
+    """Format a count with its noun: ``1 event``, ``2,000 events``."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
@@ -72,23 +72,23 @@ def clock(at_ns: int) -> str:
 
 
 def day(at_ns: int) -> str:
-    """Format a local date, and how far this zone is from UTC."""
+    """Format a local date with the zone's offset from UTC."""
     return _local(at_ns // 1_000_000_000)[0]
 
 
 class Days:
-    """Makes a line for each new day, for lists of local times."""
+    """Makes a line for each new day in a list of local times."""
 
     def __init__(self) -> None:
         self._day = ""
 
     @property
     def begun(self) -> bool:
-        """Whether there was a line."""
+        """Whether a line was made."""
         return bool(self._day)
 
     def turn(self, at_ns: int) -> list[str]:
-        """Return a line if the day is not that of the time before; else none."""
+        """Return a line if the day differs from that of the previous time; else none."""
         before, self._day = self._day, day(at_ns)
         if self._day == before:
             return []
@@ -96,12 +96,12 @@ class Days:
 
 
 def moment(at_ns: int) -> str:
-    """Format a local date and time, to the second."""
+    """Format a local date and time, in seconds."""
     date, at = _local(at_ns // 1_000_000_000)
     return f"{date[:10]} {at}{date[10:]}"
 
 
-# Events come in bursts: most share their second with the one before.
+# Events come in bursts: most are in the same second as the previous one.
 @lru_cache(maxsize=8)
 def _local(seconds: int) -> tuple[str, str]:
     local = time.localtime(seconds)
@@ -113,9 +113,7 @@ def _local(seconds: int) -> tuple[str, str]:
 
 
 def subject(event: Event) -> str:
-    """Name the subject of an event: ``ns/pod/container``, with an id in place of an
-    unknown name.
-    """
+    """Name the subject of an event: ``ns/pod/container``, with ids for unknown names."""
     if not (event.pod_id or event.pod or event.container_id or event.container):
         return ""
     pod = safe(event.pod) or f"pod {safe(event.pod_id[:SHORT_ID])}"
@@ -126,7 +124,7 @@ def subject(event: Event) -> str:
 
 
 def mark_words(mark: str) -> str:
-    """Describe an event's mark: why its request is not a message that can be shown."""
+    """Describe an event's mark: why its request cannot be shown as a message."""
     return _MARKS.get(mark) or safe(mark)
 
 

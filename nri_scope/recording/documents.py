@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event, a pod or a container with all that a recording has of it, as one document."""
+"""An event, a pod or a container with all its data in a recording, as one document."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .records import event_record, rfc3339
 from .tap_tables import printed_by, tapped
 
 PRINTED_MAX = 200
-"""Lines of a plugin that are shown with an event."""
+"""Maximum number of lines of a plugin's output that are shown with an event."""
 
 
 def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
     """Return ``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest
     message and its ``events``.
 
-    An event of a tapped plugin has ``tap`` too, the tap's own time and metadata, and ``printed``,
-    what the plugin printed from then on to its next event. Raises RecordingError.
+    An event of a tapped plugin also has ``tap``, the tap's own time and metadata, and ``printed``,
+    the plugin's output between this event and its next one. Raises RecordingError.
     """
     match thing:
         case Event():
@@ -90,21 +90,21 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
 
 
 def request_of(event: Event, content: bytes) -> Plain:
-    """Return an event's request for people and programs."""
+    """Return an event's request in readable form."""
     if is_container_status(event):
         return _told(request_as_plain(content), content)
     return plain_bytes(kind_of_request(event.method, event.mark), content)
 
 
 def reply_of(event: Event, content: bytes) -> Plain:
-    """Return an event's reply for people and programs."""
+    """Return an event's reply in readable form."""
     if is_container_status(event):
         return _told(reply_as_plain(content), content)
     return plain_bytes(kind_of_reply(event.method, event.mark), content)
 
 
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
-    """Return what only a tap records; {} where there was none."""
+    """Return the data that only a tap records; {} without a tap."""
     told: dict[str, Plain] = {}
     for one in tapped(recording, [event.id]):
         told["tap"] = tap_record(one)
@@ -120,7 +120,7 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
 
 
 def tap_record(known: Tapped) -> dict[str, Plain]:
-    """Return what only a tap records of an event: the time that it took itself, and metadata."""
+    """Return the data that only a tap records of an event: its processing time, and metadata."""
     metadata: list[Plain] = [FlowMapping({key: value}) for key, value in known.metadata]
     return {"held_us": known.held_ns // 1000, "metadata": metadata}
 

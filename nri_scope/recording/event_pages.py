@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events a recording has and which of them pass a filter, found in short steps."""
+"""Find the events of a recording, and those that pass a filter, in short steps."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from .sqlite_errors import query_numbers, query_rows, sound
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
-"""Events looked through in one step."""
+"""Events examined in one step."""
 _AMONG = 500
-"""Events named one by one in one query."""
+"""Maximum number of events listed individually in one query."""
 _STEP_SECONDS = 0.012
-"""How long a step of a filter should take: pages have to wait for it."""
+"""Target duration of a filter's step: pages have to wait for it."""
 _LEAST, _MOST = 500, 100_000
-"""Events in one step of a filter."""
+"""Minimum and maximum number of events in one step of a filter."""
 
 
 class SessionTables:
-    """Sessions and gaps, made anew only where their tables have changed; for one thread.
+    """Sessions and gaps, created again only if their tables have changed; for one thread.
 
-    With a thousand reconnects, to look for a change takes a fifth of the time of making them anew.
+    With a thousand reconnects, checking for a change takes a fifth of the time of creating them.
     """
 
     def __init__(self) -> None:
         self.sessions: tuple[Session, ...] = ()
-        """Oldest first; the same object as long as nothing of the table has changed."""
+        """Oldest first; the same object until the table changes."""
         self.gaps: tuple[Gap, ...] = ()
-        """By their beginnings; the same object as long as the table has not changed."""
+        """By their beginnings; the same object until the table changes."""
         self._session_rows: _TableRows | None = None
         self._gap_rows: _TableRows | None = None
 
     def read(self, recording: Recording) -> None:
-        """Look at the tables. Raises RecordingError."""
-        # The rows come first: what is written in between is then found to have changed next time.
+        """Update sessions and gaps if the tables have changed. Raises RecordingError."""
+        # Rows are read first, so that a change during reading is noticed next time.
         sessions, gaps = _rows(recording, "session"), _rows(recording, "gap")
         changed = sessions != self._session_rows
         if changed:
             self.sessions = tuple(recording.sessions())
             self._session_rows = sessions
-        # Between sessions are gaps, too.
+        # There are also gaps between sessions.
         if changed or gaps != self._gap_rows:
             self.gaps = tuple(recording.gaps())
             self._gap_rows = gaps
@@ -62,24 +62,24 @@ def _rows(recording: Recording, table: str) -> _TableRows:
 
 @dataclass(frozen=True, slots=True)
 class RecordingLook:
-    """What a recording is at a moment, without its events."""
+    """The state of a recording at a moment, without its events."""
 
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     oldest: int
-    """Number of the oldest event; 0 without any."""
+    """Number of the oldest event; 0 if there is none."""
     newest: int
-    """Number of the newest event; also 0 where damage keeps it from being found."""
+    """Number of the newest event; 0 if there is none, or damage hides it."""
     first_ns: int
     last_ns: int
     growing: bool
-    """It is being written, or its writer was killed."""
+    """Whether it is being written, or its writer was killed."""
     size: int
     """Bytes of the file."""
 
 
 def look(recording: Recording, tables: SessionTables) -> RecordingLook:
-    """Look at it. Raises RecordingError where not even sessions and gaps can be read."""
+    """Return its current state. Raises RecordingError if sessions or gaps cannot be read."""
     tables.read(recording)
     oldest, first_ns = _end(recording, "ASC")
     newest, last_ns = _end(recording, "DESC")
@@ -96,14 +96,14 @@ def look(recording: Recording, tables: SessionTables) -> RecordingLook:
 
 
 def _is_growing(recording: Recording, sessions: Sequence[Session]) -> bool:
-    # The log beside the file stays while we read, though its writer may have gone; who goes in good
-    # order ends its sessions before.
+    # The log beside the file exists while we read, even if its writer is gone; a writer that stops
+    # properly ends its sessions first.
     is_open = not sessions or any(session.ended_ns is None for session in sessions)
     return is_open and not recording.is_copy and not is_settled(recording.path.resolve())
 
 
 def size_of(recording: Recording) -> int:
-    """Bytes of all pages, those included that are in the log beside the file."""
+    """Return the bytes of all pages, including those in the log beside the file."""
     pages = query_numbers(
         recording, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     )
@@ -114,13 +114,13 @@ def _end(recording: Recording, order: str) -> tuple[int, int]:
     try:
         rows = query_numbers(recording, f"SELECT id, at_ns FROM event ORDER BY id {order} LIMIT 1")
     except RecordingError:
-        # Looking through all events tells how far it can be read.
+        # A walk through all events shows how far the file can be read.
         return 0, 0
     return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
 
 def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
-    """Of each session, between which numbers its events are; None: still open."""
+    """Return the first and last event number of each session; last is None if still open."""
     with sound(recording):
         rows = recording.connection.execute("SELECT id, first_event, last_event FROM session")
         spans = {}
@@ -133,9 +133,9 @@ def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
 
 
 def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
-    """Return the first event from ``first`` on that was not before a moment; else ``newest + 1``.
+    """Return the first event from ``first`` on that is not before a moment; else ``newest + 1``.
 
-    Where the clock was set back between events, it is one of several that could be meant.
+    If the clock was set back between events, it is one of several candidates.
     """
     low, high = first, newest + 1
     while low < high:
@@ -147,7 +147,7 @@ def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
             high,
         )
         if not rows or rows[0][1] >= at_ns:
-            # Between the middle and this event there is none.
+            # No event between the middle and this one.
             high = middle
         else:
             low = max(middle, rows[0][0]) + 1
@@ -159,21 +159,21 @@ def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NumberRuns:
-    """Events found by looking through all: numbers without holes, ``first`` to ``last``."""
+    """Events found by a walk through all: numbers without holes, ``first`` to ``last``."""
 
     runs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Nothing can be read behind event ``after``."""
+    """Nothing after event ``after`` can be read."""
 
     after: int
     words: str
 
 
 def walk(recording: Recording, after: int) -> Iterator[NumberRuns | Damage]:
-    """All events behind ``after``, as far as they can be read; each step takes milliseconds."""
+    """Yield all readable events after ``after``; each step takes milliseconds."""
     limit = _STRETCH
     while True:
         try:
@@ -219,7 +219,7 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which events are wanted: those that pass a filter and are about a pod or container."""
+    """The events wanted: those that pass a filter and are about a pod or container."""
 
     where: Filter | None
     about: Pod | Container | None = None
@@ -227,7 +227,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Events that pass, of those up to ``looked_at`` that were not looked at before."""
+    """Events that pass, among those up to ``looked_at`` that were not examined before."""
 
     numbers: array[int]
     looked_at: int
@@ -263,11 +263,11 @@ def _matches(
     if question.about is not None:
         return _matches_about(recording, question, question.about, after, until)
     upto = min(until, after + count)
-    # To find the end of a range, SQLite reads what follows it, which may be damaged.
+    # To find the end of a range, SQLite reads the row after it, which may be damaged.
     which = "id > ? AND id <= ?" if count > 1 else "id > ? AND id = ?"
     numbers = _found(recording, question, which, (after, upto), (after, upto))
     if not numbers and upto < until:
-        # Perhaps there is a large hole: to its end in one step.
+        # There may be a large hole: skip it in one step.
         following = query_numbers(
             recording, "SELECT id FROM event WHERE id > ? ORDER BY id LIMIT 1", upto
         )
@@ -305,7 +305,7 @@ def _found(
 ) -> array[int]:
     text, of_filter = sql_of(question.where)
     with sound(recording):
-        # In one row: between two rows this thread would have to wait for the one that draws.
+        # In one row: between two rows this thread would have to wait for the drawing thread.
         ((text,),) = recording.connection.execute(
             "SELECT group_concat(id) FROM "
             f"(SELECT id FROM events WHERE ({text}) AND {which} ORDER BY id)",
@@ -326,7 +326,7 @@ def _as_number(text: str) -> int:
 
 
 def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
-    """Return the numbers above the one bound and up to the other one. Raises RowError."""
+    """Return the numbers above the first bound and up to the second. Raises RowError."""
     after, until = bounds
     found = array("q")
     for number in numbers:
@@ -338,7 +338,7 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
 
 
 def among(numbers: Sequence[int]) -> str:
-    """Return the condition that an event is one of these."""
+    """Return the condition that an event is one of these numbers."""
     return f"id IN ({', '.join(map(str, numbers))})"
 
 
@@ -346,7 +346,7 @@ def among(numbers: Sequence[int]) -> str:
 
 
 def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event | RecordingError]:
-    """Return these events but those that are gone, or the error that reading one of them met."""
+    """Return the existing ones of these events, each as an event or the error from reading it."""
     found: dict[int, Event | RecordingError] = {}
     for start in range(0, len(numbers), _AMONG):
         some = numbers[start : start + _AMONG]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All events, read once from the oldest to the newest in steps, by what counting needs of each."""
+"""All events, read once from the oldest to the newest in steps, with the values to count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool]
-"""An event by its keys: number, time, name, pod and container, whether it is ok and changed."""
+"""An event by its keys: number, time, name, pod, container, whether it is ok, whether changed."""
 
 
 class Call(NamedTuple):
@@ -31,21 +31,21 @@ class Call(NamedTuple):
     session: int
     took_ns: int
     deadline_ns: int
-    """0 for none."""
+    """Deadline in ns; 0 if there is none."""
     ok: bool
     owners: Sequence[str]
     own: bool
-    """Called by the plugin."""
+    """Whether the plugin made the call."""
 
 
 class EventScan:
-    """Reads on from where it was; for one thread. Methods raise RecordingError."""
+    """Reads on from its last position; for one thread. Methods raise RecordingError."""
 
     def __init__(self) -> None:
         self.newest = 0
-        """The newest event that was looked at."""
+        """The newest event that was read."""
         self.outdated = False
-        """The oldest events were removed since: it has to be begun anew."""
+        """Whether the oldest events were removed since: the scan has to start again."""
         self._oldest = 0
         self._told = (0, 0, -1)
 
@@ -62,7 +62,7 @@ class EventScan:
     def calls(
         self, recording: Recording, most: int, where: Filter | None, about: Pod | Container | None
     ) -> tuple[list[Call], bool]:
-        """Look at the next events; those that pass, and whether there may be more."""
+        """Read the next events; return those that pass, and whether there may be more."""
         with sound(recording):
             looked, last = recording.connection.execute(
                 "SELECT count(*), coalesce(max(id), ?) FROM "
@@ -95,7 +95,7 @@ class EventScan:
     def subjects(
         self, recording: Recording, newest_pod: int, newest_container: int
     ) -> tuple[list[int], list[tuple[int, int | None]]]:
-        """Return the keys of new pods, and those of new containers with their pods'."""
+        """Return the keys of new pods, and those of new containers with the keys of their pods."""
         with sound(recording):
             pods = recording.connection.execute(
                 "SELECT key FROM pod WHERE key > ? ORDER BY key", (newest_pod,)
@@ -112,7 +112,7 @@ class EventScan:
             )
 
     def told(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
-        """Return what Synchronize told since: pod, container, object, when its session began."""
+        """Return new states from Synchronize: pod, container, object, start of session in ns."""
         with sound(recording):
             rows = recording.connection.execute(
                 "SELECT t.session, t.event, t.position, t.pod, t.container, t.object, s.started_ns "
@@ -168,7 +168,7 @@ def _call(row: Row) -> Call:
 def subjects_of_matches(
     recording: Recording, where: Filter, after: int, last: int
 ) -> list[tuple[int | None, int | None]]:
-    """Return the pod and the container, by key, of each event that passes, behind ``after`` up to
+    """Return the keys of the pod and container of each event that passes, after ``after`` up to
     ``last``. Raises RecordingError.
     """
     text, values = sql_of(where)
@@ -182,6 +182,6 @@ def subjects_of_matches(
 
 
 def name_of(recording: Recording, key: int) -> str:
-    """Return the name of events of this key; "" for none. Raises RecordingError."""
+    """Return the event name with this key; "" if there is none. Raises RecordingError."""
     rows = query_rows(recording, "SELECT text FROM name WHERE id = ?", key)
     return rows[0][0] if rows and isinstance(rows[0][0], str) else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search events for a text, from one on, forwards or backwards."""
+"""Search events for a text from a given event, forwards or backwards."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ _HAS = f"instr(lower({_TEXT}), ?) > 0"
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """How far a search has come."""
+    """Progress of a search."""
 
     share: float
-    """0 to 1."""
+    """Fraction done, 0 to 1."""
     found: int | None = None
-    """The event that it ends with."""
+    """The event found, which ends the search."""
 
 
 def among_all(
     recording: Recording, text: str, start: int, end: int, *, forwards: bool
 ) -> Iterator[SearchStep]:
-    """Search events from ``start`` to ``end``, both included; ``end`` is the smaller one backwards.
+    """Search events from ``start`` to ``end``, both included; backwards, ``end`` is the smaller
+    one.
 
     Raises RecordingError.
     """
@@ -55,7 +56,7 @@ def among_all(
     sign = 1 if forwards else -1
     compare, order = (">=", "ASC") if forwards else ("<=", "DESC")
     while (end - at) * sign >= 0:
-        # From the next event that there is: there may be large holes.
+        # Continue at the next existing event: there may be large holes.
         some = query_numbers(
             recording, f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1", at
         )
@@ -79,7 +80,7 @@ def among_all(
 def among_some(
     recording: Recording, text: str, numbers: Sequence[int], *, forwards: bool
 ) -> Iterator[SearchStep]:
-    """Search these events, which ascend; backwards from the last one. Raises RecordingError."""
+    """Search these events in ascending order; backwards from the last. Raises RecordingError."""
     needle = fold(text)
     order = "ASC" if forwards else "DESC"
     for done in range(0, len(numbers), _AMONG):

@@ -58,7 +58,7 @@ def code_of(error: sqlite3.Error) -> int:
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether damaged content caused the error."""
-    # Python finds invalid UTF-8, not SQLite, so that error has no code.
+    # Invalid UTF-8 is found by Python, not by SQLite, so that error has no code.
     no_text = not hasattr(error, "sqlite_errorcode") and "decode" in str(error)
     return no_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

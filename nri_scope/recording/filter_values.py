@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a recording has for the fields of a filter, to complete it with."""
+"""Values in a recording for the fields of a filter, offered for completion."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .sqlite_errors import query_rows
 from .subject_queries import texts
 
 _VALUES_MAX = 500
-"""Values of one field that are offered for completion."""
+"""Maximum number of values of one field that are offered for completion."""
 _LONGEST_NAME = 253
-"""Characters of a name that is offered: Kubernetes has no longer ones."""
+"""Maximum number of characters of a name that is offered: Kubernetes has no longer ones."""
 _LOOKED_AT = 50_000
-"""Events, the newest ones, in which it is looked for what was changed."""
+"""Newest events that are searched for changes."""
 _LISTS_MAX = 2_000
-"""Different lists of changes that are looked at."""
+"""Maximum number of different lists of changes that are examined."""
 _LONGEST_LIST = 20_000
-"""Characters of such a list."""
+"""Maximum number of characters of such a list."""
 _LONGEST_PATH = 200
-"""Characters of a path that is offered."""
+"""Maximum number of characters of a path that is offered."""
 
 
 def known_values(recording: Recording) -> dict[str, list[str]]:
-    """Return values of the fields of a filter that a recording has. Raises RecordingError."""
+    """Return a recording's values for the fields of a filter. Raises RecordingError."""
     sessions = recording.sessions()
     return {
         "pod": _names(recording, "name", "pod"),
@@ -40,7 +40,7 @@ def known_values(recording: Recording) -> dict[str, list[str]]:
 
 
 def _names(recording: Recording, column: str, table: str) -> list[str]:
-    # Not by way of `Recording.containers`: there may be hundreds of thousands.
+    # Not through `Recording.containers`: there may be hundreds of thousands.
     return _sorted(
         _strings(
             recording,
@@ -52,7 +52,7 @@ def _names(recording: Recording, column: str, table: str) -> list[str]:
 
 
 def _listed(recording: Recording, column: str) -> list[str]:
-    """Return what is in the lists of a column, in the newest events."""
+    """Return the entries of the lists in a column, in the newest events."""
     lists = _strings(
         recording,
         f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undoing what a killed process left half written.
+"""Undo a write that a killed process left unfinished.
 
-Outside of SQLite's WAL mode, which only recorders use, a write keeps the pages of before in a
-journal beside the file. As long as that is there, and no process has the lock, the file cannot
-be read: SQLite puts the pages back first, which it does for those alone who may write.
+Outside of SQLite's WAL mode, which only recorders use, a write keeps the previous pages in a
+journal beside the file. While the journal exists and no process has the lock, the file cannot be
+read: SQLite puts the pages back first, and does so only for users who may write.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from pathlib import Path
 
 _BUSY_MS = 2_000
 _SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-"""Ends a journal that names another file, which SQLite may delete in the end."""
+"""The end of a journal that names another file, which SQLite may delete afterwards."""
 
 
 def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
-    """Return whether a file cannot be read because an interrupted write has to be rolled back
-    first.
-    """
+    """Return whether an interrupted write must be rolled back before the file can be read."""
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
@@ -33,10 +31,10 @@ def names_another_file(journal: int) -> bool:
 
 
 def undo(path: Path) -> bool:
-    """Undo it. False where that cannot be done, or is not to be: the journal may be untrusted.
+    """Undo the interrupted write. False if that fails or the journal may be untrusted.
 
-    Nothing of the file itself is looked at. To be called only where no other user can exchange the
-    journal (`trusted_location.opening_by_name`).
+    Reads nothing of the file itself. Call it only if no other user can exchange the journal
+    (`trusted_location.opening_by_name`).
     """
     journal = path.with_name(f"{path.name}-journal")
     try:
@@ -52,7 +50,7 @@ def undo(path: Path) -> bool:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             connection.execute("PRAGMA trusted_schema = OFF")
-            # Any look into the file.
+            # Any read access to the file.
             connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error:
         return False

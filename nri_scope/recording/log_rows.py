@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as a log: once, or again and again while it is written."""
+"""A recording as a log: read once, or repeatedly while it is written."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .timeline import Item, Timeline, with_printed
 
 
 class Log:
-    """Reads what is new each time: events that pass, and what happened between them.
+    """Reads the new rows each time: events that pass, and gaps and notes between them.
 
-    Gaps are shown whatever ``where`` says: what was lost could have passed.
+    Gaps are shown regardless of ``where``: lost events could have passed.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Log:
         printed: bool = False,
     ) -> None:
         """Read from ``since_ns`` (included) to ``until_ns`` (excluded); ``last`` limits the first
-        reading. ``printed``: also give what plugins printed, whatever ``where`` says.
+        reading. ``printed``: also yield the output of plugins, regardless of ``where``.
         """
         self._recording = recording
         self._where = where
@@ -48,7 +48,7 @@ class Log:
         self._printed = printed
         self._after_line = 0
         self._first_ns = since_ns or 0
-        """What was printed before is not shown."""
+        """Output from before this time is not shown."""
         self._read_before = False
         self._too_old: set[int] = set()
         """Gaps before the first event of the ``last`` ones."""
@@ -58,21 +58,21 @@ class Log:
     def has_news(self) -> bool:
         """Return whether anything was written since the last call; costs microseconds.
 
-        Raises RecordingError, also where the file was replaced: we would wait forever.
+        Raises RecordingError, also if the file was replaced: we would wait forever.
         """
         if _identity(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
         with sound(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-        # Each connection counts for itself, and the recording may have opened another one.
+        # Each connection has its own counter, and the recording may have opened another connection.
         state = (id(connection), int(version))
         news = state != self._state
         self._state = state
         return news
 
     def read(self) -> Iterator[Item]:
-        """Yield what is new, oldest first. Raises RecordingError."""
+        """Yield the new items, oldest first. Raises RecordingError."""
         items = self._items()
         return with_printed(items, self._lines()) if self._printed else items
 
@@ -86,7 +86,7 @@ class Log:
 
     def _items(self) -> Iterator[Item]:
         oldest, newest = event_range(self._recording)
-        # What the ring removes after it was shown is no gap in what was shown.
+        # Events that the ring removes after they were shown are not a gap in the output.
         gaps = self._gaps(removed=not self._read_before or oldest > self._after_id + 1)
         events: Iterable[Event] = self._recording.events(
             where=self._where,
@@ -102,7 +102,7 @@ class Log:
             recent = [gap for gap in gaps if first is not None and gap.to_ns >= first.at_ns]
             self._too_old = {gap.id for gap in gaps if gap not in recent}
             gaps = recent
-        # What is newer may be of a session that is newer still than what we know: next time.
+        # Newer events may be of a session that is not read yet: they come next time.
         events = takewhile(lambda event: event.id <= newest, events)
         sessions = self._recording.sessions()
         for item in self._timeline.merge(events, sessions, gaps, self._until_ns, self._notes()):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps names that no recorder writes from being multiplied by the events that have them.
+"""Bound overlong names in forged files, which each event that refers to them would multiply.
 
-Many events refer to one row of a session, a pod, a container or a name. So a single name of
-megabytes would be read again with every event.
+Many events refer to one row of a session, a pod, a container or a name. A single name of megabytes
+would be read again with every event.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .schema import TABLES, Table
 from .sqlite_text import NAME_MAX, cut_sql
 
 MAX_NAMED = 1_000_000
-"""Rows of one of these tables."""
+"""Maximum number of rows of one of these tables."""
 MAX_CHARACTERS = 64 << 20
-"""Characters of all names in one of these tables."""
+"""Maximum number of characters of all names in one of these tables."""
 
 _TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "container", "name"))
 
 
 def bound_names(connection: sqlite3.Connection, path: Path) -> None:
-    """Cut names to `NAME_MAX` characters for the connection, and warn where that happens.
+    """Cut names to `NAME_MAX` characters for the connection, and warn if that happens.
 
-    Where a table has a longer one, a temporary table of that name, with all cut, hides it from
-    every query. Raises RecordingError where there is too much of them, and sqlite3.Error.
+    If a table has a longer one, a temporary table of that name, with all names cut, hides it from
+    every query. Raises RecordingError if there are too many rows or characters, and sqlite3.Error.
     """
     for table in _TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding an event, a pod or a container by number, name or id."""
+"""Find an event, a pod or a container by number, name or id."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Found = Event | Pod | Container
 
 _LISTED = 5
 _EVENT_DIGITS = 8
-"""Fewer digits than these are always an event's number, never the beginning of an id."""
+"""Shorter numbers are always an event's, never the beginning of an id."""
 _LEAST_PREFIX = 4
-"""Characters; fewer would find things by accident."""
+"""Minimum number of characters of an id; fewer would match by accident."""
 _AROUND = 200
-"""Events before and after one among which those of its round are."""
+"""Events before and after an event among which those of its round are."""
 _NEAR = 0.6
-"""Likeness, as difflib counts it, from which on a name may have been meant."""
+"""Smallest similarity, as difflib measures it, of a name that may have been meant."""
 _COMPARED = 5_000
-"""Names that the nearest one is looked for among; each takes some 20 µs."""
+"""Maximum number of names compared to find the nearest one; each takes some 20 µs."""
 _NEXT_MAX = 1_000
-"""Events among which the one is looked for that a runtime sent next."""
+"""Events that are searched for the runtime's next one."""
 
 
 def find(recording: Recording, what: str) -> Found:
-    """Return the one thing that ``what`` names: ``42``, ``ns/pod``, ``ns/pod/container`` or part of
-    an id.
+    """Return the one event, pod or container that ``what`` names: ``42``, ``ns/pod``,
+    ``ns/pod/container`` or part of an id.
 
-    A number is an event's; one of at least eight digits that is no event's may be the beginning of
-    an id. Raises UsageError, naming what it could be or what is near, and RecordingError.
+    A number is an event's; one of at least eight digits without such an event may be the beginning
+    of an id. Raises UsageError, which lists the candidates or the nearest name, and RecordingError.
     """
     is_number = what.isascii() and what.isdigit() and len(what) < 19
     if is_number and (event := recording.event(int(what))):
@@ -66,7 +66,7 @@ def pod_name(pod: Pod) -> str:
 
 
 def container_name(container: Container) -> str:
-    """Return ``ns/pod/container``, without the unknown parts."""
+    """Return ``ns/pod/container``, without unknown parts."""
     return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
 
 
@@ -94,7 +94,7 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
 
 
 def _telling_length(ids: Iterable[str]) -> int:
-    """Return how many characters of these ids tell them apart."""
+    """Return how many characters make these ids distinct."""
     ordered = sorted(set(ids))
     common = (_in_common(one, other) for one, other in pairwise(ordered))
     return max(SHORT_ID, max(common, default=0) + 1)
@@ -133,8 +133,8 @@ def _nothing(
 
 
 def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
-    """Return the name or id that was probably meant; "" where none is near."""
-    # A name alone may have been meant for the pod or container itself.
+    """Return the name or id that was probably meant; "" if none is similar."""
+    # A bare name may be that of the pod or container itself.
     for thing in things:
         if thing.name == what:
             return _name(thing)
@@ -146,33 +146,32 @@ def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
     return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
 
 
-# -- what the recording knows of one of them ------------------------------------------------
+# -- what the recording has about one of them -----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A pod or container as a message showed it."""
+    """A pod or container as shown by a message."""
 
     content: bytes
     event: int
-    """The event whose message it was."""
+    """The event that contains the message."""
 
 
 def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
-    """Yield all events about a pod, those about its containers included, or about a container."""
+    """Yield all events about a pod and its containers, or about a container."""
     for number in events_about(recording, thing):
         event = recording.event(number)
-        # The ring may have removed it a moment ago.
+        # The ring may have just removed it.
         if event is not None:
             yield event
 
 
 def effects_on(recording: Recording, container: Container) -> list[int] | None:
-    """Return the events, in order, that requested a change of a container that they are not about.
+    """Return the events, in order, that requested a change of a container but are not about it.
 
-    Unsolicited requests whose targets the recording does not have are among them:
-    recorders took no note of evictions once. None where the recording does not say at all: it is
-    an old one, and all events have to be looked at.
+    They include unsolicited requests without recorded targets: earlier recorders did not store
+    evictions. None if an old recording lacks this information: all events have to be examined.
     """
     if not holds(recording, "effect"):
         return None
@@ -191,8 +190,8 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
 
 
 def events_for(recording: Recording, container: Container) -> list[int] | None:
-    """Return the events, in order, that show the history of a container: its own, those of others
-    in whose rounds a change of it was requested, and those that list it as existing. None: all.
+    """Return the events, in order, that show the history of a container: its own, those in whose
+    rounds a change of it was requested, and those that list it as existing. None: all.
     """
     effects = effects_on(recording, container)
     if effects is None:
@@ -200,7 +199,7 @@ def events_for(recording: Recording, container: Container) -> list[int] | None:
     query = "SELECT DISTINCT event FROM state WHERE container = ?"
     told = [event for (event,) in query_numbers(recording, query, container.key)]
     own = events_about(recording, container)
-    # The next event shows that the runtime has done what it was asked for.
+    # The next event shows that the runtime has carried out the request.
     after = _next_ones(recording, effects) if _tells_cri(recording) else []
     return sorted({*own, *told, *_in_rounds(recording, [*effects, *after])})
 
@@ -211,7 +210,7 @@ def _tells_cri(recording: Recording) -> bool:
 
 
 def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
-    """Yield, for each event, the next one of another round, where that is near."""
+    """Yield, for each event, the next one of another round, if it is near."""
     query = (
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
         "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
@@ -225,10 +224,9 @@ def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
 
 
 def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
-    """Return `events`, and those around each that may be the same event at other connections, in
-    order.
+    """Return `events`, and nearby events that may be the same one at other connections, in order.
 
-    All connections that were asked show whether a chain came to its end.
+    Only all connections of a round together show whether its chain was completed.
     """
     found: set[int] = set()
     for number in events:
@@ -250,8 +248,8 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
 
 
 def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
-    """Return the numbers of all events about a pod, those about its containers included, or about a
-    container, in order.
+    """Return the numbers of all events about a pod and its containers, or about a container, in
+    order.
     """
     rows = query_numbers(
         recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
@@ -264,7 +262,7 @@ def next_after(
 ) -> list[int]:
     """Return the numbers of the next events after each of a container's events of these names.
 
-    The methods in `aside` do not count.
+    Methods in `aside` are skipped.
     """
     passed, named = (
         f"(SELECT id FROM name WHERE text IN ({_marks(each)}))" for each in (aside, events)
@@ -291,10 +289,10 @@ def has_event_before(
     others: bool = False,
     within: int | None = None,
 ) -> bool:
-    """Return whether a session has an earlier event of one of these methods; ``others``: of
-    another.
+    """Return whether a session has an earlier event of one of these methods; ``others``: of any
+    other method.
 
-    ``within``: among so many events of all sessions before it.
+    ``within``: search only this many preceding events of all sessions.
     """
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = query_numbers(
@@ -312,7 +310,7 @@ def has_event_before(
 def first_events(
     recording: Recording, methods: Sequence[str], *, others: bool = False
 ) -> dict[int, int]:
-    """Return the first event of one of these methods by session; ``others``: of another."""
+    """Return each session's first event of one of these methods; ``others``: of any other."""
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = query_numbers(
         recording,
@@ -329,8 +327,8 @@ def _marks(values: Sequence[str]) -> str:
 def follows(recording: Recording, event: Event) -> bool:
     """Return whether the previous event of this session was recorded.
 
-    True where this is the first that there is of its session. What a part of a recording leaves
-    out was recorded.
+    True for the first event of its session in the recording. Events that a part of a recording
+    leaves out count as recorded.
     """
     rows = query_numbers(
         recording,
@@ -342,8 +340,8 @@ def follows(recording: Recording, event: Event) -> bool:
 
 
 def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
-    """Return `follows` for a part of a recording; None for others, where the order of events shows
-    it.
+    """Return `follows` for a part of a recording; None for others, in which the order of events
+    shows it.
     """
     is_part = holds(recording, "left_out") and query_numbers(
         recording, "SELECT 1 FROM left_out LIMIT 1"
@@ -360,9 +358,7 @@ def _is_left_out(recording: Recording, event: Event) -> bool:
 
 
 def existed(recording: Recording, container: Container) -> Told | None:
-    """Return the container as the first Synchronize that lists it shows it; None
-    where none does.
-    """
+    """Return the container from the first Synchronize that lists it; None if there is none."""
     rows = query_numbers(
         recording,
         "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
@@ -376,10 +372,9 @@ def existed(recording: Recording, container: Container) -> Told | None:
 
 
 def newest(recording: Recording, thing: Pod | Container) -> Told | None:
-    """Return the newest message that shows it; None where no message does.
+    """Return the newest message that shows it; None if no message does.
 
-    A message with no more than an id (as iSulad's StopContainer has) counts only if there is no
-    other.
+    A message with nothing but an id (as in iSulad's StopContainer) is used only without another.
     """
     table = _table(thing)
     only_pods = "AND container IS NULL" if isinstance(thing, Pod) else ""
@@ -416,7 +411,7 @@ def containers_of(recording: Recording, pod: Pod) -> list[Container]:
 
 
 def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
-    """Return the time of its first event; None where it has none."""
+    """Return the time of its first event; None if it has none."""
     rows = query_numbers(
         recording,
         f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
@@ -426,8 +421,8 @@ def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
 
 
 def event_range(recording: Recording) -> tuple[int, int]:
-    """Return the ids of the oldest and the newest event; zeros where there is none."""
-    # In one query of both, SQLite would read every event.
+    """Return the ids of the oldest and the newest event; zeros if there is none."""
+    # A single query for both would make SQLite read every event.
     rows = query_numbers(
         recording,
         "SELECT coalesce((SELECT min(id) FROM event), 0), coalesce((SELECT max(id) FROM event), 0)",
@@ -440,7 +435,7 @@ def _table(thing: Pod | Container) -> str:
 
 
 def containers_at_start(recording: Recording, session: int) -> frozenset[str]:
-    """Return the ids of the containers that Synchronize named when ``session`` began.
+    """Return the ids of the containers listed by Synchronize when ``session`` began.
 
     Raises RecordingError.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages put together again from their parts."""
+"""Messages reassembled from their parts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def field(number: int, content: bytes) -> bytes:
 def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
     """Build a request from its parts, serialised deterministically.
 
-    None is a part that was not there, b"" one that was, and empty. What has too many elements is
-    cut (`elements.bounded`). Raises ValueError where these cannot be parts of such a request.
+    None is a part that was absent, b"" one that was present and empty. A message with too many
+    elements is cut (`elements.bounded`). Raises ValueError if the parts cannot form such a request.
     """
     parts = [rest]
     for name, content in (("pod", pod), ("container", container)):
@@ -50,8 +50,8 @@ def _number(method: str, name: str) -> int:
 
 
 def _parsed(method: str, parts: list[bytes]) -> bytes:
-    # Messages one after the other are their merger: protobuf's own rule, so this needs no
-    # knowledge of the fields. Parsing it brings them into their order and finds what is damaged.
+    # Concatenated messages are merged by protobuf's own rule, so this needs no knowledge of the
+    # fields. Parsing puts the fields in order and detects damage.
     joined = b"".join(parts)
     known = METHODS.get(method)
     if known is None:

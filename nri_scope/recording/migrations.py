@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of older versions, made readable step by step, on a copy."""
+"""Upgrade recordings of older versions step by step, on a copy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .schema import VERSION
 Converter = Callable[[sqlite3.Connection], None]
 
 CONVERTERS: Mapping[int, Converter] = {}
-"""From a version to the next one. Version 1 is the first, so there is none yet.
+"""Converters from a version to the next. Version 1 is the first, so there is none yet.
 
-A converter gets a recording of its version, within a transaction, and never changes once it was
-released. What version n has in `schema` when n+1 comes is not needed any more: the fixture of each
-version, in tests/data/recordings/, says whether its converter still works.
+A converter gets a recording of its version, within a transaction, and never changes once released.
+The definitions of version n in `schema` are no longer needed when n+1 comes: the fixture of each
+version, in tests/data/recordings/, shows whether its converter still works.
 """
 
 
@@ -27,7 +27,7 @@ def upgrade(
 ) -> None:
     """Bring an open recording from ``version`` to version ``to``. Raises sqlite3.Error.
 
-    Each step and its mark in the file are one transaction.
+    Each step and its version number in the file are one transaction.
     """
     for step in range(version, to):
         connection.execute("BEGIN IMMEDIATE")

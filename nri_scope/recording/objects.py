@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of a recording, read."""
+"""Read the objects of a recording."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _TYPES = (int, int, bytes, int, bytes)
 
 
 def fetch(connection: sqlite3.Connection, object_id: int) -> StoredObject | None:
-    """Return a row of the table ``object``, if it is there. Raises ContentError and
-    sqlite3.Error.
-    """
+    """Return a row of the table ``object``, or None. Raises ContentError and sqlite3.Error."""
     row = connection.execute(
         "SELECT id, kind, hash, size, data, base FROM object WHERE id = ?", (object_id,)
     ).fetchone()
@@ -29,9 +27,9 @@ def fetch(connection: sqlite3.Connection, object_id: int) -> StoredObject | None
 
 
 class Objects:
-    """Unpacks objects, and remembers the ones it unpacked lately.
+    """Unpacks objects, and caches recently unpacked ones.
 
-    Methods raise ContentError where an object is missing or damaged, and sqlite3.Error.
+    Methods raise ContentError if an object is missing or damaged, and sqlite3.Error.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -42,11 +40,11 @@ class Objects:
         """Return an object's kind and content."""
         kept = self._kept.get(object_id)
         if kept is None:
-            # What it was packed against is mostly what was read just before.
+            # Its dictionary is mostly an object that was read just before.
             kept = load(object_id, lambda wanted: fetch(self._connection, wanted), self._kept.get)
             self._kept.put(object_id, kept, len(kept[1]) + 100)
         return kept
 
     def content(self, object_id: int | None) -> bytes | None:
-        """Return an object's content; None for none."""
+        """Return an object's content; None for None."""
         return None if object_id is None else self.get(object_id)[1]

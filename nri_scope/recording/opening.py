@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening an untrusted recording for reading, and nothing but reading."""
+"""Open an untrusted recording, for reading only."""
 
 from __future__ import annotations
 
@@ -26,29 +26,27 @@ from .trusted_location import opening_by_name
 from .writable_file import is_ours
 
 _BUSY_MS = 2_000
-# Names are short, and objects bounded; what a query puts together may be larger.
+# Names are short, and objects bounded; values that a query composes may be larger.
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 4 * MAX_CONTENT,
-    # Nothing may be written anywhere, nor another file be read.
+    # A query must not write any file, nor read another one.
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
 
 
 def is_settled(path: Path) -> bool:
-    """Return whether no process writes to the file, and all of it is in the file itself.
+    """Return whether no process writes to the file, and the file itself holds all of it.
 
-    SQLite keeps a log beside the file as long as a process has it open for writing. ``path`` must
-    not be a symbolic link: the log is beside what it points to.
+    SQLite keeps a log beside the file while a process has it open for writing. ``path`` must not be
+    a symbolic link: the log is beside its target.
     """
-    # A reader asks at every turn, so as texts: paths take five times as long.
+    # A reader calls this for each query, so with texts: paths take five times as long.
     name = str(path)
     return not (os.path.lexists(f"{name}-wal") or os.path.lexists(f"{name}-journal"))
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Return a value that changes when a settled file is written to; None while it
-    is not settled.
-    """
+    """Return a value that changes when a settled file is written to; None if not settled."""
     if not is_settled(path):
         return None
     try:
@@ -63,7 +61,7 @@ class Opened(NamedTuple):
 
     connection: sqlite3.Connection
     version: int
-    """The recording's own."""
+    """Version of the recording's format."""
     is_copy: bool
     """Whether it reads a copy (`private_copy`), which does not change with the file."""
 
@@ -71,15 +69,15 @@ class Opened(NamedTuple):
 def connect(path: Path, *, settled: bool) -> Opened:
     """Open a recording for reading.
 
-    ``settled`` says that no process writes to the file (`is_settled`), nor will. ``path`` must not
-    be a symbolic link. Of a bundle it is the recording in it. The connection has the temporary
-    views ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these
-    names. What a killed process left half written in it is undone. Where other users could exchange
-    the file, or what is beside it, all this is done to a private copy. Raises RecordingError.
+    ``settled``: whether no process writes to the file (`is_settled`), nor will. ``path`` must not
+    be a symbolic link. For a bundle, opens the recording in it. The connection has the temporary
+    views ``events`` (`EVENTS_VIEW`) and ``log``, which hide objects with these names in the file.
+    An interrupted write of a killed process is undone. If other users could exchange the file or
+    its companions, a private copy is used for all this. Raises RecordingError.
     """
     identity = _look_at(path)
     try:
-        # Names that a recorder of this process uses are kept by it.
+        # A recorder of this process keeps the names of its files itself.
         if is_ours(identity):
             return Opened(*_connected(path, path, settled=settled), is_copy=False)
         with opening_by_name(path, immutable=settled) as by_name:
@@ -108,7 +106,7 @@ def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in ``file``, which errors call ``path``."""
+    """Open the recording in ``file``, which errors report as ``path``."""
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(file, settled=settled)
@@ -141,14 +139,14 @@ def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connec
 
 def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
     """Open the recording in the bundle ``path``, which leaves nothing in any folder."""
-    # Recordings are opened much more often than bundles.
+    # Imported here, as recordings are opened much more often than bundles.
     from .bundle.unpack import unpack
 
     try:
         with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
             connection = _open(unpack(path, Path(folder)), settled=True)
             try:
-                # Reads, so that SQLite has the file open when its name goes.
+                # Reads, so that SQLite has the file open before its name is removed.
                 return connection, check(connection, path)
             except BaseException:
                 connection.close()
@@ -161,8 +159,8 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
 
 def _look_at(path: Path) -> tuple[int, int]:
     """Return the file's device and number. Raises RecordingError."""
-    # Without opening it: if this process records to it, closing our descriptor would drop
-    # the locks that SQLite holds.
+    # Without opening the file: if this process records to it, closing our descriptor would drop
+    # SQLite's locks.
     try:
         status = path.stat()
     except FileNotFoundError as error:
@@ -181,8 +179,8 @@ def _look_at(path: Path) -> tuple[int, int]:
 
 
 def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
-    # As a file that does not change while it does not: that works in a folder that we cannot
-    # write to, and leaves nothing beside the file.
+    # As immutable while it is settled: that works in a folder that we cannot write to, and leaves
+    # nothing beside the file.
     how = "mode=ro&immutable=1" if settled else "mode=ro"
     connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None)
     try:
@@ -209,7 +207,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
     """Translate an error of SQLite to a RecordingError for the user."""
     if isinstance(error, UnicodeError):
-        # Its messages quote names from the file.
+        # The error's messages quote names from the file.
         return RecordingError(path, "damaged: text in it is not UTF-8", recover(path))
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
@@ -238,7 +236,7 @@ def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
 
 
 def _is_zip(path: Path) -> bool:
-    # SQLite says that it is not a database: so no process records to it, and it may be opened.
+    # To SQLite it is not a database: so no process records to it, and it may be opened.
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

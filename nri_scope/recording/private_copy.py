@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a recording from where other users can write to a private folder, to be read there.
+"""Copy a recording from a place where other users can write to a private folder, to read it there.
 
-Files are opened without following links and without waiting, and found to be regular files through
-their descriptors. What SQLite has to do before the recording can be read (moving the write-ahead
-log into it, undoing an interrupted write) it does to the copy.
+Files are opened without following links and without waiting, and checked through their descriptors
+to be regular files. The steps that SQLite needs before reading (moving the write-ahead log into the
+recording, undoing an interrupted write) are done on the copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
 _PIECE = 4 << 20
 _WAL_HEADER = 32
-"""With it the write-ahead log begins anew; what follows a new header are other pages."""
+"""Bytes of the header. A new header restarts the log; pages after it are different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class _Opened:
 
 
 def private_copy(path: Path, folder: Path) -> Path:
-    """Copy the recording ``path``, with what is beside it, into ``folder``; one whole file.
+    """Copy the recording ``path`` and its companions into ``folder``, as one whole file.
 
-    Raises RecordingError, also where the copy has no room, and sqlite3.Error for a damaged file.
+    Raises RecordingError, also if there is no space for the copy, and sqlite3.Error for damage.
     """
     if folder_access(Path(os.path.realpath(folder))).access is FolderAccess.SHARED:
         raise RecordingError(path, f"no private copy of it can be made in {folder}", ELSEWHERE)
@@ -80,7 +80,7 @@ def _copied(path: Path, copy: Path) -> bool:
         )
         _check_room(path, copy.parent, [main, wal, journal])
         header = os.pread(wal.descriptor, _WAL_HEADER, 0) if wal is not None else b""
-        # The log last: what was moved from it into the file meanwhile is still in it.
+        # The log is copied last: pages moved from it into the file meanwhile are still in it.
         for opened, suffix in ((main, ""), (wal, WAL), (journal, JOURNAL)):
             companion(copy, suffix).unlink(missing_ok=True)
             if opened is not None:
@@ -123,7 +123,7 @@ def _no_regular_file(path: Path) -> RecordingError:
 
 
 def _opened_beside(path: Path, suffix: str, owner: int, stack: ExitStack) -> _Opened | None:
-    """Open a companion; None where there is none, or nothing in it."""
+    """Open a companion; None if it is missing or empty."""
     found = _opened(companion(path, suffix), stack)
     if found is None or not found.status.st_size:
         return None
@@ -147,14 +147,14 @@ def _check_room(path: Path, folder: Path, files: list[_Opened | None]) -> None:
 
 
 def _unwritable(path: Path, folder: Path, words: str) -> RecordingError:
-    # The folder itself is gone when this is read.
+    # The folder itself no longer exists when the user reads this.
     return RecordingError(
         path, f"no private copy of it can be made in {folder.parent}: {words}", ELSEWHERE
     )
 
 
 def _copy(path: Path, source: _Opened, target: Path) -> None:
-    """Copy what a file had when it was opened, holes as holes. Raises RecordingError."""
+    """Copy a file up to its size when opened, holes as holes. Raises RecordingError."""
     size = source.status.st_size
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -173,7 +173,7 @@ def _copy(path: Path, source: _Opened, target: Path) -> None:
 
 
 def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file that are not holes: a hole costs nothing, however large it is."""
+    """Yield the parts of a file that are not holes, which cost nothing, regardless of size."""
     end = 0
     while end < size:
         try:
@@ -187,7 +187,7 @@ def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _settle(path: Path, copy: Path) -> None:
-    """Make one file of the copy and its companions. Raises RecordingError and sqlite3.Error."""
+    """Merge the copy and its companions into one file. Raises RecordingError and sqlite3.Error."""
     if not any(companion(copy, suffix).exists() for suffix in (WAL, JOURNAL)):
         return
     _check_journal(path, companion(copy, JOURNAL))
@@ -203,7 +203,7 @@ def _settle(path: Path, copy: Path) -> None:
 
 
 def _check_journal(path: Path, journal: Path) -> None:
-    # Of the copy, as the original can be another one now.
+    # The copy's journal, as the original may have changed.
     if journal.exists():
         with journal.open("rb") as file:
             if names_another_file(file.fileno()):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a query that a damaged file, or one made by hand, keeps from ending.
+"""End queries that a damaged or forged file would keep running forever.
 
-Pages that contain each other give rows without end, and a query that wants none of them would
-never come back. A sound file has at most so many rows as fit into it.
+Pages that contain each other yield endless rows, and a query that selects none of them would never
+return. A sound file has at most as many rows as fit into it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import sqlite3
 
 _STEPS = 100_000
-# SQLite's steps for a row: joins and a large filter included.
+# SQLite's steps for a row, including joins and a large filter.
 _STEPS_PER_ROW = 2_000
 _ROW_BYTES = 40
 _LEAST = 50_000_000
 
 
 class Patience:
-    """Counts SQLite's steps on a connection. A signal is noticed meanwhile, too."""
+    """Counts SQLite's steps on a connection. Signals are noticed meanwhile, too."""
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
         self._budget = max(_LEAST, file_bytes // _ROW_BYTES * _STEPS_PER_ROW) // _STEPS
@@ -30,7 +30,7 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last query was ended."""
+        """Whether the budget ended the last query."""
         return self._used > self._budget
 
     def _go_on(self) -> bool:

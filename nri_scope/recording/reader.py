@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, read: sessions, events, messages. Everything in it is untrusted input."""
+"""Read a recording: sessions, events, messages. All of it is untrusted input."""
 
 from __future__ import annotations
 
@@ -51,26 +51,28 @@ from .sql_functions import register
 from .sqlite_text import WORDS_MAX, cut_sql
 
 MAX_REQUEST = 16 << 20
-"""Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
+"""Maximum number of bytes of one reassembled request. On the wire it has at most 4 MiB."""
 MAX_STATE = 256 << 20
-"""Bytes of all pods and containers that one session began with."""
+"""Maximum number of bytes of all pods and containers that existed when a session began."""
 MAX_TOLD = 2_000_000
-"""Elements of all these. A node with a thousand containers of 2,000 variables each has as many."""
+"""Maximum number of elements of all these: 1,000 containers of 2,000 variables each have as many.
+"""
 MAX_ROWS = 250_000
-"""Sessions, gaps or notes, each, as they are read into memory at once. A recorder that lost its
-runtime every ten seconds would write as many in a month, but for the bound of `writing`.
+"""Maximum number of sessions, gaps or notes, each, that are read into memory at once. A recorder
+that lost its runtime every ten seconds would write as many in a month without the bound of
+`writing`.
 """
 MAX_TEXT = 32 << 20
-"""Characters of all gaps' reasons, or of all notes, as they are read into memory at once."""
+"""Maximum number of characters of all gaps' reasons, or of all notes, that are read at once."""
 
-# Events in one query: short, so that a writer can reuse its log during a slow reading.
+# Events in one query: few, so that a writer can reuse its log during a slow reading.
 _PAGE = 500
 _PAGE_CHARACTERS = 2 << 20
-"""Characters of errors, paths and owners from which on a page is shorter."""
+"""Characters of errors, paths and owners from which a page is shortened."""
 _TOGETHER = 1 << 20
 """Bytes of requests that are read together."""
 _SYNCHRONIZE = "Synchronize"
-# In a row of `EVENT_COLUMNS`; the last two are lists as JSON.
+# Positions in a row of `EVENT_COLUMNS`; the last two columns are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
 _MESSAGES: dict[int, type[Message]] = {
@@ -78,16 +80,16 @@ _MESSAGES: dict[int, type[Message]] = {
     ObjectKind.CONTAINER: ContainerMessage,
 }
 _Request = tuple[int | None, int | None, int | None]
-"""Objects: the pod, the container, and the rest of a request."""
+"""Objects of a request: the pod, the container, and the rest."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
-"""The same, and the reply."""
+"""Objects of a request, and the reply."""
 
 T = TypeVar("T")
 Value = str | int
 
 
 class Recording:
-    """An open recording. Every method raises RecordingError where the file is at fault.
+    """An open recording. Every method raises RecordingError for a faulty file.
 
     For one thread.
     """
@@ -106,11 +108,11 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open for reading, whether it is being written or not. Raises RecordingError.
+        """Open for reading, even while it is being written. Raises RecordingError.
 
-        Nothing is written, neither into the file nor, unless it is being written, beside it; but
-        what a killed process left half written is undone, as by every SQLite. Where other
-        users can write, what was there when it was opened is read (``is_copy``).
+        Nothing is written to the file, nor beside it unless it is being written; but an unfinished
+        write of a killed process is undone, as by every SQLite. If other users can write there, a
+        copy made when it was opened is read (``is_copy``).
         """
         return cls(Path(path))
 
@@ -135,21 +137,21 @@ class Recording:
         """A connection for SQL: read-only, with the views ``events`` and ``log``, REGEXP and
         ``nri_json``.
 
-        To be asked for anew for each query: the file may have been opened again.
+        Get it again for each query: the file may have been opened again.
         """
         self._refresh()
         self._patience.renew()
         return self._connection
 
     def interrupt(self) -> None:
-        """End the query that is under way in another thread."""
+        """Interrupt the query that is running in another thread."""
         self._connection.interrupt()
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        """Return all rows of an internal query; their types are still to be checked."""
+        """Return all rows of an internal query; the caller has to check their types."""
         return self._read(lambda: self._connection.execute(sql, values).fetchall())
 
-    # -- what is in it ----------------------------------------------------------------------
+    # -- contents ---------------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
         """Return all sessions, oldest first."""
@@ -200,11 +202,10 @@ class Recording:
         last: int | None = None,
         among: Sequence[int] | None = None,
     ) -> Iterator[Event]:
-        """Yield events in the order in which they were recorded; times are wall clock, both
-        included.
+        """Yield events in recorded order; times are wall clock, both included.
 
-        ``last`` leaves only so many of them, the newest; ``among``, instead, those with these
-        numbers. What is written meanwhile appears too.
+        ``last`` limits them to the newest ones; ``among``, instead, to these numbers. Events
+        written meanwhile are yielded too.
         """
         for chunk in _parts_or_all(among):
             for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
@@ -220,9 +221,9 @@ class Recording:
     ) -> Iterator[tuple[Event, bytes, bytes]]:
         """Yield events, as from `events`, each with its request and its reply (`request`, `reply`).
 
-        ``among`` leaves only events with these numbers. To ask for each message by itself takes
-        twice the time. Where the messages come to more than is allowed, by default to this call,
-        it ends before that, and warns.
+        ``among`` yields only events with these numbers. Reading each message separately takes twice
+        the time. If the messages exceed the allowance, by default one for this call, it ends early
+        and warns.
         """
         allowance = allowance or self.allowance()
         pages = (
@@ -254,8 +255,8 @@ class Recording:
     ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
         """Return the first ones of ``events`` with their messages, and the error of the next one.
 
-        Many together, as looking whether the file was changed takes as long as reading a message;
-        though not more than fit into memory.
+        Reads many together, as checking whether the file changed takes as long as reading a
+        message; but not more than fit into memory.
         """
         found: list[tuple[Event, bytes, bytes]] = []
 
@@ -277,11 +278,11 @@ class Recording:
         return found, None
 
     def file_size(self) -> int:
-        """Return how many bytes the file has by now."""
+        """Return the current size of the file in bytes."""
         try:
             return self._real_path.stat().st_size
         except OSError:
-            # Moved away meanwhile.
+            # The file was moved away meanwhile.
             return 0
 
     def allowance(self, times: float = 1) -> Allowance:
@@ -336,7 +337,7 @@ class Recording:
         if last is not None:
             if last <= 0:
                 return
-            # Forwards from where they begin, however many they are, instead of a long list.
+            # A range from their beginning, regardless of length, instead of a long list.
             before = self._all(
                 number_of,
                 f"SELECT id FROM events WHERE {condition} ORDER BY id DESC LIMIT 1 OFFSET ?",
@@ -379,11 +380,11 @@ class Recording:
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, event_id: int) -> bytes:
-        """Return the request of an event: equal to what was on the wire, serialised
+        """Return the request of an event: equal to the one on the wire, serialised
         deterministically.
 
-        Where the event has a mark, these are the very bytes. What has too many elements is cut, and
-        warned of (`elements.bounded`). Raises RecordingError for an event that is not there, too.
+        If the event has a mark, the bytes are identical. A message with too many elements is cut,
+        with a warning (`elements.bounded`). Raises RecordingError, also for a missing event.
         """
         event = self.event(event_id)
         if event is None:
@@ -395,7 +396,7 @@ class Recording:
         return self._request(event, (pod, container, rest))
 
     def reply(self, event_id: int) -> bytes:
-        """Return the payload of an event's reply, as it was on the wire, with the same bound."""
+        """Return the payload of an event's reply, as on the wire, with the same bound."""
         event = self.event(event_id)
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if event is None or not found:
@@ -414,11 +415,11 @@ class Recording:
         return self._read(read, lambda: f"at object {object_id}")
 
     def stored(self, object_id: int) -> bytes:
-        """Return the content of an object, all of it."""
+        """Return the whole content of an object."""
         return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
     def state(self, session_id: int) -> State:
-        """Return what existed when the session began, as in its newest Synchronize."""
+        """Return the pods and containers at the session's start, from its newest Synchronize."""
         found = self._all(
             optional_numbers_of,
             "SELECT sync_event, synced_ns FROM session WHERE id = ?",
@@ -434,7 +435,7 @@ class Recording:
         return State(told.pods, told.containers, synced is not None)
 
     def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
-        """Return the parts of the requests of ``events``, which ascend; without removed events."""
+        """Return the parts of the requests of ascending ``events``, except removed ones."""
         if not events:
             return {}
         numbers = [event.id for event in events]
@@ -503,7 +504,7 @@ class Recording:
     # -- the file ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        # Taken before connecting: a recorder may begin to write at any moment.
+        # Taken before connecting: a recorder may start writing at any moment.
         self._fingerprint = fingerprint(self._real_path)
         try:
             self._connection, self.version, self.is_copy = connect(
@@ -518,10 +519,10 @@ class Recording:
         register(self._connection, self)
 
     def _refresh(self) -> bool:
-        """Open the file anew if it was opened as finished, and is being written now."""
+        """Reopen the file if it was opened as finished, and is being written now."""
         if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
             return False
-        # A caller may still use it.
+        # A caller may still use the old connection.
         self._outdated.append(self._connection)
         self._connect()
         return True
@@ -535,13 +536,13 @@ class Recording:
                 if self._refresh():
                     continue
                 raise self._error(error, where()) from error
-            # What was read while the file changed under it is worth nothing.
+            # A result from a file that changed meanwhile is discarded.
             if not self._refresh():
                 return result
 
     def _check_few(self, table: str, words: str) -> None:
         """Refuse a table with more rows than any recorder writes, or more text in its column
-        ``words``, before they fill the memory.
+        ``words``, before it fills the memory.
         """
         text = f"min(coalesce(length({words}), 0), {WORDS_MAX})"
         query = (
@@ -562,7 +563,7 @@ class Recording:
             )
 
     def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
-        """Return rows whose first column is the key, in its order."""
+        """Return rows in the order of the key, their first column."""
         return self._read(
             lambda: [make(row) for row in ascending(self._connection.execute(query), (0,))]
         )
@@ -576,7 +577,7 @@ class Recording:
     def _error(self, error: Exception, where: str) -> RecordingError:
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
             if not self._patience.is_over:
-                # A signal came while SQLite worked, and sqlite3 made this of it.
+                # A signal came during the query, and sqlite3 translated it to this error.
                 raise KeyboardInterrupt from error
             return RecordingError(
                 self.path, "it is damaged: reading it would never end", "get another copy of it"
@@ -593,12 +594,12 @@ class Recording:
 
 
 def _among(numbers: Sequence[int]) -> str:
-    # As they are: a parameter would need a function of SQLite's, which a query may forbid.
+    # As literals: a parameter would need a function of SQLite's, which a query may forbid.
     return f"id IN ({', '.join(str(int(number)) for number in numbers)})"
 
 
 def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
-    """Yield numbers of events in ascending pages; for None, which is all events, a single None."""
+    """Yield numbers of events in ascending pages; or a single None for None, all events."""
     if numbers is None:
         yield None
         return
@@ -608,7 +609,7 @@ def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | Non
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Return the bytes of an open recording, even if its file was removed; 0 if that is unknown."""
+    """Return the bytes of an open recording, even if its file was removed; 0 if unknown."""
     try:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page,) = connection.execute("PRAGMA page_size").fetchone()

@@ -11,7 +11,7 @@ from nri_scope.events import Event, Gap, Printed, Session
 from nri_scope.nri.plain import Plain
 
 SCHEMA_VERSION = 1
-"""Of every JSON object we print. Counts what would break a reader; new keys do not."""
+"""Version of every JSON object we print. Increased for incompatible changes, not for new keys."""
 
 _encode = json.JSONEncoder(separators=(", ", ": ")).encode
 
@@ -22,19 +22,19 @@ def to_json(record: Plain) -> str:
 
 
 def rfc3339(at_ns: int) -> str:
-    """Format UTC with microseconds."""
+    """Format a time in UTC with microseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)
     return f"{_second(seconds)}.{rest // 1000:06d}Z"
 
 
-# Events come in bursts: most share their second with the one before.
+# Events come in bursts: most are in the same second as the previous one.
 @lru_cache(maxsize=8)
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def event_record(event: Event) -> dict[str, Plain]:
-    """Return an event in one line."""
+    """Return the record of an event, for one line."""
     return {
         "id": event.id,
         "at": rfc3339(event.at_ns),
@@ -56,13 +56,13 @@ def event_record(event: Event) -> dict[str, Plain]:
 
 def deadline_ms(timeout_ns: int) -> int | None:
     """Round to the nearest millisecond, as a runtime's deadline is slightly less than configured;
-    None: none.
+    None if there is none.
     """
     return (timeout_ns + 500_000) // 1_000_000 if timeout_ns else None
 
 
 def gap_record(gap: Gap) -> dict[str, Plain]:
-    """Return a gap in one line; its only key tells it from an event."""
+    """Return the record of a gap, for one line; its only key distinguishes it from an event."""
     return {
         "gap": {
             "from": rfc3339(gap.from_ns),
@@ -75,7 +75,7 @@ def gap_record(gap: Gap) -> dict[str, Plain]:
 
 
 def printed_record(line: Printed) -> dict[str, Plain]:
-    """Return a line that a plugin printed; its only key tells it from an event."""
+    """Return the record of a printed line; its only key distinguishes it from an event."""
     return {
         "output": {
             "at": rfc3339(line.at_ns),
@@ -87,7 +87,7 @@ def printed_record(line: Printed) -> dict[str, Plain]:
 
 
 def session_record(session: Session) -> dict[str, Plain]:
-    """Return a session; ``ended`` is null while it is open or when its recorder was killed."""
+    """Return the record of a session; ``ended`` is null if open or its recorder was killed."""
     return {
         "id": session.id,
         "role": session.role,

@@ -14,18 +14,17 @@ _MOST_LINKS = 40
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Read up to ``most`` bytes of a file, never waiting. Raises OSError for all but a file."""
+    """Read up to ``most`` bytes, without waiting. Raises OSError, also if not a regular file."""
     descriptor = _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(most)
 
 
 def write_private(path: Path, content: bytes, *, only_new: bool = False) -> None:
-    """Write a file that only its owner can read, or one of our own that is there, whose mode it
-    keeps.
+    """Write a file that only its owner can read, or overwrite our own file, keeping its mode.
 
-    Raises OSError, also for all but a file, for a file or a link of another user, and where there
-    is one for ``only_new``.
+    Raises OSError, also if the path is not a regular file, is a file or a link of another user, or
+    exists despite ``only_new``.
     """
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     if not only_new:
@@ -46,10 +45,10 @@ def write_private(path: Path, content: bytes, *, only_new: bool = False) -> None
 
 
 def without_links(path: Path) -> Path:
-    """Return the path of the file itself, which need not exist.
+    """Return the path with links resolved; the file itself need not exist.
 
     Raises PermissionError for a link of another user, who could have chosen any file. Other
-    OSErrors are left to what is done with the path next.
+    OSErrors are left to the next use of the path.
     """
     for _ in range(_MOST_LINKS):
         try:

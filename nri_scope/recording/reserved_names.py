@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold the names of SQLite's companions in a folder to which other users can add files.
+"""Reserve the names of SQLite's companions in a folder to which other users can add files.
 
-In a sticky folder such as /tmp our own file keeps its name: others can neither remove nor rename
-it. So we put a file at each name before SQLite looks there, and as long as it may:
+In a sticky folder such as /tmp other users can neither remove nor rename our own files. So we
+create a file at each name before SQLite looks there, for as long as it may:
 
 - ``-wal`` and ``-shm``, which SQLite then uses,
-- ``-journal``, which stays empty: SQLite takes an empty one for the end of a finished write.
+- ``-journal``, which stays empty: for SQLite an empty one marks the end of a finished write.
 
 Readers lock the journal while they open the recording (`trusted_location.opening_by_name`), and the
-names are given back only while none of them does.
+names are released only while no reader holds that lock.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .trusted_location import COMPANIONS, JOURNAL, WAL, companion, name_of, othe
 
 _ASKED_SECONDS = 0.02
 _ASKED_TIMES = 50
-"""A reader that opens the recording needs the lock for less than all these times together."""
+"""Attempts to lock; a reader that opens the recording needs the lock for less than all of them."""
 
 
 @dataclass(slots=True)
 class ReservedNames:
-    """The names beside one recording, with our own files at them."""
+    """The names of a recording's companions, with our own files at them."""
 
     path: Path
     _journal: int
 
     @classmethod
     def take(cls, path: Path, *, is_new: bool) -> Self:
-        """Make the files; of a recording that is continued, take what a killed recorder left.
+        """Create the files; for a continued recording, take over those of a killed recorder.
 
-        Raises RecordingError where there is anything else, and OSError.
+        Raises RecordingError if other files are in the way, and OSError.
         """
         made: list[Path] = []
         descriptors: dict[str, int] = {}
@@ -67,7 +67,7 @@ class ReservedNames:
         return cls(path, journal)
 
     def lock(self) -> bool:
-        """Wait until no reader relies on the names; return False where one does for too long."""
+        """Wait until no reader relies on the names; return False if that takes too long."""
         for _ in range(_ASKED_TIMES):
             try:
                 fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,7 +78,7 @@ class ReservedNames:
         return False
 
     def give_back(self) -> None:
-        """Remove what SQLite leaves, unless the recording still needs it. Never raises."""
+        """Remove SQLite's files, unless the recording still needs them. Never raises."""
         with suppress(OSError):
             if not os.path.lexists(companion(self.path, WAL)):
                 self.remove()
@@ -104,7 +104,7 @@ def check_companions(path: Path, *, is_new: bool) -> None:
 
 
 def refused(path: Path, suffix: str, problem: str, hint: str = "") -> RecordingError:
-    """Make the error about a companion for which a recording is not written."""
+    """Return the error about a companion that prevents writing a recording."""
     name = f"{path.name}{suffix}"
     return RecordingError(
         path,
@@ -134,7 +134,7 @@ def _adopt(path: Path, suffix: str) -> int:
         hint = f"`nri-scope log {path.name}` undoes it where only you can write"
         raise refused(path, suffix, "is of a write that was interrupted", hint)
     opened = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    # SQLite gave it the mode of the recording, which was widened for what was in it then.
+    # SQLite gave it the mode of the recording, which was widened for its previous content.
     with suppress(OSError):
         os.fchmod(opened, 0o600)
     return opened

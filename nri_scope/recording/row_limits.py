@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for the rows that readers hold in memory all at once.
+"""Limits for the rows that readers hold in memory at once.
 
-Readers refuse a file with more, so a recorder that went on would write an unreadable file.
+Readers refuse files above these limits, so a recorder that exceeded them would write an unreadable
+file.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from .schema import TABLES
 from .sqlite_text import NAME_MAX, WORDS_MAX, int64, named
 
 MAX_SESSIONS = 100_000
-"""Sessions of a recording. A runtime that repeats Configure begins one each time."""
+"""Maximum number of sessions. A runtime that repeats Configure begins a new one each time."""
 TOO_MANY_SESSIONS = (
     f"the recording has {MAX_SESSIONS:,} sessions, or too long names of them, and takes no more"
 )
 MAX_GAPS = 200_000
-"""Gaps of a recording, and as many notes, which is fewer than readers take."""
+"""Maximum number of gaps of a recording, and also of notes; fewer than readers accept."""
 MAX_WORDS = 24 << 20
-"""Characters of all reasons of gaps, or of all notes; the same."""
+"""Maximum number of characters of all gaps' reasons, or of all notes; fewer than readers accept."""
 TOO_MANY_GAPS = "the recording has so many gaps that these are not told apart"
 TOO_MANY_NOTES = "the recording has so many notes that it takes no more"
 
 
 class NoRoom(Exception):
-    """A table takes no more; the text is the reason of the gap that this makes."""
+    """A table is full; the text is the reason of the resulting gap."""
 
 
 class Room:
@@ -44,8 +45,8 @@ class Room:
         characters: int,
         reason: str,
     ) -> None:
-        """Bound a table. ``texts``: its columns with text; ``rows`` and ``characters``: the most of
-        them.
+        """Set the limits of a table. ``texts``: its columns with text; ``rows`` and ``characters``:
+        the largest numbers of them.
         """
         self._connection = connection
         lengths = " + ".join(f"min(coalesce(length({text}), 0), {WORDS_MAX})" for text in texts)
@@ -57,14 +58,14 @@ class Room:
 
     @classmethod
     def of_names(cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]) -> Room:
-        """Return the room of a table of names, as `long_names` bounds it."""
+        """Return the limits of a table of names, as in `long_names`."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
         return cls(
             connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
         )
 
     def take(self, characters: int, rows: int = 1) -> None:
-        """Count what is about to be written. Raises NoRoom, and counts nothing, if it is full."""
+        """Count rows before they are written. Raises NoRoom, and counts nothing, if it is full."""
         if not self._is_counted:
             self._rows, self._characters = self._connection.execute(self._query).fetchone()
             self._is_counted = True
@@ -75,7 +76,7 @@ class Room:
         self._characters += characters
 
     def recount(self) -> None:
-        """Count the file's rows anew: rows were removed, or rolled back."""
+        """Count the file's rows again: rows were removed, or rolled back."""
         self._is_counted = False
 
 
@@ -99,7 +100,7 @@ class Rooms:
             "note": Room(connection, "note", ["text"], MAX_GAPS, MAX_WORDS, TOO_MANY_NOTES),
         }
         self._refused_in: dict[str, int] = {}
-        """Gaps with what was refused, by its reason."""
+        """Gaps for refused rows, by reason."""
 
     def take(self, table: str, characters: int) -> bool:
         """Count one more row, and return whether the table has room for it."""
@@ -130,7 +131,7 @@ class Rooms:
         """Record one gap for each reason of refusal; return whether the gap is new."""
         told = (int64(from_ns), int64(to_ns), lost)
         row = self._refused_in.get(reason)
-        # It may be gone: the ring removes gaps, and what was written may have been rolled back.
+        # The gap may be gone: the ring removes gaps, and its transaction may have been rolled back.
         if row is not None and self._grow("id = ?", row, reason, told):
             return False
         newest = "id = (SELECT max(id) FROM gap WHERE reason = ?)"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of an untrusted recording as values, once their types are what they must be.
+"""Rows of an untrusted recording as values, after a check of their types.
 
-SQLite lets any column hold anything, whatever its table says.
+SQLite allows values of any type in any column, regardless of the table's definition.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nri_scope.events import Container, Event, Gap, Mark, Note, Pod, Printed, Se
 from .sqlite_text import ITEMS_MAX, more
 
 EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
-"""Of the view ``events``, for `event_of`."""
+"""Columns of the view ``events``, for `event_of`."""
 SESSION_COLUMNS = ", ".join(column.name for column in fields(Session))
-"""Of the table ``session``, for `session_of`."""
+"""Columns of the table ``session``, for `session_of`."""
 CONTAINER_COLUMNS = "c.key, c.id, c.name, p.key, p.id, p.namespace, p.name, p.uid"
-"""Of ``container AS c`` with its ``pod AS p``, for `container_of`."""
+"""Columns of ``container AS c`` with its ``pod AS p``, for `container_of`."""
 
-# What sqlite3 gives: values of which nothing is known yet.
+# Rows from sqlite3: values whose types were not checked yet.
 Row = tuple[Any, ...]
 
 _Types = tuple[type, ...]
@@ -31,7 +31,7 @@ _NULL = type(None)
 
 
 class RowError(ValueError):
-    """A row that no recorder wrote. The text says what is wrong with it."""
+    """A row that no recorder wrote. The text gives the reason."""
 
 
 def _check(what: str, row: Row, *expected: _Types) -> None:
@@ -40,7 +40,7 @@ def _check(what: str, row: Row, *expected: _Types) -> None:
 
 
 def _types(model: type[Any], **others: type) -> _Types:
-    """Return the types of a dataclass's fields in a row: ints, or texts."""
+    """Return the types of a dataclass's fields in a row: integers or texts."""
     plain: dict[str, type] = {"int": int, "bool": int}
     return tuple(
         others.get(column.name, plain.get(str(column.type), str)) for column in fields(model)
@@ -57,9 +57,9 @@ _SHORT = 1_000
 
 
 def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
-    """Yield rows whose first columns are numbers that ascend, from above ``after``.
+    """Yield rows whose first columns are ascending numbers above ``after``.
 
-    Keys do so in a sound file; one made by hand could go in circles. Raises RowError.
+    Keys ascend in a sound file; in a forged one they could go in circles. Raises RowError.
     """
     width = len(after)
     numbers = (int,) * width
@@ -73,13 +73,13 @@ def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
 
 def event_of(row: Row) -> Event:
     """Make an event from `EVENT_COLUMNS`. Raises RowError."""
-    # The whole reader waits for this line.
+    # Most of the time of reading is spent in this line.
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
     values = list(row)
     for column in (-2, -1):
         text = row[column]
-        # Most events repeat the changes of others.
+        # Most events repeat the changes of other events.
         values[column] = _repeated(text) if len(text) <= _SHORT else _texts(text)
     return Event(*values)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a recording, once: the SQL that makes them, their comments and the documentation.
+"""The single definition of a recording's tables: their SQL, comments and documentation.
 
 The comments become part of the file, so that ``.schema`` in the sqlite3 shell explains it.
 """
@@ -13,7 +13,7 @@ from .sqlite_text import NAME_MAX, WORDS_MAX, cut_sql, list_sql
 APPLICATION_ID = 0x4E524953
 """``PRAGMA application_id`` of every recording: "NRIS" in ASCII."""
 VERSION = 1
-"""``PRAGMA user_version``. Raised for every change but new tables and indexes."""
+"""``PRAGMA user_version``. Raised for every change except new tables and indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Column:
 class Table:
     """One table; ``key`` is a primary key of several columns, which also orders the rows on disk.
 
-    ``indexes`` are columns with an index of their own, which holds the rows that have a value.
+    ``indexes`` are columns with an index each, over the rows that have a value.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Table:
     key: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     since_first: bool = True
-    """Whether every recording of this version has it; else it was added later."""
+    """Whether every recording of this version has it; False if it was added later."""
 
 
 _ID = "INTEGER PRIMARY KEY"
@@ -287,7 +287,7 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     {list_sql("e.changed")} AS changed, {list_sql("e.owners")} AS owners
 {_JOINS}
 """.strip()
-"""The columns of `model.Event` in its order, never NULL: what filters and readers see."""
+"""The columns of `model.Event` in its order, never NULL, for filters and readers."""
 
 LOG_VIEW = f"""
 SELECT e.id AS id,
@@ -302,20 +302,20 @@ SELECT e.id AS id,
 """.strip()
 
 VIEWS = {"log": LOG_VIEW}
-"""Views in the file: for people with nothing but the sqlite3 shell. Our reader uses its own.
+"""Views in the file, for users of the sqlite3 shell. Our reader uses its own.
 
-A reader refuses a file with any other view, so a change of one needs a new version.
+A reader refuses a file with any other view, so changing one needs a new version.
 """
 
 _BEFORE_CRI = LOG_VIEW.replace(_PLUGIN, "s.plugin_index || '-' || s.plugin_name")
 _ROUNDED, _CUT_OFF = "(e.timeout_ns + 500000) / 1000000", "e.timeout_ns / 1000000"
 
 OLDER_VIEWS = {"log": (_BEFORE_CRI, _BEFORE_CRI.replace(_ROUNDED, _CUT_OFF))}
-"""What `VIEWS` were in files of this version that were written before its release."""
+"""Definitions of `VIEWS` in files of this version that were written before its release."""
 
 
 def table_sql(table: Table) -> str:
-    """Return ``CREATE TABLE`` with the comments in it."""
+    """Return ``CREATE TABLE`` with comments."""
     parts = [(f"{column.name} {column.type}", column.comment) for column in table.columns]
     if table.key:
         parts.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
@@ -340,12 +340,12 @@ def index_sql(table: Table, column: str) -> str:
 
 
 def table_statements(table: Table) -> list[str]:
-    """Return the statements that make one table with its indexes, in order."""
+    """Return the statements that create one table with its indexes, in order."""
     return [table_sql(table), *(index_sql(table, column) for column in table.indexes)]
 
 
 def statements() -> list[str]:
-    """Return the statements that make an empty recording, in order."""
+    """Return the statements that create an empty recording, in order."""
     made = [statement for table in TABLES for statement in table_statements(table)]
     made += [f"CREATE VIEW {name} AS\n{sql}" for name, sql in VIEWS.items()]
     return made

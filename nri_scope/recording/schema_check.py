@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that a file is a recording, and nothing else.
 
-A recording may be untrusted, and an SQLite file can hold more than rows: triggers, and views or
+A recording may be untrusted, and an SQLite file can contain more than rows: triggers, and views or
 computed columns in place of tables. A file with any of these is refused.
 """
 
@@ -27,7 +27,7 @@ GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 
 def recover(path: str | Path) -> str:
-    """Return how to recover a damaged file. Not by ``.recover``, which some sqlite3 lack."""
+    """Return advice for a damaged file. It avoids ``.recover``, which some sqlite3 lack."""
     if Path(path).suffix.lower() == ".zip":
         return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"
     return "`sqlite3 FILE .dump` prints what can still be read of it"
@@ -56,8 +56,8 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Check that a recording of our version has our tables, and no triggers or unknown views.
 
     More tables, columns and indexes are allowed: other programs may have added them. Tables that
-    we added later (`Table.since_first`) may be missing, columns may not. Raises RecordingError and
-    sqlite3.Error.
+    were added later (`Table.since_first`) may be missing, columns may not. Raises RecordingError
+    and sqlite3.Error.
     """
     objects = connection.execute(
         "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_OBJECTS,)
@@ -69,7 +69,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         if kind == "view":
             allowed = _words(sql) in _OUR_VIEWS
         else:
-            # No table or index may have the name of a view that users expect.
+            # No table or index may use the name of a view that users expect.
             allowed = kind in ("table", "index") and name not in VIEWS
         if not allowed or not isinstance(name, str) or not isinstance(sql, str):
             raise RecordingError(path, f"holds a {kind}, which no recording has", "do not trust it")
@@ -92,7 +92,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             else {}
         )
         for column in table.columns:
-            # The recorder makes no hidden or computed columns.
+            # The recorder creates no hidden or computed columns.
             if columns.get(column.name) != 0:
                 raise RecordingError(
                     path,
@@ -111,7 +111,7 @@ def _words(sql: object) -> str:
 
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
-    """Return whether the recording has a table that older ones have not. Raises sqlite3.Error."""
+    """Return whether the recording has a table that older ones lack. Raises sqlite3.Error."""
     found = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()

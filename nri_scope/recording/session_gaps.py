@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time between a recording's sessions, in which nothing was observed.
 
-A recorder that loses its runtime and finds it again notes a gap. One that the runtime launches ends
-with it, and the next one continues the same file; so does a later ``record -o`` to a file that is
-there. Neither knows what was before, but the recording does: this derives their gaps from its
-sessions, for recordings of every age.
+A recorder that loses its runtime and finds it again notes a gap. A recorder launched by the runtime
+ends with it, and the next one continues the same file; so does a later ``record -o`` to an existing
+file. Neither knows what came before, but the recording does: this module derives their gaps from
+its sessions, for recordings of every age.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from math import inf
 from nri_scope.events import KILLED, Gap, Role, Session
 
 _OBSERVING = frozenset({Role.LOGGER, Role.PROBE, Role.TAP})
-"""Who sees what happens on a node. A replay makes its own time, the CRI is only asked."""
+"""Roles that observe a node. A replay has its own time; the CRI is only queried."""
 
 
 def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]:
     """Return the gaps between sessions that are not among those ``noted`` in the recording.
 
-    Their numbers are negative: those of the sessions that follow them. Where a part of a recording
-    was made without some events, its sessions say nothing about the time between them.
+    Their numbers are those of the sessions that follow them, negated. If a part of a recording was
+    made without some events, its sessions do not define the time between them.
     """
     lost = _Reaching(gap for gap in noted if not gap.is_left_out)
     left_out = _Reaching(gap for gap in noted if gap.is_left_out)
@@ -47,7 +47,7 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
 
 
 class _Reaching:
-    """The end of the gaps that have begun by a moment; asked for ascending moments."""
+    """The latest end of the gaps begun by a moment; moments must be queried in ascending order."""
 
     def __init__(self, gaps: Iterable[Gap]) -> None:
         self._gaps: Iterator[Gap] = iter(sorted(gaps, key=lambda gap: gap.from_ns))
@@ -62,10 +62,10 @@ class _Reaching:
 
 
 def _end(session: Session, killed: Sequence[int]) -> float:
-    """Return when a session ended, as far as anything after it shows."""
+    """Return when a session ended, as far as later rows show."""
     if session.ended_ns is not None:
         return session.ended_ns
     if session.end_reason != KILLED:
         return inf
-    # The recorder that continued the file noted where the killed one's events end.
+    # The recorder that continued the file noted the end of the killed recorder's events.
     return next((at_ns for at_ns in killed if at_ns >= session.started_ns), inf)

@@ -24,11 +24,12 @@ FUNCTIONS = {
     "nri_json(event.id, 'reply')": "its reply",
     "nri_object(object.id)": "a pod or a container",
 }
-"""What `register` adds, for the documentation."""
+"""The functions that `register` adds, for the documentation."""
 
 PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
-"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only reports that something
-was: sqlite3 does not hand on the words of an exception."""
+"""The error in the arguments of one of the `FUNCTIONS`. SQLite reports only that there was one:
+sqlite3 does not pass on an exception's text.
+"""
 
 _KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTAINER: Container}
 
@@ -45,7 +46,7 @@ class Messages(Protocol):
         ...
 
     def reply(self, event_id: int, /) -> bytes:
-        """Return the payload of its reply."""
+        """Return the payload of an event's reply."""
         ...
 
     def object(self, object_id: int, /) -> tuple[int, bytes]:
@@ -56,11 +57,11 @@ class Messages(Protocol):
 def register(connection: sqlite3.Connection, recording: Messages) -> None:
     """Register the `FUNCTIONS`, about ``recording``, on a connection.
 
-    Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
-    we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``,
-    and what is of a method, service or kind that we do not know as ``{"raw": "<hexadecimal>"}``.
-    Where there is nothing, or the file is damaged there, the result is NULL, and so it is for NULL.
-    What no id nor part can be is an error, which `PROBLEM` has in words.
+    Their JSON has the field names of the protocol, enums by name, and unknown fields under
+    ``unknown_fields``. Malformed messages are shown as ``{"malformed": "<hexadecimal>"}``, those of
+    an unknown method, service or kind as ``{"raw": "<hexadecimal>"}``. The result is NULL for NULL,
+    for a missing row and for a damaged one. An impossible id or part is an error, which `PROBLEM`
+    describes.
     """
 
     def nri_json(event_id: object, part: object = "request") -> str | None:

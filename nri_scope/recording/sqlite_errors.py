@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own SQL on an untrusted recording: its errors are the recording's fault."""
+"""Translate errors of our own SQL on an untrusted recording: the recording causes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .schema_check import has_table, recover
 
 @contextmanager
 def sound(recording: Recording) -> Iterator[None]:
-    """Translate errors that a damaged file causes inside the block to RecordingError."""
+    """Translate errors from a damaged file inside the block to RecordingError."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:
@@ -29,7 +29,7 @@ def sound(recording: Recording) -> Iterator[None]:
 
 
 def query_rows(recording: Recording, query: str, *values: Value) -> list[Row]:
-    """Return all rows; their types are still to be checked. Raises RecordingError."""
+    """Return all rows; the caller has to check their types. Raises RecordingError."""
     with sound(recording):
         return recording.connection.execute(query, values).fetchall()
 
@@ -44,6 +44,6 @@ def query_numbers(recording: Recording, query: str, *values: Value) -> list[tupl
 
 
 def holds(recording: Recording, table: str) -> bool:
-    """Return whether a recording has a table that older ones have not. Raises RecordingError."""
+    """Return whether a recording has a table that older ones lack. Raises RecordingError."""
     with sound(recording):
         return has_table(recording.connection, table)

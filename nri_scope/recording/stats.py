@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording in numbers."""
+"""Statistics of a recording."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nri_scope.nri.request_subject import is_plugins_call
 
 SECOND = 1_000_000_000
 RUN = 1 << 16
-"""Times that are sorted together."""
+"""Number of times that are sorted together."""
 
 
 class Sample(NamedTuple):
-    """The values of an event that are counted."""
+    """The values of an event that enter the statistics."""
 
     event: str
     namespace: str
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Times to the answer, in ns, by nearest rank."""
+    """Response times in ns, by nearest rank."""
 
     p50: int
     p99: int
@@ -41,10 +41,10 @@ class Took:
 
     @classmethod
     def of(cls, times: array[int]) -> Took | None:
-        """Return the statistics of these times; None where there are none."""
+        """Return the statistics of these times; None if there are none."""
         if not times:
             return None
-        # Sorted at once they would be a list of objects, which takes five times as much memory.
+        # Sorting all at once would make a list of objects, which takes five times as much memory.
         runs = [array("q", sorted(times[at : at + RUN])) for at in range(0, len(times), RUN)]
         return cls(_rank(runs, 50), _rank(runs, 99), max(run[-1] for run in runs))
 
@@ -56,7 +56,7 @@ class EventStats:
     event: str
     count: int
     not_ok: int
-    """Answered with an error or too late."""
+    """Number of events answered with an error or too late."""
     wire_bytes: int
     took: Took
 
@@ -77,31 +77,31 @@ class Stats:
     count: int
     by_status: dict[str, int]
     by_event: tuple[EventStats, ...]
-    """The most frequent first."""
+    """Statistics by event, the most frequent first."""
     by_pod: tuple[PodStats, ...]
-    """The most frequent first."""
+    """Statistics by pod, the most frequent first."""
     without_pod: int
-    """Events about no pod."""
+    """Number of events without a pod."""
     took: Took | None
-    """Of what the runtime asked; what a plugin asks takes the runtime's time."""
+    """Response times of the runtime's requests; a plugin's requests take the runtime's time."""
     first_ns: int | None
     last_ns: int | None
     busiest_ns: int | None
-    """Where the second with the most events begins."""
+    """Start of the second with the most events."""
     busiest_count: int
     wire_bytes: int
-    """Of all requests."""
+    """Bytes of all requests."""
 
     @property
     def seconds(self) -> float:
-        """From the first event to the last."""
+        """Seconds from the first event to the last."""
         if self.first_ns is None or self.last_ns is None:
             return 0.0
         return (self.last_ns - self.first_ns) / SECOND
 
     @property
     def rate(self) -> float | None:
-        """Events a second; None for less than a second, which says nothing about other times."""
+        """Events per second; None for less than a second, which is not representative."""
         return (self.count - 1) / self.seconds if self.seconds >= 1 else None
 
 
@@ -157,15 +157,16 @@ def tally(samples: Iterable[Sample]) -> Stats:
 
 @dataclass(frozen=True, slots=True)
 class GapStats:
-    """Gaps together."""
+    """Totals of gaps."""
 
     count: int
     lost: int
-    """Events, where it is known how many."""
+    """Number of lost events, for gaps that count them."""
     unknown: int
-    """Gaps with an unknown number of lost events."""
+    """Number of gaps with an unknown number of lost events."""
     left_out: int = 0
-    """Events that this part of a recording was made without; their gaps are none of those above."""
+    """Number of events that this part of a recording leaves out; their gaps are not counted above.
+    """
 
     @classmethod
     def of(cls, gaps: Iterable[Gap]) -> GapStats:
@@ -178,7 +179,7 @@ class GapStats:
 
 
 def _rank(runs: Sequence[array[int]], percent: int) -> int:
-    """Return the least number that so many of all do not exceed; each of ``runs`` ascends."""
+    """Return the smallest number that ``percent`` of all do not exceed; each run ascends."""
     wanted = max(1, math.ceil(sum(map(len, runs)) * percent / 100))
     low, high = min(run[0] for run in runs), max(run[-1] for run in runs)
     while low < high:

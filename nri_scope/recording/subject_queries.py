@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of a few pods and containers, and these by key, without reading all that there are."""
+"""Events of a few pods and containers, and these by key, without reading all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .sqlite_errors import holds, query_numbers, query_rows, sound
 
 T = TypeVar("T")
 _OWNERS = 200
-"""Events of one container that are asked who changed something."""
+"""Maximum number of events of one container whose owners are read."""
 _CONTAINERS = f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod"
 _PODS = "SELECT key, id, namespace, name, uid FROM pod"
 
@@ -34,30 +34,30 @@ _PODS = "SELECT key, id, namespace, name, uid FROM pod"
 
 
 def container_of_event(recording: Recording, event_id: int) -> Container | None:
-    """Return the container of an event; None where it has none. Raises RecordingError."""
+    """Return the container of an event; None if it has none. Raises RecordingError."""
     of_event = "c.key = (SELECT container FROM event WHERE id = ?)"
     return next(iter(_containers(recording, of_event, event_id)), None)
 
 
 def pod_of_event(recording: Recording, event_id: int) -> Pod | None:
-    """Return the pod of an event; None where it has none. Raises RecordingError."""
+    """Return the pod of an event; None if it has none. Raises RecordingError."""
     of_event = "key = (SELECT pod FROM event WHERE id = ?)"
     return next(iter(_pods(recording, of_event, event_id)), None)
 
 
 def containers_by_key(recording: Recording, keys: Iterable[int]) -> list[Container]:
-    """Return those that there are, in the order of their keys. Raises RecordingError."""
+    """Return existing containers with these keys, in order. Raises RecordingError."""
     return _containers(recording, f"c.key IN ({_list(keys)}) ORDER BY c.key")
 
 
 def pods_by_key(recording: Recording, keys: Iterable[int]) -> list[Pod]:
-    """Return those that there are, in the order of their keys. Raises RecordingError."""
+    """Return existing pods with these keys, in order. Raises RecordingError."""
     return _pods(recording, f"key IN ({_list(keys)}) ORDER BY key")
 
 
 def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the keys of pods and of containers with ``text`` in their names or ids, ASCII in upper
-    or lower case. Raises RecordingError.
+    """Return the keys of pods and of containers with ``text`` in their names or ids, ignoring ASCII
+    case. Raises RecordingError.
     """
     pods, containers = (
         frozenset(
@@ -76,7 +76,7 @@ def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozens
 
 
 def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
-    """Return who changed a container, ``NN-name``, in call order. Raises RecordingError."""
+    """Return a container's owners, ``NN-name``, in call order. Raises RecordingError."""
     rows = query_rows(
         recording,
         "SELECT DISTINCT owners FROM (SELECT owners FROM event WHERE container = ? "
@@ -88,14 +88,14 @@ def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
 
 
 def state_in(recording: Recording, told: int) -> str:
-    """Return the state that an object tells of a container; "" for none. Raises RecordingError."""
+    """Return a container's state in an object; "" if it has none. Raises RecordingError."""
     ((encoded,),) = query_rows(recording, "SELECT nri_object(?)", told)
     state = _decoded(encoded, dict).get("state")
     return state if isinstance(state, str) else ""
 
 
 def texts(encoded: object) -> list[str]:
-    """Return the texts in a JSON array; none where it is no array."""
+    """Return the texts in a JSON array; none if it is not an array."""
     return [text for text in _decoded(encoded, list) if isinstance(text, str)]
 
 
@@ -103,7 +103,7 @@ def texts(encoded: object) -> list[str]:
 
 
 class EventPoint(NamedTuple):
-    """An event by its time."""
+    """An event with its time."""
 
     at_ns: int
     event: int
@@ -115,7 +115,7 @@ class EventPoint(NamedTuple):
 def events_of_container(
     recording: Recording, container: int, after: int, where: Filter | None
 ) -> list[int]:
-    """Return the numbers of a container's events behind ``after``. Raises RecordingError."""
+    """Return the numbers of a container's events after ``after``. Raises RecordingError."""
     text, values = sql_of(where)
     with sound(recording):
         rows = recording.connection.execute(
@@ -135,7 +135,7 @@ def points_between(
     most: int,
 ) -> list[EventPoint]:
     """Return the first events of a pod alone, or of a container (``subject``: their keys, 0 for
-    none), from one time up to another, among these numbers. Raises RecordingError.
+    none), from one time up to another, in this range of numbers. Raises RecordingError.
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
@@ -153,7 +153,7 @@ def points_between(
     with sound(recording):
         if not all(tuple(map(type, row[:3])) == (int, int, str) for row in rows):
             raise RowError("an event has values of a wrong type")
-    # Thousands of events have a handful of names.
+    # Thousands of events share a handful of names.
     names: dict[str, str] = {}
     return [
         EventPoint(at_ns, number, names.setdefault(name, name), status == Status.OK, bool(changed))
@@ -170,7 +170,7 @@ def next_event(
     forwards: bool,
 ) -> tuple[int, int] | None:
     """Return number and time of the next or previous event of a pod alone, or of a container; None
-    where there is none. Raises RecordingError.
+    if there is none. Raises RecordingError.
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
@@ -189,8 +189,8 @@ def next_event(
 def event_from(
     recording: Recording, at_ns: int, where: Filter | None, about: Pod | Container | None
 ) -> int | None:
-    """Return the first event that is not earlier, passes the filter and is about the pod or
-    container; None where none is. Raises RecordingError.
+    """Return the first event at this time or later that passes the filter and is about the pod or
+    container; None if there is none. Raises RecordingError.
     """
     text, values = sql_of(where)
     of_it = f" AND {column_of(about)} = ?" if about is not None else ""
@@ -207,8 +207,9 @@ def event_from(
 
 
 def neighbours(recording: Recording, event: Event, *, of_container: bool) -> list[Event | None]:
-    """Return the events before and after one, of all or of its container; None where there is
-    none. Raises RecordingError.
+    """Return the previous and the next event, of all or of its container; None if missing.
+
+    Raises RecordingError.
     """
     where = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
     found: list[Event | None] = []
@@ -223,8 +224,8 @@ def neighbours(recording: Recording, event: Event, *, of_container: bool) -> lis
 
 
 def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -> list[int]:
-    """Return the keys of containers that were updated beside this event or others of the containers
-    ``own``. Raises RecordingError.
+    """Return the keys of containers that this event, or any event of the containers ``own``,
+    updated. Raises RecordingError.
     """
     if not holds(recording, "effect"):
         return []
@@ -244,7 +245,7 @@ def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -
 
 
 def same_round_near(recording: Recording, event: Event, within: int) -> list[int]:
-    """Return the numbers of the events around one that may be of its round; its own is among them.
+    """Return the numbers of nearby events that may be of an event's round, and its own.
 
     Raises RecordingError.
     """
@@ -260,11 +261,11 @@ def same_round_near(recording: Recording, event: Event, within: int) -> list[int
     return [number for (number,) in rows]
 
 
-# -- how ----------------------------------------------------------------------------------------
+# -- helpers ------------------------------------------------------------------------------------
 
 
 def column_of(about: Pod | Container) -> str:
-    """Return the column of events that has its key."""
+    """Return the event column with the subject's key."""
     return "pod" if isinstance(about, Pod) else "container"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole recording in numbers, with its sessions and gaps."""
+"""Summary of a whole recording, with its sessions and gaps."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from .stats import GapStats, Sample, Stats, Took, tally
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole recording in numbers."""
+    """Summary of a whole recording."""
 
     stats: Stats
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     cri_answers: int
-    """The CRI's answers, which count nowhere else: no runtime waited for us there."""
+    """Number of the CRI's answers, excluded from all other counts: no runtime waited for us then.
+    """
     file_bytes: int
-    """On disk, with what SQLite keeps beside the file while it is written."""
+    """Bytes on disk, including SQLite's files beside a recording that is being written."""
     version: int
 
     @property
     def ratio(self) -> float | None:
-        """Bytes on disk for a byte of requests on the wire."""
+        """Bytes on disk per byte of requests on the wire."""
         wire = self.stats.wire_bytes
         return self.file_bytes / wire if wire else None
 
     def record(self) -> dict[str, Plain]:
-        """Return the summary for programs."""
+        """Return the summary for JSON."""
         stats = self.stats
         gaps = GapStats.of(self.gaps)
         return {

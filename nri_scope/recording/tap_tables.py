@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tap's records of events: its own time, metadata, what plugins printed."""
+"""A tap's records of events: its own time, metadata, output of plugins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .sqlite_errors import holds, sound
 from .sqlite_text import HIGHEST
 
 LINE_MAX = 128 << 10
-"""Characters of a line that a plugin printed; taps cut them at 16 KiB."""
+"""Maximum number of characters of a line that a plugin printed; taps cut lines at 16 KiB."""
 METADATA_MAX = 256 << 10
-"""Of an event, as JSON; recorders keep less."""
+"""Maximum number of characters of an event's metadata, as JSON; recorders store less."""
 _PAGE = 100
-# Of what is longer only that it is: no recorder wrote it, and it may be longer than memory.
+# An overlong text is only detected: no recorder wrote it, and it may be larger than memory.
 _PRINTED = (
     "SELECT id, session, at_ns, CASE WHEN length(stream) <= 16 THEN stream END, "
     f"CASE WHEN length(text) <= {LINE_MAX} THEN text END FROM output"
@@ -29,7 +29,7 @@ _TAPPED = (
 
 
 def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
-    """Return a tap's records of these events, by number; only of those that a tap saw.
+    """Return a tap's records of these events, by number; without events that no tap saw.
 
     At most a few hundred at once. Raises RecordingError.
     """
@@ -42,7 +42,7 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
 
 
 class Taps:
-    """A tap's records of events that are asked for one after the other, by ascending number."""
+    """A tap's records of events, read one after the other, by ascending number."""
 
     def __init__(self, recording: Recording) -> None:
         self._rows = _all(recording)
@@ -50,7 +50,7 @@ class Taps:
         self._began = False
 
     def of(self, event: int) -> Tapped | None:
-        """Return the tap's record of an event; None where no tap saw it. Raises RecordingError."""
+        """Return the tap's record of an event; None if no tap saw it. Raises RecordingError."""
         if not self._began:
             self._began = True
             self._next = next(self._rows, None)
@@ -74,8 +74,8 @@ def _all(recording: Recording) -> Iterator[Tapped]:
 
 
 def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
-    """Yield all lines that plugins printed, as they were recorded; those behind number
-    ``after_id``.
+    """Yield all lines that plugins printed, in recorded order, after number ``after_id``.
+
 
     Raises RecordingError.
     """
@@ -92,8 +92,8 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
 
 def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Printed], int]:
-    """Return what its plugin printed from an event on to the next one of the same session: the
-    first ``most`` lines, and how many there are. Raises RecordingError.
+    """Return the lines that an event's plugin printed before the next event of the same session:
+    the first ``most``, and their total number. Raises RecordingError.
     """
     if not holds(recording, "output"):
         return [], 0

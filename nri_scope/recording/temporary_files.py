@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary files: private, gone in the end, and named as what they are when they cannot be had."""
+"""Temporary files: private, removed at the end, with errors that name their purpose."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nri_scope.errors import RecordingError, UsageError
 from .file_errors import in_words
 
 ELSEWHERE = "set TMPDIR to another folder"
-"""What helps where one cannot be written."""
+"""Advice if a temporary file cannot be written."""
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Make a new folder for its owner alone. Raises UsageError where that fails."""
+    """Make a new folder that only its owner can access. Raises UsageError if that fails."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="nri-scope-")
     except OSError as error:
@@ -29,10 +29,10 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Translate failing writes to a temporary folder in this block to a UsageError.
+    """Translate failed writes to a temporary folder in this block to a UsageError.
 
-    The user does not know the files in it: their names would not help. Every OSError in the block
-    is taken for one of theirs.
+    Names of files in the folder would not help the user. Every OSError in the block is taken for an
+    error of such a write.
     """
     try:
         yield

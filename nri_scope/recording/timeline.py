@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events with what happened between them, in one stream: gaps, notes, sessions that begin or end,
+"""Events with the items between them, in one stream: gaps, notes, beginnings and ends of sessions,
 and lines that plugins printed.
 """
 
@@ -13,14 +13,14 @@ from nri_scope.events import Event, Gap, Note, Printed, Session
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The events that follow are of this session, and none before was."""
+    """A session whose first event follows."""
 
     session: Session
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A session that began earlier in the stream is over."""
+    """A session that began earlier in the stream has ended."""
 
     session: Session
 
@@ -31,15 +31,15 @@ Item = Event | Gap | Began | Ended | Note | Printed
 
 
 class Timeline:
-    """Puts gaps and sessions at their place between events; remembers what it has shown.
+    """Puts gaps and sessions at their place between events; remembers the items shown.
 
-    Events keep the order in which they were recorded; what lies between them goes before the first
-    event that is not earlier.
+    Events keep their recorded order; an item between them goes before the first event that is not
+    earlier.
     """
 
     def __init__(self) -> None:
         self._shown: set[tuple[type, int]] = set()
-        """Gaps and notes, by number."""
+        """Types and numbers of the gaps and notes shown."""
         self._open: dict[int, Session] = {}
         self._began: set[int] = set()
 
@@ -53,9 +53,8 @@ class Timeline:
     ) -> Iterator[Item]:
         """Yield the items of ``events``, and of all ``gaps`` and ``notes`` not given before.
 
-        ``sessions``, ``gaps`` and ``notes`` are as the recording has them now, so this can be
-        called again with what came later. After the last event follows what happened before
-        ``until_ns``.
+        ``sessions``, ``gaps`` and ``notes`` are those in the recording now, so this can be called
+        again with later items. Items from before ``until_ns`` follow after the last event.
         """
         by_id = {session.id: session for session in sessions}
         between: list[Gap | Note] = [*gaps, *notes]
@@ -81,7 +80,7 @@ class Timeline:
         yield from self._until(_END if until_ns is None else until_ns - 1, waiting)
 
     def _next(self, waiting: list[Gap | Note]) -> float:
-        """Return the moment of the earliest gap, note or end that is still to be given."""
+        """Return the time of the earliest gap, note or session end that is still to be yielded."""
         times: list[float] = [
             session.ended_ns for session in self._open.values() if session.ended_ns is not None
         ]
@@ -103,7 +102,7 @@ class Timeline:
 
 
 def moment_of(one: Event | Gap | Note | Printed) -> int:
-    """Return its place in time; of a gap where it begins."""
+    """Return its time; for a gap, that of its beginning."""
     return one.from_ns if isinstance(one, Gap) else one.at_ns
 
 
@@ -114,7 +113,7 @@ def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
     for item in items:
         match item:
             case Began():
-                # What was printed before comes with the session's first event.
+                # Lines printed earlier come with the session's first event.
                 until_ns = 0
             case Ended(session):
                 until_ns = session.ended_ns or 0
@@ -135,6 +134,6 @@ def interleaved(sessions: Iterable[Session]) -> bool:
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.started_ns < latest:
             return True
-        # One whose recorder was killed is over when the next one begins.
+        # A session whose recorder was killed ends when the next one begins.
         latest = max(latest, session.started_ns if session.ended_ns is None else session.ended_ns)
     return False

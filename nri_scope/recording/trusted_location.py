@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide where SQLite may open a recording by its name.
 
-SQLite finds a recording's companions (``-wal``, ``-shm``, ``-journal``) by their names, at moments
-of its own, and does what they say: it writes to them, puts pages back from them, deletes what they
-name. So a name is given to SQLite only where no other user can put a file at it.
+SQLite finds a recording's companions (``-wal``, ``-shm``, ``-journal``) by name, at unpredictable
+moments, and acts on their content: it writes to them, restores pages from them, deletes files that
+they name. So a name is passed to SQLite only if no other user can put a file there.
 
 Trusted users are ourselves, root, who can do everything anyway, and for root the user who called
-sudo, who could have asked for anything else. Users that a container does not map are others.
+sudo, who could have requested anything else. Users that a container does not map are untrusted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class FolderAccess(enum.Enum):
 
     PRIVATE = "nothing"
     STICKY = "add files"
-    """As /tmp: what is there can be removed and renamed by its owner alone."""
+    """Files can be removed and renamed by their owners alone, as in /tmp."""
     SHARED = "replace files"
 
 
 class FolderFinding(NamedTuple):
-    """The result of `folder_access`; ``problem`` says why others can replace files, "" if not."""
+    """The result of `folder_access`; ``problem``: why others can replace files, else ""."""
 
     access: FolderAccess
     problem: str
@@ -52,9 +52,9 @@ def trusted_users() -> frozenset[int]:
 
 
 def folder_access(folder: Path) -> FolderFinding:
-    """Find what others can do in ``folder``, an absolute path without symbolic links.
+    """Find the access of other users to ``folder``, an absolute path without symbolic links.
 
-    Folders above it count: where one of them is renamed, another one can take its name. Raises
+    Folders above it count: if one of them is renamed, another one can take its name. Raises
     OSError.
     """
     users = trusted_users()
@@ -77,7 +77,7 @@ def folder_access(folder: Path) -> FolderFinding:
 
 
 def name_of(user: int) -> str:
-    """Return a user's name, or number where it has none."""
+    """Return a user's name, or number if unnamed."""
     try:
         return pwd.getpwuid(user).pw_name
     except (KeyError, OSError):
@@ -92,9 +92,9 @@ def others_may_write(path: Path, status: os.stat_result) -> bool:
 
 
 def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
-    """Return whether the group is the one of this name that many systems make for each user."""
+    """Return whether the group is the private one that many systems create for each user."""
     if status.st_uid == 0:
-        # Its group has other users in it, and not by being listed.
+        # Other users have this group as their primary one, without being listed.
         return False
     try:
         user, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
@@ -118,7 +118,7 @@ def companion(path: Path, suffix: str) -> Path:
 
 
 def status_of(path: Path) -> os.stat_result | None:
-    """Return what is at ``path`` itself; None where there is nothing. Raises OSError."""
+    """Return the status of ``path`` itself; None if nothing is there. Raises OSError."""
     try:
         return os.lstat(path)
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def status_of(path: Path) -> os.stat_result | None:
 
 
 def is_trusted_file(path: Path, status: os.stat_result) -> bool:
-    """Return whether it is a regular file that only trusted users can have written."""
+    """Return whether it is a regular file that only trusted users could have written."""
     return (
         stat.S_ISREG(status.st_mode)
         and status.st_uid in trusted_users()
@@ -138,14 +138,14 @@ def is_trusted_file(path: Path, status: os.stat_result) -> bool:
 def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
     """Yield whether SQLite may open the recording ``path`` by its name within the block.
 
-    ``immutable`` is for a connection that opens nothing but the file itself. ``path`` is absolute
+    ``immutable``: whether the connection opens nothing but the file itself. ``path`` is absolute
     and without symbolic links. Raises OSError.
     """
     access = folder_access(path.parent).access
     if access is FolderAccess.SHARED:
         yield False
     elif immutable:
-        # In a sticky folder the owner of the file can put another one at its name.
+        # In a sticky folder the owner of the file can replace it.
         yield access is FolderAccess.PRIVATE or os.lstat(path).st_uid in trusted_users()
     elif not _are_trusted(path, access):
         yield False
@@ -157,7 +157,7 @@ def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
 
 
 def is_private(path: Path) -> bool:
-    """Return whether SQLite may write to the recording ``path``: no other user can be in its way.
+    """Return whether SQLite may write to the recording ``path``: no other user can interfere.
 
     ``path`` is absolute and without symbolic links. Raises OSError.
     """
@@ -173,7 +173,7 @@ def _are_trusted(path: Path, access: FolderAccess) -> bool:
         status = status_of(beside)
         if status is None:
             if access is FolderAccess.STICKY:
-                # Another user could take the name in the next moment.
+                # Another user could take the name at any moment.
                 return False
         elif not is_trusted_file(beside, status) or (
             access is FolderAccess.STICKY
@@ -185,7 +185,7 @@ def _are_trusted(path: Path, access: FolderAccess) -> bool:
 
 @contextmanager
 def _names_held(journal: Path) -> Iterator[bool]:
-    """Keep a recorder from giving up the names in a sticky folder (`ReservedNames`) meanwhile."""
+    """Keep a recorder from releasing the names in a sticky folder (`ReservedNames`) meanwhile."""
     try:
         opened = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that a recording would show if they existed, and does not."""
+"""Containers that are missing from a recording and so did not exist."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _THIS_TOLD = (
 
 
 def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
-    """Return a test: whether no container with an id, or one that begins so, existed by an event.
+    """Return a test: whether no container whose id begins with a text existed by an event.
 
-    That is known where a connection got the list of all containers before, and nothing was lost.
+    That is certain if a connection got the list of all containers before, and nothing was lost.
     """
 
     def is_unheard(container_id: str, event: Event) -> bool:

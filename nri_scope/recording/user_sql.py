@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's own SQL over a recording: reading, and nothing but reading.
+"""Run the user's own SQL over a recording, for reading only.
 
 The connection is read-only already. That alone would still let a query attach other files or change
-the connection's settings, and would name what it refuses in SQLite's words.
+the connection's settings, and would report refusals in SQLite's words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .sql_functions import PROBLEM
 Cell = None | int | float | str | bytes
 
 STEPS = 100_000
-"""Virtual machine steps between two looks at pending signals: about a millisecond."""
+"""Virtual machine steps between two checks for pending signals: about a millisecond."""
 _FETCH = 256
 
 _READS = frozenset(
@@ -44,9 +44,9 @@ _DEEDS = {
 _PRAGMAS = frozenset(
     {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"}
 )
-"""Those that only show how tables are made."""
+"""Pragmas that only show the definition of tables."""
 _SCHEMA = "SELECT sql FROM sqlite_master shows the tables and their columns"
-# Before what it does, SQLite attaches a database to write to.
+# VACUUM first makes SQLite attach a database to write to.
 _VACUUM = re.compile(r"(?:[\s;]|--[^\n]*\n|/\*.*?\*/)*vacuum\b", re.IGNORECASE | re.DOTALL)
 _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
 _WAY_OUT = "here recordings are only read: use SELECT"
@@ -54,7 +54,7 @@ _WAY_OUT = "here recordings are only read: use SELECT"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a query; ``rows`` is read while the database works, and only once."""
+    """The result of a query; ``rows`` is read while the database runs, and only once."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Cell, ...]]
@@ -64,7 +64,7 @@ def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
     """Run one SELECT on a recording's connection.
 
     Raises UsageError for other statements than SELECT and for errors in SQL, RecordingError for
-    errors in the file; both also while the rows are read. The interrupt key ends it at any moment.
+    errors in the file; both also while the rows are read. The interrupt key stops it at any moment.
     """
     refused: list[UsageError] = []
 
@@ -82,7 +82,7 @@ def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
 
     cursor: sqlite3.Cursor | None = None
     connection.set_authorizer(authorize)
-    # The function does nothing: that Python runs it is what lets it notice a signal.
+    # The function does nothing, but calling it lets Python notice a signal.
     connection.set_progress_handler(_go_on, STEPS)
     with _in_our_words(path, refused):
         cursor = connection.execute(sql)
@@ -101,10 +101,10 @@ def _refusal(sql: str, action: int, first: str, second: str) -> UsageError:
         return UsageError("this SQL would write the recording anew", _WAY_OUT)
     schema = first.startswith("sqlite_")
     if schema and "pragma_" in sql.lower():
-        # SQLite makes a table for it, if only in memory.
+        # SQLite creates a table for it, if only in memory.
         return UsageError("a PRAGMA is not available here as a table", "write PRAGMA table_info(x)")
-    # The rest are CREATE, DROP, ALTER and their like, in many variants; the first thing that some
-    # of them do is to write to SQLite's own tables.
+    # The rest are CREATE, DROP, ALTER and so on, in many variants; some of them first write to
+    # SQLite's own tables.
     deed = "change tables" if schema else _DEEDS.get(action, "change tables")
     return UsageError(f"this SQL would {deed.format(first)}", _WAY_OUT)
 

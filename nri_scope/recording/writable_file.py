@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that a recorder writes: made, continued, locked and closed."""
+"""The file that a recorder writes: created, continued, locked and closed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .schema_check import check, check_schema, has_table
 from .trusted_location import JOURNAL, FolderAccess, companion, folder_access, name_of
 
 PAGE = 4096
-"""Bytes of a page in the files we make."""
+"""Bytes of a page in our files."""
 _BUSY_MS = 20
 _OPENING_MS = 500
-"""Time to wait for a process that is writing a mark to the recording at this moment."""
+"""Time to wait for a process that is writing a mark to the recording."""
 _ASKED_SECONDS = 0.01
-"""A process that asks whether the file is recorded holds the lock for less than this."""
+"""Maximum time in seconds for which a process that checks for a recorder holds the lock."""
 _ASKED_TIMES = 5
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
@@ -39,11 +39,11 @@ WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateCont
     OR (reply IS NOT NULL AND text IN ('CreateContainer', 'UpdateContainer', 'StopContainer'))
 LIMIT 1
 """
-"""Gives a row where some event may belong into ``effect``."""
+"""Query with a row if some event may belong into ``effect``."""
 _WRITE_VERSION = 18
-"""Where the header of a file says whether it is written with a write-ahead log."""
+"""Offset in a file's header of the flag for the write-ahead log."""
 _WITH_WAL, _WITH_JOURNAL = b"\2", b"\1"
-# (device, inode) of what this process records to. POSIX drops all of a process's locks on a file
+# (device, inode) of the files that this process records to. POSIX drops all of a process's locks on
 # when it closes any descriptor of it, so a second attempt must not even open it.
 _ours: set[tuple[int, int]] = set()
 
@@ -53,7 +53,7 @@ class RecordingFile:
     """A recording that is open for writing, by this process alone."""
 
     path: Path
-    """Without symbolic links above the file."""
+    """Path without symbolic links above the file."""
     connection: sqlite3.Connection
     _lock: int
     _identity: tuple[int, int]
@@ -62,9 +62,9 @@ class RecordingFile:
 
     @classmethod
     def open(cls, path: Path, *, only_new: bool = False) -> Self:
-        """Make the file, or continue an existing recording. Raises RecordingError.
+        """Create the file, or continue an existing recording. Raises RecordingError.
 
-        Neither where other users could exchange the file or what SQLite puts beside it.
+        Refuses places where other users could exchange the file or its companions.
         """
         with _as_recording_errors(path):
             path = _checked_place(path)
@@ -110,37 +110,37 @@ class RecordingFile:
 
     @property
     def deleted(self) -> bool:
-        """Whether nothing is at `path` any more."""
+        """Whether `path` no longer exists."""
         return _identity_of(self.path) is None
 
     @property
     def replaced(self) -> bool:
-        """Whether something else is at `path` now, or nothing."""
+        """Whether `path` is another file now, or no longer exists."""
         try:
             status = self.path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            # Unknown; as long as writing works, it does not matter.
+            # Unknown, and unimportant while writing works.
             return False
         return (status.st_dev, status.st_ino) != self._identity
 
     def close(self) -> None:
-        """Close, and remove SQLite's companion files. Never raises."""
+        """Close, and remove SQLite's companions. Never raises."""
         wal = _identity_of(wal_of(self.path))
         taken = wal is not None and wal != self._wal_identity
         if taken or (self._names is not None and not self._names.lock()):
-            # Another process took our place and writes its own recording, or is opening this one.
+            # Another process replaced us and writes its own recording, or is opening this one.
             # SQLite would delete the write-ahead log by its name, so this connection is never
-            # closed, not even by the interpreter's end.
+            # closed, not even at the interpreter's end.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
             return
         with suppress(sqlite3.Error):
             if self.connection.in_transaction:
                 self.connection.rollback()
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            # So that any SQLite opens it, in a folder that cannot be written, too. While a process
-            # reads it this is refused, and the file is as good.
+            # So that any SQLite opens it, even in a read-only folder. While a process reads the
+            # file, this is refused, which does no harm.
             if self._names is None:
                 self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         with suppress(sqlite3.Error):
@@ -154,9 +154,9 @@ class RecordingFile:
             os.close(self._lock)
 
     def _end_wal_mode(self) -> None:
-        """Leave WAL mode as SQLite does for journal_mode = DELETE, where others can add files.
+        """Leave WAL mode as SQLite does for journal_mode = DELETE, if others can add files.
 
-        SQLite would look for companions again after it has deleted its own.
+        SQLite would look for companions again after deleting its own.
         """
         if _identity_of(wal_of(self.path)) != self._wal_identity:
             os.pwrite(self._lock, _WITH_JOURNAL * 2, _WRITE_VERSION)
@@ -174,7 +174,7 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
         if error.errno != errno.ENOENT:
             raise _cannot_record(path, error) from error
         if path.parent.is_dir():
-            # As /proc, which takes no files.
+            # Such as /proc, which does not allow new files.
             problem, hint = f"no file can be made in {path.parent}", "choose another folder"
         else:
             problem, hint = f"no such folder: {path.parent}", "make it first"
@@ -202,13 +202,13 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
 _TAKEN = "the file exists and is not an nri-scope recording; nothing was written"
 _OTHER_NAME = "choose another name"
 BUSY = "another nri-scope is recording to it"
-"""The problem of a RecordingError."""
+"""The problem in a RecordingError."""
 
 
 def _checked_place(path: Path) -> Path:
     """Return the path without symbolic links above the file.
 
-    Raises RecordingError where other users can replace files, and OSError.
+    Raises RecordingError if other users can replace files, and OSError.
     """
     place = Path(os.path.realpath(path.parent)) / path.name
     found = folder_access(place.parent)
@@ -225,11 +225,11 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     """Make sure that SQLite finds only our own files beside the recording. Raises RecordingError
     and OSError.
 
-    Where others could add something later, all names are taken, and a new file is a recording
-    before SQLite sees it: of an empty one it deletes the journal.
+    If others could add files later, all names are reserved, and a new file is made a recording
+    before SQLite opens it: SQLite deletes the journal of an empty file.
     """
     if not is_new:
-        # Another process may be writing a mark to it at this moment.
+        # Another process may be writing a mark to it.
         until = time.monotonic() + _OPENING_MS / 1000
         while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
             time.sleep(_ASKED_SECONDS)
@@ -247,7 +247,7 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
 
 
 def _keep_names(connection: sqlite3.Connection, lock: int) -> None:
-    # To change to the write-ahead log means to delete a journal, or the log if there is one.
+    # Changing to the write-ahead log means deleting a journal, or the log if there is one.
     if os.pread(lock, 1, _WRITE_VERSION) != _WITH_WAL:
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
 
@@ -263,7 +263,7 @@ def _empty_recording(folder: Path) -> bytes:
 
 
 def _create(path: Path) -> int:
-    # O_EXCL does not follow a symbolic link either, wherever it points.
+    # O_EXCL does not follow symbolic links either.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return lock
@@ -293,7 +293,7 @@ def _open_existing(path: Path) -> int:
     if not _is_locked_for_us(lock):
         os.close(lock)
         raise busy
-    # A mode that was widened since was meant for what was in it then.
+    # A mode that was widened since was meant for the previous content.
     with suppress(OSError):
         os.fchmod(lock, 0o600)
     return lock
@@ -322,7 +322,7 @@ def connect(path: Path) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         isolation_level=None,
-        # Made by the thread that opens the recorder, used by the writer's alone.
+        # Created by the thread that opens the recorder, used only by the writer's.
         check_same_thread=False,
         cached_statements=64,
     )
@@ -332,12 +332,12 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def lay_out(connection: sqlite3.Connection) -> None:
-    """Make an empty file a recording. Raises sqlite3.Error."""
+    """Turn an empty file into a recording. Raises sqlite3.Error."""
     connection.execute(f"PRAGMA page_size = {PAGE}")
-    # Pages that the ring frees go back to the file system.
+    # Pages that the ring frees are returned to the file system.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    # All at once, and before the write-ahead log exists: whenever we are killed, the file itself
-    # is either nothing or a recording.
+    # All at once, and before the write-ahead log exists: if we are killed at any moment, the file
+    # itself is either empty or a recording.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -360,10 +360,10 @@ def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_tables(connection: sqlite3.Connection) -> None:
-    """Add missing tables to an older file of this version, where no earlier event needed them.
+    """Add missing tables to an older file of this version, if no earlier event needed them.
 
-    Events that are there already are not in ``effect``; so it is added only where none of them
-    can have an effect, which is so for all that a logger recorded without --validate.
+    Existing events are not in ``effect``; so it is added only if none of them can have an effect,
+    which holds for all events that a logger recorded without --validate.
     """
     missing = set()
     if not has_table(connection, "tapped"):
@@ -390,11 +390,11 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
             "its file system cannot hold a recording that is being written",
             "use a local disk",
         )
-    # The log itself is made by the first write.
+    # The log itself is created by the first write.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("COMMIT")
-    # Survives the end of this process at any moment; a power cut may cost the last seconds.
+    # Survives a crash of this process at any moment; a power cut may lose the last seconds.
     connection.execute("PRAGMA synchronous = NORMAL")
-    # Overwrites what the ring removes where that costs nothing extra; a recording is secret.
+    # Overwrites removed data if that costs nothing extra; a recording is secret.
     connection.execute("PRAGMA secure_delete = FAST")
     connection.execute("PRAGMA cell_size_check = ON")

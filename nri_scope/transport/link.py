@@ -21,24 +21,24 @@ from nri_scope.wire import (
 )
 
 UNSENT_MAX = 16 << 20
-"""Bytes of answers a peer may leave unread before we stop reading its requests.
+"""Maximum bytes of answers that a peer may leave unread before we stop reading its requests.
 
-Far above what a peer that waits for answers can cause: two ends that both stopped reading at a
-small limit would wait for each other forever.
+Far more than a peer that waits for answers can cause: two ends that both stopped reading at a small
+limit would wait for each other forever.
 """
 
 Notice = FrameIgnored | MessageIgnored | MessageRejected
-"""What the peer did beside the rules without ending the connection."""
+"""A violation of the protocol by the peer that did not end the connection."""
 
 RequestHandler = Callable[["Link", RequestReceived, int], None]
 """Called with the link, the request and the monotonic time (ns) at which its last byte came.
 
-It runs inside the socket's read callback: what it does delays the answer.
+It runs inside the socket's read callback: its duration delays the answer.
 """
 
 
 class Link(asyncio.Protocol):
-    """The asyncio shell around a `Connection`: moves bytes, waits for answers, and no more."""
+    """The asyncio shell around a `Connection`: only moves bytes and waits for answers."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Link(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=UNSENT_MAX)
 
     def data_received(self, data: bytes) -> None:
-        """Hand requests on at once, and wake the callers whose responses came."""
+        """Pass requests on at once, and wake the callers whose responses came."""
         arrived_ns = monotonic_ns()
         self._connection.receive_data(data)
         self._handle_events(arrived_ns)
 
     def eof_received(self) -> None:
-        """Note that the peer has closed its end; asyncio closes ours."""
+        """Record that the peer has closed its end; asyncio closes ours."""
         self._connection.receive_eof()
         self._handle_events(monotonic_ns())
 
@@ -93,14 +93,14 @@ class Link(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read again: the peer reads."""
+        """Read again: the peer is reading."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    # -- what the owner calls ---------------------------------------------------------------
+    # -- methods for the owner --------------------------------------------------------------
 
     def respond(self, stream_id: int, payload: bytes = b"") -> None:
-        """Answer a request; the bytes are with the socket when this returns."""
+        """Answer a request; the bytes are in the socket when this returns."""
         self._connection.send_response(stream_id, payload)
         self._flush()
 
@@ -112,7 +112,7 @@ class Link(asyncio.Protocol):
     async def call(
         self, service: str, method: str, payload: bytes, *, timeout: float | None = None
     ) -> bytes:
-        """Call the peer and return the reply's payload. ``timeout`` in seconds, sent along.
+        """Call the peer and return the reply's payload. ``timeout`` in seconds, also sent.
 
         Raises `RpcError` for an error status, `DeadlineExceeded`, or `ConnectionClosed`.
         """
@@ -139,23 +139,23 @@ class Link(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether nothing can be sent any longer."""
         return self._transport is None or self._transport.is_closing()
 
     def close(self, reason: str = "closed by us") -> None:
-        """Close after what is queued was written."""
+        """Close after all queued bytes were written."""
         if self._transport is not None and not self._transport.is_closing():
             self._reason = self._reason or reason
             self._transport.close()
 
     def abort(self, reason: str = "closed by us") -> None:
-        """Close at once; what is queued is lost."""
+        """Close at once; queued bytes are lost."""
         if self._transport is not None:
             self._reason = self._reason or reason
             self._transport.abort()
 
     async def wait_closed(self) -> str:
-        """Wait until the connection has ended, and return the reason in words."""
+        """Wait until the connection has ended, and return the reason as text."""
         return await asyncio.shield(self._closed)
 
     # -- inside -----------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which event loop our processes run on, and the settings that keep their reply path short."""
+"""The event loop of our processes, and the settings that keep their reply path short."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SWITCH_INTERVAL = 0.00005
-"""Seconds after which the writer thread hands the interpreter over to a reply that is due.
-Python's default of 5 ms would be the longest pause by far."""
+"""Seconds after which the writer thread yields the interpreter to a due reply. Python's default of
+5 ms would be the longest pause by far.
+"""
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's factory where it is installed: it shortens the time that we add
-    to an event.
-    """
+    """Return uvloop's factory if installed: it shortens the time that we add to an event."""
     try:
         import uvloop
     except ImportError:
@@ -32,8 +31,8 @@ def run(main: Coroutine[object, object, T]) -> T:
     results: list[T] = []
 
     async def kept() -> None:
-        # Up to Python 3.12 the runner makes a text of its task when it gives SIGINT back, and in
-        # that of the result, however large it is.
+        # Up to Python 3.12 the runner formats its task when it restores SIGINT, and with it the
+        # result, regardless of size.
         results.append(await main)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -42,10 +41,10 @@ def run(main: Coroutine[object, object, T]) -> T:
 
 
 def prepare_process() -> None:
-    """Tune the interpreter for short pauses; call it once, when everything is imported."""
+    """Tune the interpreter for short pauses; call it once, after all imports."""
     sys.setswitchinterval(SWITCH_INTERVAL)
-    # What exists now stays; the collector need not look at it again. What an event leaves behind
-    # is freed by counting references, so collecting rarely spares pauses in the middle of a reply.
+    # Existing objects stay; the collector need not check them again. Objects of an event are freed
+    # by reference counting, so rare collections avoid pauses in the middle of a reply.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sockets as if they were one: what comes from each is written to the other, and heard.
+"""Two sockets as one: bytes from each are written to the other, and reported to a listener.
 
-Nothing is changed, merged or held. A piece is written in the very callback in which it came; only
-then is it looked at. What the system does between two ends of one socket happens here too:
+Bytes are not changed, merged or held. A piece is written in the same callback in which it came, and
+inspected only afterwards. The relay reproduces the behaviour between two ends of one socket:
 
-- a peer that is not read fills a buffer, and stops being read: at most one piece is in our hands;
-- an end that only stops writing (``shutdown``) goes on being written to;
-- an end that is gone is closed at the other end, once that has been given all that was said.
+- if a peer does not read, its buffer fills and the other is no longer read: we hold at most one
+  piece;
+- an end that only stops writing (``shutdown``) still receives data;
+- if an end is gone, the other end is closed, after it has received all data.
 """
 
 from __future__ import annotations
@@ -21,40 +22,41 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 PIECE_MAX = 256 << 10
-"""Bytes read at once: a little more than a unix socket holds unless it was configured otherwise."""
+"""Bytes read at once: slightly more than a unix socket's default buffer."""
 
 _GONE = select.EPOLLHUP | select.EPOLLERR
 
 OnPiece = Callable[[bool, bytes, int, int], None]
-"""Called with the way (True: from the first socket to the second), what was passed on, and the
-monotonic times (ns) when it had come and when all of it was with the other socket."""
+"""Called with the direction (True: from the first socket to the second), the bytes passed on, and
+the monotonic times (ns) when they had come and when all were written to the other socket.
+"""
 
 
 class RelayEnd(NamedTuple):
-    """The end of a relay, with the reason."""
+    """The end of a relay, with its reason."""
 
     first: bool | None
-    """Whether it was the first socket's peer that ended it; None: neither, it was closed here."""
+    """Whether the first socket's peer ended it; None: neither peer, it was closed here."""
     words: str
-    """What the system said, or why it was closed here; "" for an ordinary end."""
+    """The system's error, or why it was closed here; "" for a normal end."""
 
 
 class Through(Protocol):
-    """A hook in a relay's way, for faults. It decides what `pass_on` gets."""
+    """A hook in one direction of a relay, for faults. It decides which bytes `pass_on` gets."""
 
     def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Take bytes that came."""
+        """Take received bytes."""
         ...
 
     def ended(self, relay: Relay, forth: bool) -> None:
-        """Pass on what is held: nothing more comes."""
+        """Pass on the bytes held: no more will come."""
         ...
 
 
 class Relay:
-    """Relays between two connected stream sockets, which belong to it from now on.
+    """Relays between two connected stream sockets, which it then owns.
 
-    What goes wrong in ``on_piece`` ends the hearing, never the relaying; ``on_failure`` is told.
+    An error in ``on_piece`` ends the reports, never the relaying; ``on_failure`` gets the error.
     """
 
     def __init__(
@@ -80,9 +82,10 @@ class Relay:
         self._forth = forth = _Way(self, True, first, second, buffer, through)
         self._back = back = _Way(self, False, second, first, buffer, through)
         self._ways = {first.fileno(): (forth, back), second.fileno(): (back, forth)}
-        """The way that reads from a descriptor, and the one that writes to it."""
-        # An epoll of our own rather than two readers of the loop: the latter do not tell apart who
-        # is gone from who is done with writing, and libuv gives up on a socket that was reset.
+        """The direction that reads from a descriptor, and the one that writes to it."""
+        # An epoll of our own rather than two readers of the loop: the latter do not distinguish a
+        # closed peer from one that has finished writing, and libuv gives up on a socket that was
+        # reset.
         self._epoll = select.epoll()
         for sock in self._sockets:
             self._epoll.register(sock, select.EPOLLIN)
@@ -90,11 +93,11 @@ class Relay:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is relayed any more."""
+        """Whether the relay has ended."""
         return self._closed.done()
 
     async def wait_closed(self) -> RelayEnd:
-        """Wait for the end, and return how it ended."""
+        """Wait for the end, and return its reason."""
         return await asyncio.shield(self._closed)
 
     def close(self, words: str = "closed here") -> None:
@@ -103,7 +106,7 @@ class Relay:
         self._finish()
 
     def pass_on(self, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Write ``data`` as if it had come in this way; for a `Through`. It may have to wait."""
+        """Write ``data`` as if it had come in this direction; for a `Through`. It may be queued."""
         if not self.closed:
             (self._forth if forth else self._back).write(data, arrived_ns)
 
@@ -118,28 +121,28 @@ class Relay:
             with contextlib.suppress(Exception):
                 self._on_failure(error)
 
-    # -- what a way finds -------------------------------------------------------------------
+    # -- callbacks of a direction -------------------------------------------------------------
 
     def source_ended(self, way: _Way, error: OSError | None) -> None:
-        """Note that the source has ended and that all it sent was passed on."""
+        """Record that the source has ended and that all its bytes were passed on."""
         self._ended_by(way.forth, error)
         with contextlib.suppress(OSError):
             way.target.shutdown(socket.SHUT_WR)
-        # One that is gone altogether, and not just done with writing, is heard of in `_ready`.
+        # A source that is gone, rather than just finished writing, is detected in `_ready`.
         if error is not None or (self._forth.over and self._back.over):
             self._finish()
 
     def target_gone(self, way: _Way, error: OSError) -> None:
-        """Note that the target cannot be written to; it may have sent something before that."""
+        """Record that the target cannot be written to; it may have sent bytes before that."""
         self._ended_by(not way.forth, None if isinstance(error, BrokenPipeError) else error)
         with contextlib.suppress(OSError):
-            # The source learns it when it writes again, as it would if there were no relay.
+            # The source notices when it writes again, as it would without a relay.
             way.source.shutdown(socket.SHUT_RD)
         if self._forth.over and self._back.over:
             self._finish()
 
     def wants(self, sock: socket.socket) -> None:
-        """Ask the system for what is of use now: bytes of this socket, room in it, or neither."""
+        """Poll the socket for the events needed now: bytes to read, space to write, or neither."""
         reading, writing = self._ways[sock.fileno()]
         events = (select.EPOLLIN if reading.reading else 0) | (
             select.EPOLLOUT if writing.waiting else 0
@@ -160,12 +163,12 @@ class Relay:
                 reading.readable()
             elif events & _GONE and not self.closed:
                 if reading.over:
-                    # No end is left to be written to, and nothing left of what was said.
+                    # No end is left to write to, and no bytes are left to pass on.
                     self._ended_by(reading.forth, None)
                     self._finish()
                 elif not writing.waiting:
-                    # Its last words still wait for the other end. The system would report it
-                    # again and again meanwhile, whatever is asked for.
+                    # Its last bytes still wait for the other end. Meanwhile the system would report
+                    # the end again and again, regardless of the requested events.
                     self._epoll.unregister(descriptor)
 
     def _ended_by(self, first: bool, error: OSError | None) -> None:
@@ -181,7 +184,7 @@ class Relay:
         self._epoll.close()
         for sock in self._sockets:
             sock.close()
-        # What is left here waits for Python's garbage collector, which may take its time.
+        # Remaining references wait for Python's garbage collector, which may take a while.
         self._forth.buffer = self._back.buffer = memoryview(b"")
         self._closed.set_result(self._end or RelayEnd(None, ""))
 
@@ -202,18 +205,19 @@ class _Way:
         self.source = source
         self.target = target
         self.reading = True
-        """The source is wanted to be read."""
+        """Whether the source is to be read."""
         self.waiting: deque[tuple[bytes, int]] = deque()
-        """What the target does not take yet, each with the time when it came. One piece, unless
-        something stands in the way."""
+        """Pieces that the target has not accepted yet, each with its time of arrival. At most one,
+        unless a `Through` adds more.
+        """
         self.over = False
-        """Nothing will be passed on in this way any more."""
+        """Whether no more bytes will be passed on in this direction."""
         self._relay = relay
         self.buffer = buffer
-        """For what comes; both ways share it."""
+        """Buffer for reading, shared by both directions."""
         self._through = through
         self._written = 0
-        """Bytes of the first that waits which the target took."""
+        """Bytes of the first waiting piece that the target has accepted."""
         self._source_over = False
         self._error: OSError | None = None
 
@@ -224,7 +228,7 @@ class _Way:
         self.waiting.clear()
 
     def write(self, data: bytes, arrived_ns: int) -> None:
-        """Write or, behind what waits already, keep until it can be written."""
+        """Write, or queue behind waiting pieces until it can be written."""
         if self.over:
             return
         if self.waiting:
@@ -237,7 +241,7 @@ class _Way:
             self._wait(data, arrived_ns, sent)
 
     def readable(self) -> None:
-        """Read the bytes that came, or note that the source has ended."""
+        """Read the bytes that came, or record that the source has ended."""
         buffer = self.buffer
         try:
             size = self.source.recv_into(buffer)
@@ -260,7 +264,7 @@ class _Way:
                 self._wait(bytes(buffer[:size]), arrived_ns, sent)
 
     def writable(self) -> None:
-        """Write what waits, as far as the target has room."""
+        """Write waiting pieces until the target is full."""
         while self.waiting:
             data, arrived_ns = self.waiting[0]
             sent = self._send(memoryview(data)[self._written :])
@@ -282,7 +286,7 @@ class _Way:
             self._read(True)
 
     def _send(self, data: memoryview) -> int:
-        """Send to the target, and return how many bytes it took; -1 when it is gone."""
+        """Send to the target, and return how many bytes it accepted; -1 if it is gone."""
         try:
             return self.target.send(data)
         except (BlockingIOError, InterruptedError):

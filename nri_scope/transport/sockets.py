@@ -16,7 +16,7 @@ from nri_scope.errors import ConnectError
 from .link import Link
 
 UNIX_PATH_MAX = 107
-"""sockaddr_un.sun_path holds 108 bytes, one of them the final zero."""
+"""Maximum bytes of a path: sockaddr_un.sun_path holds 108 bytes, including the final zero."""
 
 LinkFactory = Callable[[], Link]
 
@@ -37,7 +37,7 @@ def check_path(path: str | Path) -> str:
 
 
 async def connect_unix(path: str | Path, new_link: LinkFactory) -> Link:
-    """Connect to a listening unix socket; `ConnectError` says why that cannot be."""
+    """Connect to a listening unix socket; `ConnectError` gives the reason of a failure."""
     return await _adopt(await connect_socket(path), new_link)
 
 
@@ -47,7 +47,7 @@ async def connect_socket(path: str | Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
-        # Asked first, because connecting to an ordinary file is "refused" like a dead socket.
+        # Checked first, because connecting to an ordinary file is "refused" like a dead socket.
         if not stat.S_ISSOCK(_status(text).st_mode):
             raise ConnectError(text, "not a socket", "give the socket's path with --socket")
         await asyncio.get_running_loop().sock_connect(sock, text)
@@ -63,7 +63,7 @@ async def connect_socket(path: str | Path) -> socket.socket:
 
 
 async def adopt_descriptor(descriptor: int, new_link: LinkFactory) -> Link:
-    """Take over a connected stream socket that a parent process left us."""
+    """Take over a connected stream socket inherited from a parent process."""
     name = f"descriptor {descriptor}"
     try:
         sock = socket.socket(fileno=descriptor)
@@ -73,7 +73,7 @@ async def adopt_descriptor(descriptor: int, new_link: LinkFactory) -> Link:
         sock.detach()
         raise ConnectError(name, "not a unix stream socket")
     sock.setblocking(False)
-    # Whatever this process starts must not keep the connection open after us.
+    # Child processes must not keep the connection open after us.
     sock.set_inheritable(False)
     return await _adopt(sock, new_link)
 
@@ -92,15 +92,15 @@ class Server:
         self.path = path
 
     async def close(self) -> None:
-        """Stop listening. Links that were accepted live on."""
+        """Stop listening. Accepted links stay open."""
         self._server.close()
         _remove_own(self.path, self._inode)
 
 
 async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
-    """Listen on ``path`` (0600) in a folder that exists; ``new_link`` makes the link of a peer.
+    """Listen on ``path`` (0600) in an existing folder; ``new_link`` makes the link of a peer.
 
-    A socket without a listener is replaced; anything else at that path is left alone.
+    A socket without a listener is replaced; anything else at the path is left unchanged.
     """
     sock = bind_socket(path)
     inode = _status(os.fspath(path)).st_ino
@@ -109,7 +109,7 @@ async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
 
 
 class Door:
-    """A listening unix socket whose peers are wanted as plain sockets. Made as by `listen_unix`."""
+    """A listening unix socket whose peers become plain sockets. Created as by `listen_unix`."""
 
     def __init__(self, path: str | Path) -> None:
         """Listen on ``path``; raises `ConnectError`."""
@@ -124,22 +124,20 @@ class Door:
         return sock
 
     def close(self) -> None:
-        """Stop listening; the path is removed. Peers that were accepted live on."""
+        """Stop listening and remove the path. Accepted peers stay connected."""
         self._sock.close()
         _remove_own(self.path, self._inode)
 
 
 def bind_socket(path: str | Path) -> socket.socket:
-    """Return a socket that listens on ``path`` (0600), as `listen_unix`
-    says. Raises ConnectError.
-    """
+    """Return a socket that listens on ``path`` (0600), as `listen_unix`. Raises ConnectError."""
     text = check_path(path)
     _remove_stale(text)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
         sock.bind(text)
-        # A backlog of our own: uvloop's default differs from asyncio's.
+        # An explicit backlog: uvloop's default differs from asyncio's.
         sock.listen(128)
     except OSError as error:
         sock.close()
@@ -154,7 +152,7 @@ def _status(path: str) -> os.stat_result:
 
 
 def _remove_own(path: str, inode: int) -> None:
-    # Another process may have put its own socket there meanwhile.
+    # Another process may have created its own socket there meanwhile.
     with contextlib.suppress(FileNotFoundError):
         if _status(path).st_ino == inode:
             Path(path).unlink()

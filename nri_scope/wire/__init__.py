@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speak mux frames and ttRPC messages: bytes in, events out.
 
-In: bytes that arrived, and calls to make. Out: events, and bytes to write; the owner of a
-`Connection` moves both. Sizes that a peer declares are checked before anything is allocated. There
-is no I/O, no clock and no asyncio; this room never knows NRI.
+In: received bytes, and calls to make. Out: events, and bytes to write; the owner of a `Connection`
+moves both. Sizes declared by a peer are checked before anything is allocated. There is no I/O, no
+clock and no asyncio; this room never knows NRI.
 """
 
 from .connection import Connection

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One socket as a state machine: a mux with a ttRPC server on one id and a client on another.
 
-The rules a server applies to requests (odd, strictly increasing stream ids; what is refused with
-which status and what is merely ignored) are those of containerd/ttrpc's server.go.
+The rules a server applies to requests (odd, strictly increasing stream ids; which requests are
+refused with which status, and which are merely ignored) are those of containerd/ttrpc's server.go.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LAST_STREAM_ID = 0xFFFFFFFF
 class Connection:
     """Both directions of one socket, as seen from either end.
 
-    ``serves`` is the mux id on which the peer calls us, ``calls`` the one on which we call it.
-    Nothing here raises for what the peer does: its faults come out as events, the last of them
-    `ConnectionFailed`. What we do wrong raises `LocalProtocolError`.
+    ``serves`` is the mux id on which the peer calls us, ``calls`` the one on which we call the
+    peer. No method raises for errors of the peer: they become events, the last of them
+    `ConnectionFailed`. Our own errors raise `LocalProtocolError`.
     """
 
     def __init__(self, *, serves: int, calls: int, limits: Limits | None = None) -> None:
@@ -53,15 +53,15 @@ class Connection:
         self._events: list[WireEvent] = []
         self._output: list[bytes] = []
         self._last_request_id = 0
-        """Highest stream id the peer has used; ids must grow."""
+        """Highest stream id the peer has used; ids must increase."""
         self._unanswered: set[int] = set()
         self._next_call_id = 1
         self._awaited: set[int] = set()
 
-    # -- what arrives -----------------------------------------------------------------------
+    # -- receiving --------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take the next bytes of the socket, in any division."""
+        """Take the next bytes of the socket, split in any way."""
         if self._ended:
             return
         pieces, error = self._mux.feed(data)
@@ -85,7 +85,7 @@ class Connection:
         self._events.append(ConnectionFailed(error))
 
     def receive_eof(self) -> None:
-        """Note that the socket has ended."""
+        """Record that the socket has ended."""
         if not self._ended:
             self._ended = True
             self._events.append(
@@ -93,7 +93,7 @@ class Connection:
             )
 
     def events_received(self) -> list[WireEvent]:
-        """Return everything that happened since the last call, in order."""
+        """Return all events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
@@ -147,7 +147,7 @@ class Connection:
         )
 
     def _reject(self, stream_id: int, code: Code, text: str) -> None:
-        # Answered on the peer's own stream id, even a wrong one, so that it learns which it was.
+        # Answered on the peer's own stream id, even a wrong one, so that the peer can identify it.
         self._send_status(stream_id, code, text)
         self._events.append(MessageRejected(self._serves, stream_id, code, text))
 
@@ -170,7 +170,7 @@ class Connection:
         try:
             response = Response.FromString(data)
         except DecodeError as error:
-            # What else this peer gets wrong is unknown, and the call would wait forever.
+            # Later messages of this peer may be wrong too, and the call would wait forever.
             return RemoteProtocolError(f"response cannot be decoded: {error}")
         status = response.status
         self._events.append(
@@ -183,7 +183,7 @@ class Connection:
         )
         return None
 
-    # -- what we send -----------------------------------------------------------------------
+    # -- sending ----------------------------------------------------------------------------
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to write to the socket since the last call, in order."""
@@ -218,19 +218,19 @@ class Connection:
         return stream_id
 
     def forget_request(self, stream_id: int) -> None:
-        """Stop waiting for this response; it is ignored when it still comes."""
+        """Stop waiting for this response, which is ignored if it still comes."""
         self._awaited.discard(stream_id)
 
     def send_response(self, stream_id: int, payload: bytes = b"") -> None:
         """Answer a request with status OK."""
         self._answering(stream_id)
-        # No payload is an empty message, exactly what a Go peer sends for an empty reply.
+        # No payload means an empty message, exactly like an empty reply of a Go peer.
         data = Response(payload=payload).SerializeToString() if payload else b""
         self._send(self._serves, stream_id, MessageType.RESPONSE, data)
         self._unanswered.discard(stream_id)
 
     def send_error(self, stream_id: int, code: int, message: str) -> None:
-        """Answer a request with an error status; there is no payload beside one."""
+        """Answer a request with an error status and no payload."""
         if code == Code.OK:
             raise LocalProtocolError("an error status needs a code other than 0")
         self._answering(stream_id)

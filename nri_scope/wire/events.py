@@ -16,7 +16,7 @@ class RequestReceived(NamedTuple):
     method: str
     payload: bytes
     timeout_ns: int
-    """How long the peer waits for the answer, in nanoseconds; 0 if it did not say."""
+    """How long the peer waits for the answer, in nanoseconds; 0 if not sent."""
     metadata: tuple[tuple[str, str], ...]
 
 
@@ -47,7 +47,7 @@ class MessageIgnored(NamedTuple):
 
 
 class MessageRejected(NamedTuple):
-    """A request that breaks the rules. The error status has already been queued as the answer."""
+    """A request that breaks the rules. The answer, an error status, has already been queued."""
 
     conn_id: int
     stream_id: int
@@ -56,13 +56,13 @@ class MessageRejected(NamedTuple):
 
 
 class ConnectionFailed(NamedTuple):
-    """The peer broke the protocol beyond repair. Always the last event."""
+    """The peer broke the protocol irreparably. Always the last event."""
 
     error: RemoteProtocolError
 
 
 class PeerClosed(NamedTuple):
-    """End of the byte stream. Always the last event."""
+    """The end of the byte stream. Always the last event."""
 
     mid_message: bool
     """Whether the stream ended inside a frame or a message."""

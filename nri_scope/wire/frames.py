@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket's bytes, cut so that each message of one mux id is in a piece of its own.
+"""A socket's bytes, split so that each message of one mux id is in a separate piece.
 
-For a caller that lets some messages pass and others not. Where frames and messages begin and end
-together, as all known peers write them, the pieces are the very frames; elsewhere they are made
-anew, which peers cannot tell apart.
+For a caller that passes on some messages and drops others. If frames and messages begin and end
+together, as all known peers write them, the pieces are the original frames; otherwise they are
+created again, which peers cannot distinguish.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MESSAGE = struct.Struct(">IIBB")
 
 
 class Framed(NamedTuple):
-    """Bytes that can be passed on or left out without harm to what is before and behind them."""
+    """Bytes that can be passed on or dropped without harm to those before and after them."""
 
     raw: bytes
     stream_id: int = 0
     type: int = 0
-    """0 where this is no message of the mux id that is asked for."""
+    """Type of the message; 0 if this is not a message of the chosen mux id."""
     data: bytes = b""
 
 
 class MessageFrames:
     """One direction of a socket. Holds at most one frame and one message.
 
-    What is larger than ``limits`` cannot be cut: from there on everything passes as it comes.
+    A message above ``limits`` cannot be split: from there on all bytes pass unchanged.
     """
 
     def __init__(self, conn_id: int, limits: Limits | None = None) -> None:
@@ -46,7 +46,7 @@ class MessageFrames:
         self._frames = bytearray()
         self._stream = bytearray()
         self._aligned = True
-        """The message that begins in ``_stream`` begins where ``_frames`` does."""
+        """Whether the message that begins in ``_stream`` begins where ``_frames`` does."""
         self.gave_up = False
 
     def feed(self, data: bytes) -> list[Framed]:
@@ -88,7 +88,7 @@ class MessageFrames:
         return held
 
     def _cut(self, pieces: list[Framed]) -> bool:
-        """Take whole messages out of the stream; False for one that is too long."""
+        """Take whole messages out of the stream; return False for one that is too long."""
         while len(self._stream) >= MESSAGE_HEADER_LENGTH:
             length, stream_id, kind, flags = _MESSAGE.unpack_from(self._stream)
             if length > self._limits.message_data:
@@ -109,7 +109,7 @@ class MessageFrames:
                 )
             pieces.append(Framed(raw, stream_id, kind, data))
         if not self._stream:
-            # Frames without bytes may follow a message; they mean nothing.
+            # Frames without bytes may follow a message; they have no meaning.
             self._frames.clear()
             self._aligned = True
         return True
@@ -120,7 +120,7 @@ class MessageFrames:
 
 
 def named_request(data: bytes) -> tuple[str, str, bytes] | None:
-    """Return service, method and payload of a request's data; None where it cannot be decoded."""
+    """Return service, method and payload of a request's data; None if it cannot be decoded."""
     try:
         request = Request.FromString(data)
     except DecodeError:

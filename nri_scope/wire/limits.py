@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes a peer may make us deal with, each with its reason."""
+"""Limits for sizes that a peer sends, each with its reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MESSAGE_HEADER_LENGTH = 10
-"""ttRPC: u32 data length, u32 stream id, u8 type, u8 flags, big endian."""
+"""Bytes of ttRPC's header: u32 data length, u32 stream id, u8 type, u8 flags, big endian."""
 
 FRAME_HEADER_LENGTH = 8
-"""mux: u32 connection id, u32 payload length, big endian."""
+"""Bytes of the mux header: u32 connection id, u32 payload length, big endian."""
 
 MESSAGE_DATA_MAX = 4 << 20
 """ttRPC's own limit for the data of one message (messageLengthMax in containerd/ttrpc)."""
@@ -17,17 +17,20 @@ MESSAGE_DATA_MAX = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one connection. The defaults are what real peers keep to."""
+    """Limits of one connection. Real peers stay within the defaults."""
 
     frame_payload: int = MESSAGE_HEADER_LENGTH + MESSAGE_DATA_MAX
-    """Go never sends a longer mux frame; one that claims more is not talking mux."""
+    """Go never sends a longer mux frame; a peer that declares more does not use mux."""
 
     message_data: int = MESSAGE_DATA_MAX
     """A longer message is skipped unread and answered with RESOURCE_EXHAUSTED, as Go does."""
 
     requests_in_flight: int = 1024
-    """Runtimes send one at a time; the bound keeps a peer that never waits from filling memory."""
+    """Runtimes send one request at a time; the limit keeps a peer that never waits from filling
+    memory.
+    """
 
     safe_frame: int = 4096
-    """A Go peer reads through a 4,096-byte buffer and gives up on a frame that holds a message's
-    header and does not fit into it, so longer messages go as a header frame and a data frame."""
+    """A Go peer reads through a 4,096-byte buffer and gives up on a frame that contains a message's
+    header and exceeds it, so longer messages are sent as a header frame and a data frame.
+    """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mux frames: several byte streams over one socket.
 
-A frame is not a message: it carries the next bytes of one connection id's stream, and a message
+A frame is not a message: it contains the next bytes of one connection id's stream, and a message
 can be spread over frames in any way.
 """
 
@@ -33,12 +33,12 @@ class MuxReader:
 
     @property
     def in_frame(self) -> bool:
-        """The last frame, or its header, is not complete yet."""
+        """Whether the last frame, or its header, is incomplete."""
         return self._remaining > 0 or bool(self._header)
 
     def feed(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], RemoteProtocolError | None]:
         """Return pieces ``(connection id, declared length or -1, bytes)``, and the error that ended
-        them.
+        the stream, if any.
 
         The declared length comes with the first piece of each frame (whose bytes may be empty),
         so that the caller can tell frames apart; -1 marks a continuation.
@@ -74,11 +74,11 @@ class MuxReader:
 def frame_message(
     conn_id: int, stream_id: int, kind: int, flags: int, data: bytes, safe_frame: int
 ) -> list[bytes]:
-    """Return the frames that carry one ttRPC message in the way that every peer accepts.
+    """Return the frames that carry one ttRPC message in a form that every peer accepts.
 
-    Short messages go as one frame. Longer ones as the header in one frame and the data in another:
-    a Go peer fails on a frame that holds a header and exceeds its 4,096-byte read buffer, and cuts
-    its 256-frame queue short when the data comes in many small frames.
+    A short message is sent as one frame, a longer one as its header in one frame and the data in
+    another: a Go peer fails on a frame that contains a header and exceeds its 4,096-byte read
+    buffer, and cuts its 256-frame queue short if the data comes in many small frames.
     """
     length = len(data)
     total = MESSAGE_HEADER_LENGTH + length

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listener to two peers' conversation, which takes no part in it.
+"""A listener to two peers' conversation, which does not take part in it.
 
-A `Connection` is one of the two: it enforces rules and answers. Here nothing is enforced, as the
-peers have to live with each other; what one of them cannot know, an answer to an unheard call
-for instance, is heard all the same.
+A `Connection` is one of the peers: it enforces rules and answers. Here no rules are enforced, as
+the peers have to handle each other's errors; even messages without context, such as an answer to an
+unheard call, are reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RequestHeard(NamedTuple):
     method: str
     payload: bytes
     timeout_ns: int
-    """How long the caller is going to wait, in nanoseconds; 0 if it did not say."""
+    """How long the caller waits, in nanoseconds; 0 if not sent."""
     metadata: tuple[tuple[str, str], ...]
 
 
@@ -47,7 +47,7 @@ class ResponseHeard(NamedTuple):
 
 
 class NotUnderstood(NamedTuple):
-    """A message that is skipped; what follows it is heard again."""
+    """A message that is skipped; later messages are reported again."""
 
     conn_id: int
     stream_id: int
@@ -55,10 +55,10 @@ class NotUnderstood(NamedTuple):
 
 
 class HearingEnded(NamedTuple):
-    """Later bytes of this direction cannot be told apart. Always the last event of it."""
+    """Later bytes of this direction cannot be decoded. Always its last event."""
 
     offset: int
-    """Bytes of this direction that came before what could not be read, at least."""
+    """Minimum number of bytes of this direction that came before the unreadable ones."""
     error: RemoteProtocolError
 
 
@@ -66,11 +66,11 @@ Heard = RequestHeard | ResponseHeard | NotUnderstood | HearingEnded
 
 
 class Hearing:
-    """One direction of a socket: feed it what passes, in any division.
+    """One direction of a socket: feed it the passing bytes, split in any way.
 
-    ``conn_ids`` are the mux ids that are listened to; frames for others are let pass, as peers do.
-    Holds at most one message of each, and never what a peer merely declares. Never raises for what
-    is heard.
+    ``conn_ids`` are the mux ids to listen to; frames for others are ignored, as by peers. Holds at
+    most one message of each, and never allocates sizes that a peer merely declares. Never raises
+    for received bytes.
     """
 
     __slots__ = ("_ended", "_limits", "_mux", "_offset", "_readers")
@@ -84,11 +84,11 @@ class Hearing:
 
     @property
     def in_message(self) -> bool:
-        """Whether a message has begun and is not complete."""
+        """Whether a message has begun and is incomplete."""
         return self._mux.in_frame or any(one.in_message for one in self._readers.values())
 
     def feed(self, data: bytes) -> list[Heard]:
-        """Return what ``data`` completes, in order."""
+        """Return the messages that ``data`` completes, in order."""
         heard: list[Heard] = []
         if self._ended:
             return heard
@@ -133,7 +133,7 @@ class Hearing:
 
 def _response(conn_id: int, stream_id: int, data: bytes) -> ResponseHeard:
     if not data:
-        # What nearly every reply is.
+        # The content of nearly every reply.
         return ResponseHeard(conn_id, stream_id, Code.OK, "", b"")
     response = Response.FromString(data)
     status = response.status

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status codes of ttRPC, which are google.rpc.Code's."""
+"""Status codes of ttRPC, which are those of google.rpc.Code."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _HEADER = struct.Struct(">IIBB")
 
 
 class MessageType(IntEnum):
-    """Byte 8 of the header."""
+    """Type of a message, byte 8 of the header."""
 
     REQUEST = 1
     RESPONSE = 2
@@ -34,8 +34,8 @@ class Message(NamedTuple):
 class MessageReader:
     """Assembles messages from the pieces of one byte stream, in bounded memory.
 
-    ``wanted`` are the types that mean something at this end; messages of other types, and those
-    over the limit, are skipped as they arrive and reported without their data.
+    ``wanted`` are the types that have a meaning at this end; messages of other types, and those
+    over the limit, are skipped on arrival and reported without their data.
     """
 
     __slots__ = ("_buffer", "_flags", "_length", "_limit", "_missing", "_skip", "_stream_id",
@@ -51,7 +51,7 @@ class MessageReader:
 
     @property
     def in_message(self) -> bool:
-        """A message, or its header, is not complete yet."""
+        """Whether a message, or its header, is incomplete."""
         return self._missing > 0 or bool(self._buffer)
 
     def feed(self, piece: bytes) -> list[Message]:
@@ -91,7 +91,7 @@ class MessageReader:
             messages.append(self._message(piece[position:stop]))
         else:
             # A bytearray rather than a list of pieces: a peer that sends single bytes would
-            # otherwise make us hold an object for each.
+            # otherwise make us hold an object for each byte.
             self._buffer += piece[position:stop]
             if complete:
                 messages.append(self._message(bytes(self._buffer)))

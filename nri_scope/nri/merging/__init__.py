@@ -2,9 +2,9 @@
 """Merge the replies of a chain of plugins as a runtime does.
 
 In: requests and replies in the order of the chain, and an NRI version. Out: the merged reply,
-owners of fields, refusals and dropped requests. It does what upstream's adaptation package does,
-releases 0.2.0 to 0.12.5, mistakes included, and tests/interop proves it. It never knows what a
-runtime does with the merged reply; see `nri_scope.runtime` and `nri_scope.oci`.
+owners of fields, refusals and dropped requests. It behaves like upstream's adaptation package,
+releases 0.2.0 to 0.12.5, including mistakes, as tests/interop proves. It never knows what a runtime
+does with the merged reply; see `nri_scope.runtime` and `nri_scope.oci`.
 """
 
 from .applied_reply import adjusted, updated, with_resources

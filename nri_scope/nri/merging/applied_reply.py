@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container as later events show it, after a runtime did what the merged replies say.
+"""A container as later events show it, after a runtime applied the merged replies.
 
-Runtimes apply an adjustment to the OCI spec with upstream's generator, and an update by way of the
-CRI's resources; later events show what then is in the spec. So of memory only the limit has an
-effect, and becomes the limit of swap too. What a CDI device, a block I/O or an RDT class does to
-the container is in no message, and NRI shows no memory policy.
+Runtimes apply an adjustment to the OCI spec with upstream's generator, and an update through the
+CRI's resources; later events show the resulting spec. So of memory only the limit has an effect,
+and becomes the swap limit too. No message contains the effects of a CDI device, a block I/O class
+or an RDT class on the container, and NRI shows no memory policy.
 
 From the sources of NRI's runtime-tools/generate, containerd 1.7 to 2.4 and CRI-O 1.37, and equal to
-what these sent (tests/data/captures).
+the messages that these sent (tests/data/captures).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def adjusted(
 ) -> api.Container:
     """Return a copy of the container after a merged adjustment.
 
-    `shows_rlimits`: whether this runtime sends plugins the rlimits of a container; containerd does
-    from 2.3 on. Its state, pid and times are not touched.
+    `shows_rlimits`: whether this runtime sends plugins the rlimits of a container, as containerd
+    does from 2.3 on. State, pid and times are unchanged.
     """
     result = api.Container()
     result.CopyFrom(container)
@@ -50,7 +50,7 @@ def adjusted(
     if shows_rlimits:
         result.rlimits.extend(adjustment.rlimits)
     if not result.hooks.ByteSize():
-        # What plugins saw at creation had been given an empty one.
+        # At creation, plugins saw a container with empty hooks.
         result.ClearField("hooks")
     return result
 
@@ -65,7 +65,7 @@ def with_resources(container: api.Container, resources: api.LinuxResources) -> a
     result = api.Container()
     result.CopyFrom(container)
     target = result.linux.resources
-    # A limit without one for swap: this node cannot limit swap.
+    # A memory limit without a swap limit: this node cannot limit swap.
     swapless = target.memory.HasField("limit") and not target.memory.HasField("swap")
     _set_memory_limit(target.memory, resources.memory)
     if swapless:
@@ -77,7 +77,7 @@ def with_resources(container: api.Container, resources: api.LinuxResources) -> a
         target.cpu.cpus = resources.cpu.cpus
     if resources.cpu.mems:
         target.cpu.mems = resources.cpu.mems
-    # One for a page size that has a limit already is added all the same; the last one counts.
+    # Added even if the page size has a limit already; the last one counts.
     target.hugepage_limits.extend(resources.hugepage_limits)
     for key, value in resources.unified.items():
         target.unified[key] = value
@@ -95,7 +95,7 @@ def _adjust_linux(linux: api.LinuxContainer, wanted: api.LinuxContainerAdjustmen
         linux.io_priority.CopyFrom(wanted.io_priority)
     if wanted.HasField("seccomp_policy"):
         linux.seccomp_policy.CopyFrom(wanted.seccomp_policy)
-        # The one member that the generator leaves out.
+        # The only member that the generator leaves out.
         linux.seccomp_policy.ClearField("default_errno")
     if wanted.HasField("scheduler"):
         if wanted.scheduler.policy == api.SCHED_NONE:
@@ -116,7 +116,7 @@ def _adjust_linux(linux: api.LinuxContainer, wanted: api.LinuxContainerAdjustmen
 
 def _adjust_keys(keys: MutableMapping[str, str], wanted: MutableMapping[str, str]) -> None:
     # Runtimes take removals and values in Go's random order: with both for one key, the outcome is
-    # a matter of luck. This is the one that the plugin meant.
+    # random. This is the outcome that the plugin intended.
     for key in wanted:
         if key.startswith("-"):
             keys.pop(key[1:], None)
@@ -184,7 +184,7 @@ def _adjust_mounts(mounts: MutableSequence[api.Mount], wanted: MutableSequence[a
         result.remove(mount.destination.removeprefix("-"))
         if not mount.destination.startswith("-"):
             result.append(mount)
-    # The parents before what is mounted in them.
+    # Parents before the mounts inside them.
     _refill(mounts, sorted(result, key=lambda one: (_depth(one.destination), one.destination)))
 
 
@@ -205,7 +205,7 @@ def _adjust_resources(target: api.LinuxResources, wanted: api.LinuxResources) ->
         target.unified[key] = value
     if wanted.HasField("pids"):
         target.pids.SetInParent()
-        # A negative one means no limit; but the generator leaves one that is there already.
+        # A negative limit means none; but the generator keeps an existing one.
         if wanted.pids.limit >= 0:
             target.pids.limit = wanted.pids.limit
     target.devices.extend(wanted.devices)
@@ -218,7 +218,7 @@ def _set_memory_limit(target: api.LinuxMemory, wanted: api.LinuxMemory) -> None:
 
 
 def replace_members(target: Message, wanted: Message, leave_out: str = "") -> None:
-    """Set each member that is set in `wanted`, to 0 too where it is a message around a number."""
+    """Set each member that is set in `wanted`, also to 0 if it is a message around a number."""
     for descriptor, value in wanted.ListFields():
         if descriptor.name == leave_out:
             continue

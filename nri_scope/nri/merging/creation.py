@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One CreateContainer on its way through the chain."""
+"""The merging of one CreateContainer along the chain."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from .updates import ReplyMerging, drop_evictions
 class Creation(ReplyMerging):
     """Merges the replies to one CreateContainer.
 
-    Ask every plugin with ``request`` as it then is, and ``apply`` its reply before asking the next.
-    After AdjustmentRefused the runtime gives up, and this object is of no use any more.
+    Send ``request`` in its current state to each plugin, and ``apply`` its reply before the next.
+    After AdjustmentRefused the runtime gives up, and this object can no longer be used.
     """
 
     def __init__(
         self, request: api.CreateContainerRequest, *, version: NriVersion | None = None
     ) -> None:
         self.request = api.CreateContainerRequest()
-        """What the next plugin is to see: the container as adjusted so far. It has some empty
-        messages that the given request may not have, as runtimes send them."""
+        """Request for the next plugin: the container as adjusted so far. It has some empty messages
+        that the given request may not have, as runtimes send them.
+        """
         self.request.CopyFrom(request)
         container = self.request.container
         container.hooks.SetInParent()
@@ -41,8 +42,8 @@ class Creation(ReplyMerging):
         super().__init__(version, created=request.container.id)
 
     def apply(self, reply: api.CreateContainerResponse, plugin: str) -> None:
-        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused, with the runtime's
-        own words, at a conflict and where it updates the container that is being created.
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused, in the runtime's own
+        words, at a conflict and for an update of the container that is being created.
         """
         if reply.HasField("adjust"):
             self._adjust(reply.adjust, plugin)
@@ -68,13 +69,13 @@ class Creation(ReplyMerging):
             step.merge(wanted, shown, merged, turn)
 
     def response(self) -> api.CreateContainerResponse:
-        """Return a copy of what upstream's adaptation hands to the runtime."""
+        """Return a copy of the response that upstream's adaptation passes to the runtime."""
         return api.CreateContainerResponse(adjust=self.adjustment, update=self.updates)
 
     def validation(
         self, plugins: Iterable[api.PluginInstance]
     ) -> api.ValidateContainerAdjustmentRequest:
-        """Return what validators are asked after the chain; `plugins` are those of the chain, in
+        """Return the request to validators after the chain; `plugins` are those of the chain, in
         order, whether they subscribed to the event or not.
         """
         return api.ValidateContainerAdjustmentRequest(

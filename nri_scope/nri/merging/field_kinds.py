@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of fields, and how each is merged.
 
-A step takes one field of a reply's message (``source``) and puts it into the messages that stand at
-the same place in the request (``shown``: the container as the next plugin sees it) and in the
-merged adjustment (``merged``). What they all keep to: a thing is claimed before it is set, a key
-with ``-`` in front removes.
+A step takes one field of a reply's message (``source``) and puts it into the messages at the same
+place in the request (``shown``: the container as the next plugin sees it) and in the merged
+adjustment (``merged``). All steps claim a value before setting it, and treat a key with a leading
+``-`` as a removal.
 
 Upstream walks its maps in Go's random order; here keys go in alphabetical order, and namespaces
-keep the order in which they came. So where upstream's outcome is a matter of luck (the order of
-namespaces and of removed mounts; which of several conflicts within one map is reported), ours is
-one of the possible ones, always the same.
+keep the order in which they came. So if upstream's outcome is random (the order of namespaces and
+of removed mounts; which of several conflicts within one map is reported), ours is one of the
+possible ones, always the same.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .turn import Turn
 
 
 class MergeStep(Protocol):
-    """The way in which one field is merged."""
+    """The merging of one field."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Merge it. Raises AdjustmentRefused at a conflict. `merged` is None in an update."""
+        """Merge the field. Raises AdjustmentRefused at a conflict. `merged`: None in an update."""
 
 
 def _targets(name: str, *messages: Message | None) -> list[Any]:
@@ -39,12 +39,12 @@ def _targets(name: str, *messages: Message | None) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A field that one plugin sets as a whole: a message or, where not empty, a string."""
+    """A field that one plugin sets as a whole: a message or, if not empty, a string."""
 
     name: str
     field: Field
     hidden: bool = False
-    """The next plugins do not see it."""
+    """Whether it is hidden from the next plugins."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim the field and replace it."""
@@ -86,16 +86,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A list to which plugins add members, each with a key of its own; nothing is removed."""
+    """A list to which plugins add members, each with its own key; none are removed."""
 
     name: str
     field: Field
     key: Callable[[Any], str] | None = None
-    """A member's key; None where members have none and are not claimed."""
+    """A member's key; None if members have no keys and are not claimed."""
     hidden: bool = False
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Claim each and add it."""
+        """Claim and add each member."""
         entries = getattr(source, self.name)
         if not entries:
             return
@@ -112,7 +112,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendedMap:
-    """A map to which plugins add keys; nothing is removed."""
+    """A map to which plugins add keys; none are removed."""
 
     name: str
     field: Field
@@ -134,7 +134,7 @@ class Args:
     """The command line. An empty first argument takes it from the plugin that set it."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Claim and replace it."""
+        """Claim and replace the command line."""
         assert isinstance(source, api.ContainerAdjustment)
         args = list(source.args)
         if not args or not turn.knows(ARGS, " ".join(args)):
@@ -149,10 +149,10 @@ class Args:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Hooks of all kinds: added to those before them, never in conflict."""
+    """Hooks of all kinds: added to earlier ones, never in conflict."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Add them, and join the owners."""
+        """Add the hooks, and join their owners."""
         assert isinstance(source, api.ContainerAdjustment)
         wanted = source.hooks.ListFields()
         for descriptor, hooks in wanted:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which fields there are at each level of an adjustment, in the order of upstream.
+"""The fields at each level of an adjustment, in upstream's order.
 
 The order decides which of several conflicts is reported.
 """
@@ -30,7 +30,7 @@ FIRST: tuple[MergeStep, ...] = (
     Args(),
     Hooks(),
 )
-"""Of an adjustment, merged before its Linux part."""
+"""Steps for an adjustment, before its Linux part."""
 
 _MEMORY_AND_CPU: tuple[MergeStep, ...] = (
     Group("memory", fields.MEMORY),
@@ -43,17 +43,17 @@ _UNIFIED_AND_CLASSES: tuple[MergeStep, ...] = (
     Whole("rdt_class", fields.RDT_CLASS),
 )
 UPDATED_RESOURCES: tuple[MergeStep, ...] = (*_MEMORY_AND_CPU, *_UNIFIED_AND_CLASSES)
-"""Of the resources in an update. Device rules and the limit of pids are not merged there."""
+"""Steps for an update's resources, which exclude device rules and the limit of pids."""
 ADJUSTED_RESOURCES: tuple[MergeStep, ...] = (
     *_MEMORY_AND_CPU,
     Appended("devices", fields.DEVICE_RULES),
     *_UNIFIED_AND_CLASSES,
     Whole("pids", fields.PIDS_LIMIT),
 )
-"""Of the resources in an adjustment."""
+"""Steps for an adjustment's resources."""
 
 DEVICES = KeyedList("devices", fields.DEVICES, attrgetter("path"), attrgetter("path"))
-"""Of an adjustment's Linux part, merged before its resources."""
+"""Step for an adjustment's Linux part, before its resources."""
 LINUX: tuple[MergeStep, ...] = (
     Whole("cgroups_path", fields.CGROUPS_PATH),
     Whole("oom_score_adj", fields.OOM_SCORE_ADJ),
@@ -66,10 +66,10 @@ LINUX: tuple[MergeStep, ...] = (
     Rdt(),
     Whole("memory_policy", fields.MEMORY_POLICY, hidden=True),
 )
-"""Of an adjustment's Linux part, merged after its resources."""
+"""Steps for an adjustment's Linux part, after its resources."""
 
 LAST: tuple[MergeStep, ...] = (
     Appended("rlimits", fields.RLIMITS, attrgetter("type")),
     Appended("CDI_devices", fields.CDI_DEVICES, attrgetter("name"), hidden=True),
 )
-"""Of an adjustment, merged after its Linux part."""
+"""Steps for an adjustment, after its Linux part."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field that plugins can set, and that one plugin takes away from the others by doing so."""
+"""Every field that plugins can set, and that then belongs to the plugin that set it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..changes import path_of_field, pointer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One adjustable field. Compared by identity: these are the members of a table."""
+    """One adjustable field. Compared by identity: the fields are members of a table."""
 
     number: int
-    """In NRI's enum Field; 0 where the field has no owner."""
+    """Number in NRI's enum Field; 0 if the field has no owner."""
     name: str
-    """What conflicts call it from NRI 0.10 on: its name in that enum."""
+    """Name in conflicts from NRI 0.10 on: the one in that enum."""
     noun: str
-    """What conflicts call it before NRI 0.10; "" where no plugin can set it there."""
+    """Name in conflicts before NRI 0.10; "" if no plugin can set the field there."""
     since: str
-    """The first NRI version whose runtimes take it."""
+    """The first NRI version whose runtimes accept it."""
     path: str
-    """In the OCI spec."""
+    """Path in the OCI spec."""
 
     def path_of(self, key: str | None) -> str:
-        """Return the field's place in the OCI spec, or that of one member."""
+        """Return the path of the field, or of one member, in the OCI spec."""
         return self.path if key is None else pointer(self.path, key)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list that is edited by its members' keys, however long it is."""
+"""A list of any length that is edited by its members' keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _Item = TypeVar("_Item")
 
 
 class Indexed(Generic[_Item]):
-    """A copy of `items`, in their order; several may have one key, and the first of them counts.
+    """A copy of `items`, in their order; of several with one key, the first one counts.
 
     A plugin can put a hundred thousand members into one reply: walking the list for each of them
     would take minutes, during which nothing else runs.
     """
 
     def __init__(self, items: Iterable[_Item], key_of: Callable[[_Item], str | None]) -> None:
-        """Take `key_of`, which gives None for members without a key; these stay where they are."""
+        """Take `key_of`, which returns None for members without a key; these stay in place."""
         self._key_of = key_of
         self._by_place: dict[int, _Item] = {}
         self._places: dict[str, deque[int]] = {}
@@ -27,7 +27,7 @@ class Indexed(Generic[_Item]):
             self.append(item)
 
     def append(self, item: _Item) -> None:
-        """Add it at the end, even where its key is there already."""
+        """Add a member at the end, even if its key exists already."""
         place = self._next
         self._next += 1
         self._by_place[place] = item
@@ -36,7 +36,7 @@ class Indexed(Generic[_Item]):
             self._places.setdefault(key, deque()).append(place)
 
     def remove(self, key: str) -> None:
-        """Take out the first that has the key, if any does."""
+        """Remove the first member with the key, if any."""
         places = self._places.get(key)
         if places:
             del self._by_place[places.popleft()]

@@ -10,7 +10,7 @@ from .fields import HOOKS, Field
 from .version_rules import Rules
 
 _REMOVED = "-"
-"""In front of the name of an owner that removed the thing and did not set it anew."""
+"""Prefix of the name of an owner that removed the value and did not set it again."""
 
 
 class Owners:
@@ -21,9 +21,9 @@ class Owners:
         self._plugins: dict[tuple[int, str | None], str] = {}
 
     def claim(self, field: Field, plugin: str, key: str | None = None) -> None:
-        """Make `plugin` the owner. Raises AdjustmentRefused where the field is taken.
+        """Make `plugin` the owner. Raises AdjustmentRefused if the field is taken.
 
-        It may be taken by the same plugin: setting one thing twice in a reply is a conflict too.
+        The same plugin may have taken it: setting a field twice in a reply is a conflict too.
         """
         other = self._plugins.get((field.number, key))
         if other is not None and other != _REMOVED + plugin:
@@ -31,7 +31,7 @@ class Owners:
         self._plugins[field.number, key] = plugin
 
     def clear(self, field: Field, plugin: str, key: str | None = None) -> None:
-        """Take it from its owner, for `plugin` to set it."""
+        """Release the field from its owner, for `plugin` to set it."""
         if self._rules.clearing_owns:
             self._plugins[field.number, key] = _REMOVED + plugin
         else:
@@ -40,7 +40,7 @@ class Owners:
     def join_hooks(self, plugin: str) -> None:
         """Add `plugin` to the owners of hooks, which are joined by commas and never conflict.
 
-        Runtimes before 0.10 do not keep this; it does no harm, and shows more.
+        Runtimes before 0.10 do not keep these owners; keeping them is harmless and informative.
         """
         before = self._plugins.get((HOOKS.number, None))
         if before is None:
@@ -55,7 +55,7 @@ class Owners:
         return bool(self._plugins)
 
     def write_to(self, message: api.FieldOwners) -> None:
-        """Fill in what a validator is told."""
+        """Fill in the owners in the message that a validator gets."""
         for (number, key), plugin in self._plugins.items():
             if key is None:
                 message.simple[number] = plugin
@@ -64,7 +64,7 @@ class Owners:
 
     def _conflict(self, field: Field, plugin: str, other: str, key: str | None) -> str:
         if self._rules.names_fields:
-            # A simple field's name has the blank that would go before a key.
+            # For a simple field, the name is followed by the blank that would precede a key.
             subject = f"{field.name} {key or ''}"
         else:
             subject = field.noun if key is None else f"{field.noun} {key}"
@@ -87,9 +87,7 @@ class Ownership:
         return owners
 
     def message(self) -> api.OwningPlugins:
-        """Return the message that a validator gets; a container without an owned field
-        is left out.
-        """
+        """Return the message that a validator gets, without containers that have no owned field."""
         message = api.OwningPlugins()
         for container_id, owners in self._by_id.items():
             if owners:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of fields whose members plugins can also remove, by a ``-`` in front of the key.
+"""The kinds of fields whose members plugins can also remove, by a ``-`` before the key.
 
 These occur in adjustments only, so there is always a merged message.
 """
@@ -20,17 +20,17 @@ from .turn import Turn
 
 REMOVAL = "-"
 NOT_PASSED_ON = "NRI does not pass on the removal of the runtime's own value"
-"""The reason for a removal that does nothing; it takes what an earlier plugin set."""
+"""The reason for a removal without effect; only values of earlier plugins are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMap:
-    """A map. Removing alone does not take a key from what the next plugin sees."""
+    """A map. A removal alone does not remove a key from the request to the next plugin."""
 
     name: str
     field: Field
     empty: str | Message
-    """The value that a removed key has."""
+    """The value of a removed key."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and set each key, and pass removals on."""
@@ -61,21 +61,21 @@ class KeyedMap:
         """Check the map itself; a hook for subclasses."""
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
-        """Ask the runtime to remove a key that was not set anew."""
+        """Ask the runtime to remove a key that was not set again."""
         _put(result, REMOVAL + key, self.empty)
 
 
 @dataclass(frozen=True, slots=True)
 class Sysctls(KeyedMap):
-    """A map that two versions of NRI get wrong."""
+    """A map that two versions of NRI handle wrongly."""
 
     def before_setting(self, turn: Turn) -> None:
-        """Die as a runtime on NRI 0.11 does."""
+        """Fail as a runtime on NRI 0.11 does, which crashes."""
         if turn.rules.panics_on_sysctl:
             raise AdjustmentRefused("panic: assignment to entry in nil map")
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
-        """Insert the removal where upstream inserts it."""
+        """Insert the removal at upstream's place."""
         if turn.rules.sysctl_removals_as_annotations:
             turn.adjustment.annotations[REMOVAL + key] = ""
             reason = f"NRI {turn.rules.version} removes the annotation {key} instead"
@@ -95,9 +95,9 @@ def _put(entries: Any, key: str, value: object) -> None:
 class KeyedList:
     """A list whose members have keys.
 
-    What the next plugin sees loses what was removed and what is set anew. The merged adjustment
-    loses what was removed; the removal itself gets into it for mounts only. So a plugin that
-    removes a variable or a device which no plugin set before does nothing.
+    The next plugin sees the list without removed members and with new values. The merged adjustment
+    loses removed members; the removal itself is added to it for mounts only. So removing a variable
+    or a device that no earlier plugin set has no effect.
     """
 
     name: str
@@ -107,10 +107,10 @@ class KeyedList:
     shown_key: Callable[[Any], str]
     """The key of a member of the container's list."""
     shown_form: Callable[[Any], Any] | None = None
-    """A member as the container's list has it, where that looks different."""
+    """Convert a member to the form in the container's list, if that differs."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Remove, claim and add."""
+        """Remove, claim and add members."""
         entries = getattr(source, self.name)
         if not entries:
             return
@@ -131,7 +131,7 @@ class KeyedList:
                 result.append(removed[key])
             elif key not in taken_back:
                 turn.drop(self.field.path_of(key), REMOVAL + key, NOT_PASSED_ON)
-        # Had one been added twice, that would have been a conflict.
+        # Adding one twice would have been a conflict.
         self._show(seen, list(added.values()), result, turn)
 
     def _show(self, seen: Any, added: list[Any], result: Any, turn: Turn) -> None:
@@ -150,9 +150,7 @@ def _removes(key: str) -> bool:
 
 
 def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> dict[str, None]:
-    """Delete the members with these keys; returns the keys that were found, in the order of the
-    list from its end.
-    """
+    """Delete the members with these keys; return the keys found, in reverse order of the list."""
     found: dict[str, None] = {}
     if not keys:
         return found
@@ -162,7 +160,7 @@ def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str])
         for key in map(key_of, reversed(everything)):
             if key in keys:
                 found[key] = None
-        # Not one by one: each would move all that come after it.
+        # Not one by one: each deletion would move all later members.
         del entries[:]
         entries.extend(kept)
     return found
@@ -170,10 +168,10 @@ def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str])
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """At most one of each type in the container. Here a removal is claimed as well."""
+    """At most one of each type in the container. Here a removal is also claimed."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Claim each type, and pass all on."""
+        """Claim each type, and pass on all of them."""
         assert isinstance(source, api.LinuxContainerAdjustment)
         assert isinstance(shown, api.LinuxContainer)
         assert isinstance(merged, api.LinuxContainerAdjustment)

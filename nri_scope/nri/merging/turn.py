@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's turn: its reply being merged, what it owns by that, and what came to nothing."""
+"""The merging of one plugin's reply: its claims of fields, and dropped requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .owners import Owners
 from .version_rules import Rules
 
 LONGEST = 200
-"""Characters of a dropped value that are kept: a reply may hold 4 MiB of seccomp policy."""
+"""Maximum number of characters kept of a dropped value: a reply may hold 4 MiB of seccomp policy.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +25,17 @@ class Dropped:
 
     plugin: str
     container_id: str
-    """The container that it was asked for; "" where the reply names none."""
+    """The container concerned; "" if the reply names none."""
     path: str
     """JSON pointer into the OCI spec, as in ``nri.changes``; ``/evict`` for an eviction."""
     value: str
-    """As text on one line, cut after ``LONGEST`` characters."""
+    """The value as text on one line, cut after ``LONGEST`` characters."""
     reason: str
 
 
 @dataclass(slots=True)
 class Turn:
-    """The reply of `plugin` as far as it is about one container."""
+    """The part of `plugin`'s reply that is about one container."""
 
     rules: Rules
     plugin: str
@@ -45,20 +46,20 @@ class Turn:
     """The whole merged adjustment; an empty one in an update."""
 
     def claim(self, field: Field, key: str | None = None) -> None:
-        """Own a field. Raises AdjustmentRefused where it has another owner."""
+        """Claim a field. Raises AdjustmentRefused if it has another owner."""
         self.owners.claim(field, self.plugin, key)
 
     def clear(self, field: Field, key: str | None = None) -> None:
-        """Take a field from its owner."""
+        """Release a field from its owner."""
         self.owners.clear(field, self.plugin, key)
 
     def drop(self, path: str, value: object, reason: str) -> None:
-        """Note that `value` came to nothing."""
+        """Record that `value` was dropped."""
         dropped = Dropped(self.plugin, self.container_id, path, text_of(value), reason)
         self.dropped.append(dropped)
 
     def knows(self, field: Field, value: object, key: str | None = None) -> bool:
-        """Return whether this runtime has the field; if not, `value` is dropped."""
+        """Return whether this runtime has the field; if not, drop `value`."""
         if field not in self.rules.unknown:
             return True
         version = self.rules.version
@@ -67,7 +68,7 @@ class Turn:
 
 
 def text_of(value: object) -> str:
-    """Return a value on one line, for people; an ellipsis marks where it was cut."""
+    """Return a value on one line, for display; an ellipsis marks a cut."""
     if isinstance(value, Message):
         value = text_format.MessageToString(value, as_one_line=True)
     text = str(value)

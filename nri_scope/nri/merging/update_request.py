@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One UpdateContainer or StopContainer on its way through the chain, and updates out of turn."""
+"""The merging of one UpdateContainer or StopContainer along the chain, and unsolicited updates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .version_rules import rules_of
 class Updating(ReplyMerging):
     """Merges the replies to one UpdateContainer.
 
-    Ask every plugin with ``request`` as it then is, and ``apply`` its reply before asking the next.
+    Send ``request`` in its current state to each plugin, and ``apply`` its reply before the next.
     """
 
     def __init__(
         self, request: api.UpdateContainerRequest, *, version: NriVersion | None = None
     ) -> None:
         self.request = api.UpdateContainerRequest()
-        """What the next plugin is to see: the resources as updated so far."""
+        """Request for the next plugin: the resources as updated so far."""
         self.request.CopyFrom(request)
         self.request.linux_resources.memory.SetInParent()
         self.request.linux_resources.cpu.SetInParent()
@@ -32,7 +32,7 @@ class Updating(ReplyMerging):
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The resources that the container is to get: those of the request, with the plugins'
+        """The resulting resources of the container: those of the request, with the plugins'
         changes.
         """
         return self.request.linux_resources
@@ -43,9 +43,9 @@ class Updating(ReplyMerging):
         drop_evictions(reply.evict, plugin, self.dropped)
 
     def response(self) -> api.UpdateContainerResponse:
-        """Return a copy of what upstream's adaptation hands to the runtime.
+        """Return a copy of the response that upstream's adaptation passes to the runtime.
 
-        The last update is the container's own, and an empty message where no plugin asked for one.
+        The last update is the container's own, an empty message if no plugin requested one.
         """
         own = self._updates.own
         if own is None:
@@ -56,14 +56,14 @@ class Updating(ReplyMerging):
 class Stopping(ReplyMerging):
     """Merges the replies to one StopContainer.
 
-    Every plugin sees the same request. An update may be of the container that is stopped.
+    Every plugin sees the same request. An update may concern the container that is stopped.
     """
 
     def __init__(
         self, request: api.StopContainerRequest, *, version: NriVersion | None = None
     ) -> None:
         self.request = request
-        """What every plugin is to see."""
+        """Request for every plugin."""
         super().__init__(version)
 
     def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
@@ -71,17 +71,17 @@ class Stopping(ReplyMerging):
         self._updates.merge(reply.update, plugin)
 
     def response(self) -> api.StopContainerResponse:
-        """Return a copy of what upstream's adaptation hands to the runtime."""
+        """Return a copy of the response that upstream's adaptation passes to the runtime."""
         return api.StopContainerResponse(update=self.updates)
 
 
 def unsolicited(
     updates: Iterable[api.ContainerUpdate], plugin: str, *, version: NriVersion | None = None
 ) -> tuple[list[api.ContainerUpdate], list[Dropped]]:
-    """Return what a runtime makes of an UpdateContainers request, or of the updates in a
-    Synchronize reply: it carries out one after the other, without merging and without owners.
+    """Return the updates that a runtime applies for an UpdateContainers request or a Synchronize
+    reply, one after the other, without merging and without owners.
 
-    Returns copies without what its NRI `version` does not have, and what that was.
+    The updates are copies without fields that its NRI `version` lacks, which are returned, too.
     """
     rules = rules_of(version)
     dropped: list[Dropped] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates of containers that plugins ask for in their replies, merged per container."""
+"""Updates of containers that plugins request in their replies, merged per container."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .version_rules import Rules, rules_of
 
 
 class Updates:
-    """The merged updates of one request, in the order in which containers came up.
+    """The merged updates of one request, in the order in which containers were first updated.
 
-    `created` is the id of the container that the request creates: no plugin may update that one.
+    `created` is the id of the container that the request creates: no plugin may update it.
     `request` is the UpdateContainer that is being merged: the update of its own container starts
-    from the resources asked for there, and later plugins see it there.
+    from its resources, and later plugins see the update in it.
     """
 
     def __init__(
@@ -41,21 +41,21 @@ class Updates:
         self._request = request
         self._updated = None if request is None else request.container.id
         self._own_started = False
-        """Whether the update of the request's own container holds what the request asks for."""
+        """Whether the update of the request's own container includes the request's resources."""
         self._by_id: dict[str, api.ContainerUpdate] = {}
 
     @property
     def others(self) -> list[api.ContainerUpdate]:
-        """The updates of other containers than the one that the request updates."""
+        """The updates of all containers except the one that the request updates."""
         return [update for id_, update in self._by_id.items() if id_ != self._updated]
 
     @property
     def own(self) -> api.ContainerUpdate | None:
-        """The update of the container that the request updates, if a plugin asked for one."""
+        """The update of the container that the request updates, if a plugin requested one."""
         return None if self._updated is None else self._by_id.get(self._updated)
 
     def merge(self, updates: Iterable[api.ContainerUpdate], plugin: str) -> None:
-        """Merge those of one reply. Raises AdjustmentRefused."""
+        """Merge the updates of one reply. Raises AdjustmentRefused."""
         for update in updates:
             merged = self._merged_for(update, plugin)
             if not update.linux.HasField("resources"):
@@ -65,7 +65,7 @@ class Updates:
             except AdjustmentRefused as refused:
                 if not update.ignore_failure:
                     raise
-                # What it claimed on the way there stays claimed, as upstream.
+                # Fields claimed before the refusal stay claimed, as in upstream.
                 reason = f"ignore_failure is set, and {refused}"
                 self._turn(update, plugin).drop("/linux/resources", update.linux.resources, reason)
 
@@ -97,15 +97,15 @@ class Updates:
         turn = self._turn(update, plugin)
         wanted = update.linux.resources
         request = self._request if update.container_id == self._updated else None
-        # Apart from the rest, so that a conflict leaves no trace. Not in a copy of the rest: one
-        # reply can hold a hundred thousand updates of one container, each of which adds to it.
+        # In a separate message, so that a conflict leaves no trace. Not in a copy of the merged
+        # update: one reply can hold 100,000 updates of one container, each of which adds to it.
         changes = api.LinuxResources()
         for step in UPDATED_RESOURCES:
             step.merge(wanted, changes, None, turn)
         limits_pids = request is not None and request.linux_resources.HasField("pids")
         if limits_pids and PIDS_LIMIT not in self._rules.unknown:
-            # Not the limit that the plugin asks for, but the one of the update that is going on:
-            # the first plugin that sets anything owns it, and a second one is in conflict.
+            # Not the limit that the plugin requests, but the one of the update in progress: the
+            # first plugin that sets any field owns it, and a second one is in conflict.
             turn.claim(PIDS_LIMIT)
         _note_dropped(wanted, turn)
         if request is not None:
@@ -124,7 +124,7 @@ class Updates:
 
 
 class ReplyMerging:
-    """What merging the replies to one request has in common, whatever the request is."""
+    """The common part of merging the replies to one request of any kind."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ReplyMerging:
     ) -> None:
         """Merge as a runtime on NRI ``version`` does (None: newest); see `Updates`."""
         self.dropped: list[Dropped] = []
-        """What plugins asked for and the runtime drops."""
+        """Requests of plugins that the runtime drops."""
         self._rules = rules_of(version)
         self._ownership = Ownership(self._rules)
         self._updates = Updates(
@@ -144,7 +144,7 @@ class ReplyMerging:
 
     @property
     def updates(self) -> list[api.ContainerUpdate]:
-        """Updates that plugins asked for, merged; of unknown containers too."""
+        """Updates that plugins requested, merged; including those of unknown containers."""
         return self._updates.others
 
     @property
@@ -177,7 +177,7 @@ def _note_dropped(wanted: api.LinuxResources, turn: Turn) -> None:
 def drop_evictions(
     evictions: Sequence[api.ContainerEviction], plugin: str, dropped: list[Dropped]
 ) -> None:
-    """Note that no runtime evicts a container because a reply asks for it."""
+    """Record that no runtime evicts a container because of a reply."""
     for eviction in evictions:
         reason = "the runtime ignores evictions"
         dropped.append(Dropped(plugin, eviction.container_id, "/evict", eviction.reason, reason))

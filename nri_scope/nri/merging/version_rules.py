@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between NRI versions in merging, from upstream's releases 0.2.0 to 0.12.5.
 
-Which fields exist is said at each field (``fields``); here is how the same fields are treated.
+The fields that exist are given at each field (``fields``); this module covers their treatment.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ V0_12_3 = _version("0.12.3")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules by which a runtime on one NRI version merges; those of the newest where None is
-    known.
-    """
+    """The merging rules of a runtime on one NRI version; None uses those of the newest."""
 
     version: NriVersion | None
     unknown: frozenset[Field]
     """Fields that this version's API does not have."""
     shows_whole_lists: bool
-    """Before 0.3 the next plugin sees, in place of all mounts (or devices), the ones that plugins
-    set so far, and the last of them twice."""
+    """Whether (before 0.3) the next plugin sees, instead of all mounts or devices, only those that
+    plugins set so far, and the last of them twice.
+    """
     passes_mount_removals: bool
-    """Before 0.7 the runtime never hears that a plugin removed a mount."""
+    """Whether the runtime gets removals of mounts from plugins; False before 0.7."""
     names_fields: bool
-    """From 0.10 a conflict names the member of the enum Field, before that the field in words."""
+    """Whether (from 0.10) a conflict names the member of the enum Field, not the field in words."""
     clearing_owns: bool
-    """From 0.10 who removed something owns that: a later plugin has to remove it again to set it.
-    Before, a removal made the field free."""
+    """Whether (from 0.10) a plugin owns what it removed: a later plugin has to remove it again to
+    set it. Before, a removal freed the field.
+    """
     loses_hook_owners: bool
-    """0.10 and 0.11 mean to join the owners of hooks; from the second on there is only the last
-    one, marked as if it had removed them."""
+    """Whether (0.10 and 0.11) owners of hooks, meant to be joined, are lost: from the second on
+    only the last one is kept, marked as if it had removed them.
+    """
     panics_on_sysctl: bool
-    """0.11 writes sysctls to a nil map: the runtime itself dies."""
+    """Whether (0.11) sysctls are written to a nil map, which crashes the runtime."""
     sysctl_removals_as_annotations: bool
-    """From 0.11 to 0.12.2 a removed sysctl goes among the annotations: it stays, and an annotation
-    of its name goes."""
+    """Whether (0.11 to 0.12.2) a removed sysctl is put among the annotations: the sysctl stays, and
+    an annotation of its name is removed.
+    """
 
 
 @lru_cache(maxsize=64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``manifest.json`` of a bundle: what is in it, as its packer claims."""
+"""``manifest.json`` of a bundle: its contents, as claimed by its packer."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from nri_scope.nri.plain import Plain
 
 FORMAT = "nri-scope bundle"
 VERSION = 1
-"""Counts what an older reader could not understand; additions do not count."""
+"""Increased for changes that an older reader could not understand, not for additions."""
 
 MANIFEST, README, RECORDING = "manifest.json", "README.md", "recording.nriscope.db"
 
 MAX_MANIFEST = 1 << 20
-"""Bytes of a manifest."""
+"""Maximum number of bytes of a manifest."""
 _MAX_LIST = 10_000
 _MAX_DIGITS = 20
-"""Of a number that is told. Python reads numbers of up to 4,300."""
+"""Maximum number of digits of a number in a message. Python reads numbers of up to 4,300."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
 
 
 class ManifestError(ValueError):
-    """A malformed manifest. The text says why."""
+    """A malformed manifest. The text gives the reason."""
 
 
 class NewerBundle(ManifestError):
@@ -41,7 +41,7 @@ class File:
 
     size: int
     sha256: str
-    """Hexadecimal."""
+    """Hexadecimal hash of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Runtime:
     name: str
     version: str
     nri_version: str
-    """"" where it is unknown."""
+    """Version of NRI; "" if unknown."""
     nri_version_inferred: bool
 
 
@@ -60,11 +60,11 @@ class Counts:
     """The numbers of things in the recording."""
 
     events: int
-    """Events that were chosen."""
+    """Number of selected events."""
     context: int
-    """Events that came along, so that the chosen ones can be replayed."""
+    """Number of events added so that the selected ones can be replayed."""
     left_out: int
-    """Events of the original that are not here."""
+    """Number of events of the original that are not in the bundle."""
     sessions: int
     pods: int
     containers: int
@@ -82,15 +82,15 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What was replaced. The originals are in no bundle."""
+    """The replaced values. No bundle contains the originals."""
 
     rules: str
-    """Whether they were the default ones, in words."""
+    """Description of the rules: whether they were the default ones."""
     replaced: tuple[Replaced, ...] = ()
 
     @property
     def total(self) -> int:
-        """Replacements altogether."""
+        """Total number of replacements."""
         return sum(one.values for one in self.replaced)
 
     def by_rule(self) -> dict[str, int]:
@@ -103,7 +103,7 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class BundlePart:
-    """Which of several bundles it is."""
+    """The position of a bundle among several."""
 
     number: int
     of: int
@@ -117,26 +117,26 @@ class Manifest:
     recording_version: int
     counts: Counts
     first_ns: int | None
-    """When the first chosen event came; None: there is none."""
+    """Time of the first selected event; None if there is none."""
     last_ns: int | None
     runtimes: tuple[Runtime, ...] = ()
     chain: tuple[str, ...] = ()
     """Plugins (``NN-name``) whose connections were recorded or that changed something."""
     selection: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What was asked for, by option."""
+    """The selection criteria, by option."""
     redaction: Redaction | None = None
-    """None: nothing was replaced, the recording holds whatever the runtime said."""
+    """None if nothing was replaced: the recording has all data that the runtime sent."""
     note: str = ""
     damage: str = ""
-    """What was wrong with the original; "": nothing."""
+    """Damage of the original; "" if none."""
     part: BundlePart | None = None
-    """None: it is one bundle."""
+    """None if there is only one bundle."""
     files: Mapping[str, File] = field(default_factory=dict[str, File])
-    """Every other file in the bundle, by name."""
+    """All other files in the bundle, by name."""
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """Return a manifest as it is packed."""
+    """Return a manifest in its packed form."""
     redaction = manifest.redaction
     document: dict[str, Plain] = {
         "format": FORMAT,
@@ -170,9 +170,9 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def from_bytes(data: bytes) -> Manifest:
-    """Read and check a manifest. Raises ManifestError, and nothing else.
+    """Read and check a manifest. Raises only ManifestError.
 
-    What we do not know is taken no notice of: a later version may have added it.
+    Unknown entries are ignored: a later version may have added them.
     """
     top = _Table(_parsed(data), "the manifest")
     if top.get("format", str) != FORMAT:
@@ -255,7 +255,7 @@ class _Table:
         if self._values.get(name) is None:
             return None
         moment = self.get(name, int)
-        # An untrusted recording may be older than 1970.
+        # An untrusted recording may have times before 1970.
         if not -(1 << 63) <= moment < 1 << 63:
             raise ManifestError(f"{self._place(name)} in its manifest is no time")
         return moment
@@ -283,7 +283,7 @@ class _Table:
         return list(self._values.items())
 
     def _place(self, name: str) -> str:
-        # Our own names, or untrusted ones: those are shortened.
+        # The name may be untrusted: long ones are shortened.
         shown = name if len(name) <= 60 else f"{name[:60]}…"
         return shown if self.where == "the manifest" else f"{self.where}.{shown}"
 
@@ -295,7 +295,7 @@ def _as_table(value: object, where: str) -> dict[str, object]:
 
 
 def _as(value: object, kind: type[T], where: str) -> T:
-    # A truth value is an integer to Python.
+    # To Python, a Boolean is an integer.
     if type(value) is not kind:
         raise ManifestError(_kind(where))
     assert isinstance(value, kind)

@@ -31,10 +31,10 @@ from .zip_reader import LOCAL_SIGNATURE, ArchiveError, Entry, entries, unpacked
 MAX_BUNDLE = 1 << 30
 """Largest bundle that is read, in bytes. Issue trackers accept 25 million."""
 MAX_RECORDING = (2 << 30) - 1
-"""Largest recording in a bundle, in bytes. A larger one would need another zip format."""
+"""Largest recording in a bundle, in bytes. A larger one would require another zip format."""
 _MAX_README = 1 << 20
 _LARGE = 64 << 20
-"""From this size on, in bytes, there must be space for a recording and this much more."""
+"""Size in bytes from which there must be space for a recording and this much more."""
 
 _SQLITE = b"SQLite format 3\0"
 _GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
@@ -42,7 +42,7 @@ _ASK = "ask for it again, or do not trust it"
 
 
 class Opened(NamedTuple):
-    """A bundle whose directory and manifest were read and are sound."""
+    """A bundle whose directory and manifest were read and checked."""
 
     file: BinaryIO
     entries: dict[str, Entry]
@@ -53,8 +53,8 @@ def unpack(path: Path, folder: Path) -> Path:
     """Write the recording of the bundle ``path`` to a new file in ``folder``; return its path.
 
     ``folder`` must be private to the caller. The file is readable by its owner only and has the
-    content that was packed; opening it shows whether that is a recording. After an error no file
-    is left. Raises RecordingError for errors in the bundle, OSError for those in the folder.
+    content that was packed; opening it shows whether that is a recording. No file is left after an
+    error. Raises RecordingError for errors in the bundle, OSError for those in the folder.
     """
     target = folder / RECORDING
     try:
@@ -161,7 +161,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def _file(path: Path) -> BinaryIO:
-    # Do not block: opening a pipe in its place would wait forever.
+    # Do not block: opening a pipe instead of a file would wait forever.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -184,7 +184,7 @@ def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
     if entry.size > MAX_MANIFEST:
         raise ManifestError("its manifest is too large")
     manifest = from_bytes(b"".join(unpacked(file, entry)))
-    # A later version may add files, but its manifest has to name them.
+    # A later version may add files, but its manifest has to list them.
     for name in found.keys() - {MANIFEST} - manifest.files.keys():
         raise ManifestError(f"it has a file {name} that its manifest does not list")
     for name in sorted(manifest.files.keys() - found.keys()):
@@ -207,7 +207,7 @@ def _check_others(bundle: Opened) -> None:
 
 
 def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
-    """Yield the content of a file. Raises ManifestError at its end if the hash is not the
+    """Yield the content of a file. Raises ManifestError at its end if the hash differs from the
     manifest's.
     """
     digest = hashlib.sha256()

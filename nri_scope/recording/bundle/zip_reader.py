@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zip around a bundle, read as what it may be: made to do harm.
+"""The zip reader for bundles, which may be malicious.
 
-Far less is understood than zip allows, and every number in it is checked before it is used. So
-there is one way to read an archive, and what another program sees in it is what we saw: no second
-directory, no two files of one name or one place, nothing before, between or after them, no link, no
-folder, no name that is a path, no second name.
+It supports far less than zip allows, and checks every number before use. So an archive can be read
+in one way only, and other programs see the same in it: no second directory, no two files with one
+name or place, nothing before, between or after files, no links, no folders, no names that are
+paths, no second names.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 MAX_ENTRIES = 16
-"""Files in an archive. A bundle has three."""
+"""Maximum number of files in an archive. A bundle has three."""
 MAX_DIRECTORY = 16 << 10
-"""Bytes of the directory at its end."""
+"""Maximum number of bytes of the directory at the archive's end."""
 MAX_RATIO = 20
-"""What a byte may unpack to; recordings come to 10, deflate can be made to give 1,032."""
+"""Largest compression ratio; recordings reach 10, forged deflate data 1,032."""
 RATIO_FROM = 16 << 20
-"""Bytes up to which the ratio does not matter."""
+"""Bytes up to which the ratio is not checked."""
 
 _CHUNK = 256 << 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -37,21 +37,21 @@ LOCAL_SIGNATURE = b"PK\x03\x04"
 _CENTRAL_SIGNATURE = b"PK\x01\x02"
 _END_SIGNATURE = b"PK\x05\x06"
 _STORED, _DEFLATED = 0, 8
-# How hard was compressed; sizes that follow the content; a name in UTF-8. All others change what
-# the content is: encrypted, patched, masked.
+# Compression level; sizes after the content; a name in UTF-8. All other flags change the meaning of
+# the content: encrypted, patched, masked.
 _HARMLESS_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800
 _DESCRIPTOR = 0x0008
-# APPNOTE.TXT, 4.3.9: what was not known when a file began, with a signature or without one.
+# APPNOTE.TXT, 4.3.9: values unknown when a file was begun, with or without a signature.
 _DESCRIPTOR_SIGNATURE = b"PK\x07\x08"
 _DESCRIPTOR_SIZE = 12
-# Extra fields with times and owners (NTFS, Info-ZIP). Others have another name, or other sizes.
+# Extra fields with times and owners (NTFS, Info-ZIP). Others contain another name or other sizes.
 _HARMLESS_EXTRAS = frozenset({0x000A, 0x5455, 0x5855, 0x7855, 0x7875})
 _UNIX = 3
 _DOS_FOLDER = 0x10
 
 
 class ArchiveError(ValueError):
-    """The archive is none that we read. The text says why."""
+    """An unsupported archive. The text gives the reason."""
 
 
 class Entry(NamedTuple):
@@ -59,23 +59,23 @@ class Entry(NamedTuple):
 
     name: str
     begin: int
-    """Where its header begins."""
+    """Offset of its header."""
     start: int
-    """Where its content begins."""
+    """Offset of its content."""
     packed: int
-    """Bytes of its content as it is."""
+    """Bytes of its packed content."""
     size: int
-    """Bytes of it unpacked, as it claims."""
+    """Bytes of its unpacked content, as claimed."""
     crc: int
     deflated: bool
     described: bool
-    """Whether sizes stand behind its content, too."""
+    """Whether the sizes also follow its content."""
 
 
 def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
     """Return the files in an archive of ``length`` bytes by name. Raises ArchiveError and OSError.
 
-    None of them claims more than ``max_size`` bytes.
+    Refuses files that claim more than ``max_size`` bytes.
     """
     directory = _directory(file, length)
     found: dict[str, Entry] = {}
@@ -100,7 +100,7 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
 
 
 def _end(file: BinaryIO, entry: Entry) -> int:
-    """Return where the next file begins."""
+    """Return the offset of the next file."""
     end = entry.start + entry.packed
     if not entry.described:
         return end
@@ -111,7 +111,7 @@ def _end(file: BinaryIO, entry: Entry) -> int:
 def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
     """Yield the content of a file, in pieces. Raises ArchiveError and OSError.
 
-    There are never more bytes than it claims.
+    Never yields more bytes than the file claims.
     """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS) if entry.deflated else None
     crc = size = 0
@@ -134,7 +134,7 @@ def _contents(inflater: zlib._Decompress | None, piece: bytes, entry: Entry) -> 
         yield piece
         return
     waiting, full = piece, False
-    # All of it may have been taken, and not all been given that it stands for.
+    # All input may have been consumed before all output was returned.
     while waiting or (full and not inflater.eof):
         try:
             content = inflater.decompress(waiting, _CHUNK)
@@ -166,7 +166,7 @@ class _Directory(NamedTuple):
 def _directory(file: BinaryIO, length: int) -> _Directory:
     if length < _END.size:
         raise ArchiveError("it is cut short")
-    # Always the last thing: with a comment behind it there could be two of them.
+    # Always the last record: a comment after it could hide a second one.
     signature, disk, first_disk, here, count, size, start, comment = _END.unpack(
         _read(file, length - _END.size, _END.size)
     )
@@ -182,7 +182,7 @@ def _directory(file: BinaryIO, length: int) -> _Directory:
 
 
 def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tuple[Entry, int]:
-    """Return the entry of the directory at ``at``, and where the next one is."""
+    """Return the entry of the directory at ``at``, and the offset of the next one."""
     if at + _CENTRAL.size > len(directory.content):
         raise ArchiveError("its directory is cut short")
     values = _CENTRAL.unpack_from(directory.content, at)
@@ -218,7 +218,7 @@ def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tup
 
 
 def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, method: int) -> int:
-    """Return where the content begins whose header is at ``at``. The header must match the
+    """Return the offset of the content whose header is at ``at``. The header must match the
     directory.
     """
     if at + _LOCAL.size > directory.start:
@@ -240,7 +240,7 @@ def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, 
 
 
 def _check_extras(extras: bytes, name: str) -> None:
-    """Check extra fields, APPNOTE.TXT 4.5.1: fields with a number and a length each."""
+    """Check extra fields, APPNOTE.TXT 4.5.1: each has a number and a length."""
     at = 0
     while at < len(extras):
         if at + _EXTRA.size > len(extras):

@@ -13,23 +13,21 @@ from ..writable_file import is_ours
 
 
 class RecorderWatch:
-    """Asks for a recorder's lock, and gives it back at once.
+    """Takes a recorder's lock, and releases it at once.
 
-    It keeps the file open until `close`, which has to wait until nothing else of this process has
-    the file open: POSIX drops all of a process's locks on a file, SQLite's too, when the process
-    closes any descriptor of it.
+    It keeps the file open until `close`, which has to wait until all other code of this process has
+    closed the file: POSIX drops all of a process's locks on a file, including SQLite's, when the
+    process closes any descriptor of it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take the path of a recording, which must not be a symbolic link."""
+        """Store the path of a recording, which must not be a symbolic link."""
         self._path = path
         self._opened: dict[tuple[int, int], int] = {}
         self._one_asks = threading.Lock()
 
     def is_recorded(self) -> bool:
-        """Return whether a recorder writes to the file now. Raises OSError where it is not a plain
-        file.
-        """
+        """Return whether a recorder is writing to the file. Raises OSError if not a plain file."""
         status = os.lstat(self._path)
         identity = status.st_dev, status.st_ino
         if is_ours(identity):
@@ -39,7 +37,7 @@ class RecorderWatch:
         with self._one_asks:
             lock = self._lock_of(identity)
             try:
-                # Shared: two who ask do not get in each other's way.
+                # Shared, so that two processes can check at the same time.
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True

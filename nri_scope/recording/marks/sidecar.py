@@ -2,7 +2,7 @@
 """The file of marks beside a recording that cannot be written, or is being recorded.
 
 ``FILE.marks.json`` holds ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
-"comment": "", "made_ns": 1763673490000000000}``, and where marks in the recording are taken back,
+"comment": "", "made_ns": 1763673490000000000}``, and, if marks in the recording are removed,
 ``unmarked``, a list of the same without comments.
 """
 
@@ -24,20 +24,20 @@ from ..sqlite_text import HIGHEST
 
 SCHEMA_VERSION = 1
 _MAX_FILE = 8 << 20
-"""Bytes of a file that is read: it may be untrusted, as the recording is."""
+"""Maximum number of bytes of a file that is read: it may be untrusted, like the recording."""
 
 
 class Unusable(Exception):
-    """Why a file of marks is left as it is."""
+    """The reason why a file of marks is left unchanged."""
 
 
 def path_of(recording: Path) -> Path:
-    """Return the path of the file beside a recording that has its marks."""
+    """Return the path of the marks file beside a recording."""
     return recording.with_name(f"{recording.name}.marks.json")
 
 
 def read(path: Path) -> dict[MarkKey, Mark]:
-    """Return the marks in a file; nothing where there is none. Raises Unusable."""
+    """Return the marks in a file; none if it does not exist. Raises Unusable."""
     try:
         # A link may lead anywhere, and opening a pipe would wait forever.
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -77,7 +77,7 @@ def write(path: Path, marks: Iterable[Mark]) -> None:
     }
     if any(mark.gone for mark in ordered):
         record["unmarked"] = [_plain(mark) for mark in ordered if mark.gone]
-    # Only the owner may read what mkstemp makes.
+    # A file from mkstemp is readable by its owner only.
     opened, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(opened, "w", encoding="ascii") as file:
@@ -122,7 +122,7 @@ def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
 
 def _mark_of(path: Path, found: Plain, *, gone: bool) -> Mark:
     if isinstance(found, dict):
-        # Files of before do not say when a mark was made.
+        # Older files lack the time when a mark was made.
         event, at_ns, made_ns = (found.get(name, 0) for name in ("event", "at_ns", "made_ns"))
         comment = found.get("comment", "")
         if (

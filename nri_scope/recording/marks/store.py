@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks of a recording, wherever they are kept."""
+"""The marks of a recording, from the recording and the file beside it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .table import marks_in
 
 
 def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
-    """Return the newest mark of each event (the last of equally new ones), without
-    removed marks.
+    """Return the newest mark of each event, without removed marks.
+
+    Of equally new marks the last one counts.
     """
     newest: dict[MarkKey, Mark] = {}
     for marks in kept:
@@ -29,7 +30,7 @@ def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
 def marks_of(recording: Recording) -> list[Mark]:
     """Return all marks in a recording and beside it, by event. Raises RecordingError.
 
-    A file of marks beside it that cannot be used counts as none.
+    A file of marks that cannot be used counts as empty.
     """
     found: Mapping[MarkKey, Mark] = {}
     with suppress(sidecar.Unusable):

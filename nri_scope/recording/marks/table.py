@@ -38,7 +38,7 @@ WHERE mark.made_ns <= excluded.made_ns
 
 
 class Refused(Exception):
-    """Why marks cannot be kept in the recording now."""
+    """The reason why marks cannot be stored in the recording now."""
 
 
 def marks_in(recording: Recording) -> list[Mark]:
@@ -55,9 +55,9 @@ def marks_in(recording: Recording) -> list[Mark]:
 
 
 def may_write(path: Path) -> bool:
-    """Return whether the user may change a recording; one marked as read-only is not, for root too.
+    """Return whether the user may change a recording; a read-only one is refused, for root too.
 
-    Neither where other users could exchange it or what is beside it.
+    Also False if other users could exchange the recording or its companions.
     """
     try:
         status, folder = path.lstat(), path.parent.stat()
@@ -71,19 +71,19 @@ def _is_writable(path: Path, status: os.stat_result, folder: os.stat_result) -> 
         stat.S_ISREG(status.st_mode)
         and bool(status.st_mode & stat.S_IWUSR and folder.st_mode & stat.S_IWUSR)
         and os.access(path, os.W_OK)
-        # SQLite's journal is beside it for a moment.
+        # SQLite briefly creates its journal beside it.
         and os.access(path.parent, os.W_OK | os.X_OK)
         and is_private(path)
     )
 
 
 def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKey]:
-    """Keep changed marks in the recording; returns those that are kept there now.
+    """Store changed marks in the recording; return the keys of those that are stored there now.
 
-    The others are of events that it does not have. Several who do this at once lose nothing: of
-    two marks of one event the newer one stays. ``path`` must not be a symbolic link. Raises
-    Refused, with nothing changed, where a recorder writes to it, it is a bundle, it may not be
-    written, or whatever else keeps it from being done.
+    The others are of events that it does not have. Concurrent calls lose nothing: of two marks of
+    one event the newer one stays. ``path`` must not be a symbolic link. Raises Refused, with
+    nothing changed, if a recorder writes to the recording, it is a bundle, it may not be written,
+    or another error prevents it.
     """
     if not may_write(path):
         raise Refused("it may not be written")
@@ -94,7 +94,7 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
         with closing(connect(path)) as connection:
             _set_up(connection, path)
             connection.execute("BEGIN IMMEDIATE")
-            # A recorder that began meanwhile waits for this transaction.
+            # A recorder that started meanwhile waits for this transaction.
             if watch.is_recorded():
                 raise Refused("it is being recorded")
             _check(connection, path)
@@ -109,7 +109,7 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
 
 
 def _wait_for_journal(path: Path) -> None:
-    """Wait for a write that goes on. Raises Refused for one that was interrupted."""
+    """Wait for a write in progress. Raises Refused if it was interrupted."""
     until = time.monotonic() + _BUSY_MS / 1000
     while os.path.lexists(companion(path, JOURNAL)):
         if time.monotonic() > until:
@@ -118,7 +118,7 @@ def _wait_for_journal(path: Path) -> None:
 
 
 def settle(path: Path) -> None:
-    """Leave the one file, where no other process has it open. Never raises."""
+    """Leave a single file if no other process has it open. Never raises."""
     if wal_of(path).exists() and may_write(path) and not os.path.lexists(companion(path, JOURNAL)):
         with suppress(sqlite3.Error), closing(connect(path)) as connection:
             _settle(connection)
@@ -130,17 +130,17 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
-    # A comment that was taken back is gone.
+    # A removed comment is overwritten.
     connection.execute("PRAGMA secure_delete = ON").fetchall()
     Patience(connection, path.stat().st_size)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that it is a recording in which nothing can run. Raises Refused and RecordingError."""
+    """Check that it is a recording without code to run. Raises Refused and RecordingError."""
     if check(connection, path) != VERSION:
         raise Refused("it is of an older version")
-    # There are no triggers then; and a table with an index or a check of its own, whose
-    # expressions SQLite would compute, is not ours.
+    # So there are no triggers. A table with an additional index or check, whose expressions SQLite
+    # would compute, is not a recorder's.
     check_schema(connection, path)
     there = connection.execute(
         "SELECT type, sql FROM sqlite_master WHERE lower(tbl_name) = ?", (_MARK.name,)
@@ -168,7 +168,7 @@ def _put(connection: sqlite3.Connection, mark: Mark) -> bool:
 
 
 def _settle(connection: sqlite3.Connection) -> None:
-    # A recorder that was killed, or whose file was being read when it ended, has left its log.
+    # A recorder that was killed, or whose file was being read when it ended, leaves its log.
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 0")
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and comments of a user: kept in the recording where that can be, and else beside it."""
+"""Marks and comments of a user: stored in the recording if possible, else beside it."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ LOST = "marks are lost when you leave"
 
 
 class Marks:
-    """The marks of one recording. `load`, `save` and `close` read and write: for a thread."""
+    """The marks of one recording. Call `load`, `save` and `close`, which do I/O, in a thread."""
 
     def __init__(self, recording: Path) -> None:
         self.path = sidecar.path_of(recording)
-        """Of the file beside the recording."""
+        """Path of the file beside the recording."""
         self.notice = ""
-        """In one line, what is wrong with keeping marks; "" for nothing."""
+        """One line about the problem with storing marks; "" if none."""
         self.is_kept = True
-        """Whether all that was marked was kept when that was tried last."""
+        """Whether the last attempt stored all marks."""
         self._recording = recording
         self._marks: dict[MarkKey, Mark] = {}
         self._changed: dict[MarkKey, Mark] = {}
-        """What was not kept yet."""
+        """Marks that are not stored yet."""
         self._inside: set[MarkKey] = set()
-        """Of what is in the recording, as far as is known."""
+        """Keys of the marks in the recording, if known."""
         self._newest_ns = 0
         self._lock = threading.Lock()
-        """Guards what is known here."""
+        """Guards the marks in memory."""
         self._file = threading.Lock()
-        """Guards the files: the last writer must have read what was written before."""
+        """Guards the files: the last writer must have read all earlier changes."""
         self._watch: RecorderWatch | None = None
 
-    # -- what is marked -----------------------------------------------------------------------
+    # -- marks --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -58,7 +58,7 @@ class Marks:
         return sorted(self._marks.values())
 
     def of(self, event: Event | None) -> Mark | None:
-        """Return the mark of an event; None where it has none."""
+        """Return the mark of an event; None if it has none."""
         return None if event is None else self._marks.get((event.id, event.at_ns))
 
     def has(self, event: Event | None) -> bool:
@@ -66,39 +66,37 @@ class Marks:
         return self.of(event) is not None
 
     def comment_of(self, event: Event | None) -> str:
-        """Return what was written about an event."""
+        """Return the comment on an event."""
         mark = self.of(event)
         return mark.comment if mark is not None else ""
 
     def commented(self, text: str) -> list[int]:
-        """Return the numbers of the events with ``text`` in their comment, in upper
-        or lower case.
-        """
+        """Return the numbers of the events with ``text`` in their comment, ignoring case."""
         needle = fold(text)
         return [mark.event for mark in self.all() if needle in fold(mark.comment)]
 
     def toggle(self, event: Event) -> bool:
-        """Mark it, or unmark it, comment and all; returns whether it is marked now."""
+        """Mark an event, or remove its mark and comment; return whether it is marked now."""
         if self.of(event) is not None:
             self._set(Mark(event.id, event.at_ns, gone=True))
             return False
         return self.comment(event, "")
 
     def comment(self, event: Event, text: str) -> bool:
-        """Mark it with a comment, which may be empty; False where there are too many marks."""
+        """Mark an event with a comment, maybe empty; return False if there are too many marks."""
         if self.of(event) is None and len(self._marks) >= MAX_MARKS:
             return False
         self._set(Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
         return True
 
     def filter(self, where: Filter | None = None) -> Filter:
-        """Return a filter for currently marked events; of these for those that pass ``where``."""
+        """Return a filter for currently marked events, or for those of them that pass ``where``."""
         return _Marked(self.all(), where)
 
     def _set(self, mark: Mark) -> None:
         with self._lock:
             known = self._marks.get(mark.key)
-            # A clock that was set back makes nothing older than what it takes the place of.
+            # If the clock was set back, a change is still newer than the mark that it replaces.
             before = max(self._newest_ns, known.made_ns if known is not None else 0)
             self._newest_ns = max(time.time_ns(), before + 1)
             mark = self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
@@ -110,10 +108,10 @@ class Marks:
         else:
             self._marks[mark.key] = mark
 
-    # -- where it is kept ---------------------------------------------------------------------
+    # -- storage ------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read what is kept. What is wrong with the file beside the recording is in ``notice``."""
+        """Read the stored marks; set ``notice`` if the file beside the recording is faulty."""
         with self._file:
             kept: dict[MarkKey, Mark] = {}
             there: Sequence[Mark] = ()
@@ -122,7 +120,7 @@ class Marks:
                 kept = sidecar.read(self.path)
             except sidecar.Unusable as error:
                 notice = str(error)
-            # The views show what keeps the recording from being read.
+            # The views report errors of the recording itself.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
                 try:
                     there = table.marks_in(recording)
@@ -137,12 +135,12 @@ class Marks:
         self.notice = damage or (notice and _left(notice, is_kept=self.is_kept))
 
     def save(self) -> None:
-        """Keep what was changed, with what others keep meanwhile."""
+        """Store the changes, merged with what other processes store meanwhile."""
         with self._file:
             self._save()
 
     def where_kept(self) -> str:
-        """Return where a new mark will be kept, as far as that is known without delay."""
+        """Return where a new mark will be stored, as far as known without delay."""
         if self._is_for_marks():
             return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
@@ -150,7 +148,7 @@ class Marks:
         return "lost when you leave: neither this recording nor its folder can be written"
 
     def close(self) -> None:
-        """Close the recording, once nothing else of this process has it open."""
+        """Close the recording after all other code of this process has closed it."""
         if self._watch is None:
             return
         with suppress(OSError):
@@ -167,9 +165,7 @@ class Marks:
         return self._watch
 
     def _is_for_marks(self) -> bool:
-        """Return whether marks can be kept in the recording itself, as far as can be told in no
-        time.
-        """
+        """Return whether marks can be stored in the recording, judged without delay."""
         try:
             return (
                 table.may_write(self._real_path())
@@ -187,7 +183,7 @@ class Marks:
         kept: set[MarkKey] = set()
         with suppress(table.Refused):
             kept = table.put(self._real_path(), changed.values(), self._watched())
-        # In the recording first: who is killed in between has a mark twice, not lost.
+        # In the recording first: a process killed in between leaves a mark twice, not lost.
         rest = {key: mark for key, mark in changed.items() if key not in kept}
         try:
             self._save_beside(kept, rest)
@@ -230,7 +226,7 @@ def _left(problem: str, *, is_kept: bool) -> str:
 
 
 class _Marked(Filter):
-    """A filter that no text can say."""
+    """A filter that cannot be written as text."""
 
     def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
         super().__init__("(marked events)", parse("" if where is None else where.text).root)
@@ -241,8 +237,8 @@ class _Marked(Filter):
 
     def to_sql(self) -> tuple[str, list[str | int]]:
         condition, values = super().to_sql()
-        # Numbers and times for themselves, as SQLite looks up the first ones by their index. Two
-        # events that change them with each other are no marks of a user.
+        # Numbers and times separately, as SQLite looks up numbers by their index. A user's marks do
+        # not contain two events with swapped numbers and times.
         numbers, times = ({key[at] for key in self._keys} for at in (0, 1))
         marked = f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})"
         return f"{marked} AND ({condition})", values
