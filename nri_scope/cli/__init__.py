@@ -2,7 +2,7 @@
 """Offer nri-scope on the command line: one thin module for each command.
 
 In: arguments, and values of the packages below. Out: lines on standard output, one line on standard
-error for a problem, and an exit status. A module parses options, calls one package and prints. This
-package does not interpret recordings or SQL results itself, and `main` imports a command only when
-it is used.
+error for a problem, and an exit status. A module parses options, calls one package and prints; this
+package never interprets recordings, never reads SQL results itself, and `main` imports a command
+only when it is used.
 """

@@ -2,8 +2,8 @@
 """Ask a container runtime about its containers over the Kubernetes CRI.
 
 In: the path of a unix socket, and ids of containers. Out: versions, and the OCI spec that was
-actually used, as plain values, or a typed error. This room does not know NRI or recordings.
-Importing it loads grpclib and betterproto2, so only callers of a runtime do.
+really used, as plain values, or a typed error. It never knows NRI or recordings. Importing
+it costs grpclib and betterproto2, so only callers of a runtime do.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out which plugin changed which part of a container, and show it in OCI terms.
+"""Find out which plugin changed what of a container, and show it in OCI terms.
 
-In: events of several connections, from a recording or from one that is still being written. Out:
-rounds with their steps, histories of containers, comparisons, and these as text, Markdown and JSON.
-`attribution` decides, `blame` and `render` only show, `live` follows. This room does not depend on
-the command line or on how a recording is stored.
+In: events of several connections, from a recording or from one that grows. Out: rounds with their
+steps, histories of containers, comparisons, and these as text, Markdown and JSON. `attribution`
+decides, `blame` and `render` only show, `live` follows. This room never knows the command line,
+or how a recording is stored.
 """
 
 from .attribution.differ import Differ as Differ

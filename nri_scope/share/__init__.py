@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare recordings for sharing: redact, extract a part, pack, or convert them.
+"""Prepare recordings for sharing: redacted, reduced to a part, packed, or in another format.
 
 In: an open recording, a selection of its events, and the user's rules. Out: a new recording
-(`extract`), a bundle whose files were scanned for the replaced values (`bundle`), or another format
+(`extract`), a bundle whose files were scanned for what was replaced (`bundle`), or another format
 (`formats`). `redaction` also serves the recorder (``record --redact``) and commands that show a
-recording. This package does not depend on command options or the screen.
+recording. This room never knows options of commands or the screen.
 """

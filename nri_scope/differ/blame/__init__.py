@@ -2,7 +2,7 @@
 """Show a container's spec line by line, with the owner of each line and its former value.
 
 In: a container's history from `attribution`. Out: lines with a gutter, Markdown or a document for
-programs. This package does not decide who made a change, and does not read recordings.
+programs. This package never decides who made a change, and never reads a recording.
 """
 
 from .document import document as document

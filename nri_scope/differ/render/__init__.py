@@ -2,7 +2,7 @@
 """Render the differ's findings as text, Markdown and JSON.
 
 In: rounds, comparisons and their values. Out: lines. Values are untrusted and are escaped here.
-This package does not look for evidence, and does not depend on where its lines are written.
+This package never looks for evidence, and does not know where its lines go.
 """
 
 from __future__ import annotations

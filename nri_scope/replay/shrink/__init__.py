@@ -2,8 +2,8 @@
 """Find the smallest part of a recording with which a plugin still fails in the same way.
 
 In: a recording, a way to start the plugins, and limits. Out: a smaller recording, and on request a
-test with a golden. It tries parts by writing and replaying them, regardless of the meaning of
-events.
+test with a golden. It tries parts by writing and replaying them, and never looks into what events
+mean.
 """
 
 from .failure import Check as Check

@@ -2,7 +2,7 @@
 """Run replays in a test, for `nri_scope.pytest_plugin` and for other frameworks.
 
 In: plugins as objects or commands, a recording, a golden. Out: a `Result` with assertions; a
-failure is an AssertionError with an explanation. This package does not depend on pytest.
+failure is an AssertionError whose text explains it. This package never knows pytest.
 """
 
 from .container_comparison import explain as explain

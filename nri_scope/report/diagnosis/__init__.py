@@ -2,8 +2,8 @@
 """Look for problems in a recording, with one detector for each kind of finding.
 
 In: events and rounds, in order, and facts about sessions. Out: findings with their evidence. Values
-are untrusted input, so no method raises. A detector does not report problems that a gap may
-explain, and does not depend on how findings are shown.
+are untrusted input, so nothing raises. A detector never reports what a gap may explain, and never
+knows how findings are shown.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .unknown_containers import Missed
 
 
 class Diagnosis:
-    """Takes events and rounds as they come; its findings are complete at the end."""
+    """Takes events and rounds as they come; its findings are complete in the end."""
 
     def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
-        """Set up the detectors; ``spec_of`` returns a container's current spec by its id."""
+        """Set up the detectors; ``spec_of`` gives a container's current spec by its id."""
         self._parts: tuple[Detector, ...] = (
             Times(scene),
             Vanished(scene),
@@ -57,8 +57,8 @@ class Diagnosis:
             part.round(diff, wanted=wanted)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return findings, the worst first; up to a limit of each kind, then the number of the
-        others.
+        """Return the worst findings first; of each kind up to a limit, and then the number of the
+        rest.
         """
         found: list[Finding] = []
         everything = ranked([one for part in self._parts for one in part.findings()])

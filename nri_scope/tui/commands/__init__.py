@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the commands of keys: filter, find, mark, copy, save, export, replay.
+"""Do what keys start: filter, find, mark, copy, save, export, replay.
 
-In: the parts of the screen that a command uses, as arguments, and the key. Out: a changed
-view, a message, or a file. A command uses the app only to run background work.
+In: the parts of the screen that a command works with, as arguments, and the key. Out: a changed
+view, a message, or a file. A command never knows the app, except as the place for background work.
 """

@@ -2,5 +2,5 @@
 """Show lives of pods and containers to scale.
 
 In: lives and events from the store. Out: lanes of characters, and messages about what was chosen.
-The recording is read only in the store's threads.
+It never reads the recording outside the store's threads.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provide the widgets that views share.
 
-In: what to draw. Out: the drawing, and messages about requests of the user. They do not depend on
-the recording or the app.
+In: what to draw. Out: the drawing, and messages about what the user asks for. They never know the
+recording or the app.
 """
