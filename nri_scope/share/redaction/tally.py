@@ -36,9 +36,9 @@ class Tally:
     def repeat(self, found: tuple[tuple[str, str], ...]) -> None:
         """Count the replacements of a repeated message, given as rules with places, once more."""
         if found not in self._repeated:
-            self._remembered += len(found)
-            if self._remembered > _REMEMBERED:
+            if self._remembered + len(found) > _REMEMBERED:
                 self._all()
+            self._remembered += len(found)
         self._repeated[found] += 1
 
     def _all(self) -> Counter[tuple[str, str]]:
