@@ -418,6 +418,14 @@ class Recording:
         """Return the whole content of an object."""
         return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
+    def with_state(self, sessions: Sequence[Session]) -> list[Session]:
+        """Return the sessions that may have a `state`; in most hostile files few of many do."""
+        try:
+            told = {number_of(row) for row in self.rows("SELECT DISTINCT session FROM state")}
+        except (RecordingError, ValueError):
+            return list(sessions)
+        return [one for one in sessions if one.id in told]
+
     def state(self, session_id: int) -> State:
         """Return the pods and containers at the session's start, from its newest Synchronize."""
         found = self._all(

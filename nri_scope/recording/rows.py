@@ -50,6 +50,7 @@ def _types(model: type[Any], **others: type) -> _Types:
 _EVENT = _types(Event)
 _SESSION = _types(Session, ended_ns=int)
 _SESSION_OPEN = _types(Session, ended_ns=_NULL)
+_INFERRED = [column.name for column in fields(Session)].index("nri_version_inferred")
 _POD = _types(Pod)
 _ORPHAN = (int, str, str, *[_NULL] * len(_POD))
 _NUMBER_OR_NULL = (int, _NULL)
@@ -87,8 +88,9 @@ def event_of(row: Row) -> Event:
 def session_of(row: Row) -> Session:
     """Make a session from `SESSION_COLUMNS`. Raises RowError."""
     _check("a session", row, _SESSION, _SESSION_OPEN)
-    values = dict(zip((column.name for column in fields(Session)), row, strict=True))
-    return Session(**{**values, "nri_version_inferred": bool(values["nri_version_inferred"])})
+    values = list(row)
+    values[_INFERRED] = bool(values[_INFERRED])
+    return Session(*values)
 
 
 def gap_of(row: Row) -> Gap:

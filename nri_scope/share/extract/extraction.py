@@ -178,7 +178,7 @@ class _Rebuilding:
         pods, containers = tables.subjects()
         sessions = tables.sessions()
         self._copying.begin_stretch(part.kept[0] if part.kept else 1)
-        for session in sessions:
+        for session in self._source.with_state(sessions):
             self._states(session.id)
         counts = self._events(progress.step(0.8))
         if part.damage is not None and not counts.chosen:

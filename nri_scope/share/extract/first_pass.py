@@ -38,10 +38,12 @@ def learn(
 
     Raises RecordingError if a table is damaged.
     """
-    for session in source.sessions():
+    sessions = source.sessions()
+    for session in sessions:
         for name, kind in SESSION_NAMES.items():
             change.learn_name(kind, getattr(session, name))
         change.learn_text(session.end_reason)
+    for session in source.with_state(sessions):
         # Including sessions whose Synchronize event no longer exists.
         state = source.state(session.id)
         if state.pods or state.containers:

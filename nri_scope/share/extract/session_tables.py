@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -44,6 +45,7 @@ from .sources import IncludedRows
 _OURS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
 """Reasons that programs recognize by exact text."""
 _SESSION = tuple(column.name for column in fields(Session))
+_values = attrgetter(*_SESSION)
 _PLACES = ("sync_event", "synced_ns", "first_event", "last_event")
 
 
@@ -66,21 +68,18 @@ class Tables:
         names = [*_SESSION, *_PLACES]
         insert = f"INSERT INTO session ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         name = self._change.name
+        places = self._source.rows(f"SELECT id, {', '.join(_PLACES)} FROM session ORDER BY id")
+        with sound(self._source):
+            place_of = {row[0]: optional_numbers_of(row[1:]) for row in places}
         for one in wanted:
-            places = self._source.rows(
-                f"SELECT {', '.join(_PLACES)} FROM session WHERE id = ?", (one.id,)
-            )
-            with sound(self._source):
-                sync, synced, first, last = (
-                    optional_numbers_of(places[0]) if places else (None, None, 0, None)
-                )
+            sync, synced, first, last = place_of.get(one.id, (None, None, 0, None))
             known_as: dict[str, Any] = {
                 field: named(name(kind, getattr(one, field)))
                 for field, kind in SESSION_NAMES.items()
             }
             words = self._words(one.end_reason, "session.end_reason")
             told = replace(one, role=named(one.role), end_reason=words, **known_as)
-            self._connection.execute(insert, (*astuple(told), sync, synced, first or 0, last))
+            self._connection.execute(insert, (*_values(told), sync, synced, first or 0, last))
         return wanted
 
     def _has(self, session: int | None) -> bool:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
+from nri_scope.recording.cache import RecentlyUsed
+
 from .harmless import HOSTS, REGISTRIES
 from .known_values import Known, Strength
 from .memory_limits import UNBOUNDED, Answer, Answers, Memory
@@ -28,12 +30,13 @@ LONGEST = 65_536
 _EACH, _HIT = 32, 128
 """Work per text in addition to its characters, and per replacement."""
 
-_ASKED = 5
-"""Units of `work_limit` for a text that was redacted before."""
+_ASKED, _PART = 20, 50
+"""Units of `work_limit` for a text, and for a part of a message, that was redacted before."""
 
 _Question = tuple[str, bool, tuple[Rule, ...], str | None]
 """The scope is None if the answer applies to all scopes because nothing was replaced."""
 _Given = TypeVar("_Given")
+_Parts = Answers[tuple[bytes, str], object, tuple[str, str]]
 Finder = Callable[["Engine", str, str, int], str]
 """A function of engine, text, place and depth that returns the text with tokens."""
 
@@ -73,7 +76,13 @@ class Engine:
         self._within = 0
         self._unpacked: list[str] = []
         self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
-        self._parts: Answers[tuple[bytes, str], object, tuple[str, str]] = Answers(memory.cached)
+        # Values in which no other values were found.
+        self._empty: RecentlyUsed[tuple[str, tuple[Rule, ...]], bool] = RecentlyUsed(
+            memory.cached // 16
+        )
+        # Fields, and what contains fields. Few fields differ between the events of a container.
+        self._fields: _Parts = Answers(memory.cached // 2)
+        self._wholes: _Parts = Answers(memory.cached // 2)
         self._memory = memory
         self._left = memory.message
         # Rules and places of the values found in a message part whose answer will be cached.
@@ -155,13 +164,17 @@ class Engine:
             self._left -= len(value) + _EACH
         is_new = len(value) <= LONGEST and not self.known.is_known(value, strength)
         if is_new and self._within < _WITHIN and not self.is_spent():
-            found, self._found = self._found, []
-            self._within += 1
-            try:
-                self.text(value, place)
-            finally:
-                self._within -= 1
-                self._found = found
+            question = value, self.asked(place, "")
+            if question not in self._empty:
+                found, self._found = self._found, []
+                self._within += 1
+                try:
+                    self.text(value, place)
+                    if not self._found:
+                        self._empty.put(question, True, len(value) + _EACH)
+                finally:
+                    self._within -= 1
+                    self._found = found
         return self.put(rule, value, strength, place)
 
     def is_allowed_host(self, host: str) -> bool:
@@ -274,14 +287,17 @@ class Engine:
         """Whether messages have no work limit, so that their parts do not affect each other."""
         return self._memory.part == self._memory.message == UNBOUNDED
 
-    def part(self, content: bytes, redacted: Callable[[], _Given]) -> _Given:
+    def part(
+        self, content: bytes, redacted: Callable[[], _Given], *, is_field: bool = False
+    ) -> _Given:
         """Return the redacted form of a message part that many events repeat, cached if possible.
 
         ``content`` identifies the part; ``redacted`` does the work if it is not in the cache.
         """
-        self.work.spend(_ASKED + len(content) // 64)
+        self.work.spend(_PART + len(content) // 32)
         question = content, self._tokens.scope
-        answer = self._parts.get(question)
+        parts = self._fields if is_field else self._wholes
+        answer = parts.get(question)
         if answer is None or not self._is_valid(answer):
             before = self.known.count, self.known.epoch, self.known.owners.late
             left = self._left
@@ -305,7 +321,7 @@ class Engine:
                 self._log = outer
                 unpacked += self._unpacked
                 self._unpacked = unpacked
-            self._parts.keep(question, answer)
+            parts.keep(question, answer)
         else:
             if self.is_counting:
                 self.tally.repeat(answer.found)

@@ -114,11 +114,23 @@ def redact(engine: Engine, message: Message, scope: Scope) -> None:
         _show(engine, pod, container)
     # Annotations and arguments, which may contain values of variables, precede the variables.
     with engine.within(scope):
+        given = message
         for _ in range(_ROUNDS):
             before = engine.known.progress
-            _fields(engine, message, "")
+            if not engine.is_counting:
+                # Each round reads the original, like the second pass, which reuses the answers.
+                given = _copy(message)
+            _fields(engine, given, "")
             if engine.known.progress == before:
                 break
+        if given is not message:
+            message.CopyFrom(given)
+
+
+def _copy(message: Message) -> Message:
+    same = type(message)()
+    same.CopyFrom(message)
+    return same
 
 
 def is_about_one(message: Message) -> bool:
@@ -262,7 +274,7 @@ def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place:
         return alone.SerializeToString(deterministic=True)
 
     content = alone.SerializeToString(deterministic=True)
-    given = engine.part(f"{place}.{field.name} ".encode() + content, redacted)
+    given = engine.part(f"{place}.{field.name} ".encode() + content, redacted, is_field=True)
     if given != content:
         message.ClearField(field.name)
         message.MergeFromString(given)

@@ -35,6 +35,8 @@ NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 NAMES = ""
 """The scope of names and ids, whose tokens must be the same in a whole recording."""
 
+_BEGIN = ("198.18.", "198.19.", "2001:")
+"""The beginnings of all addresses in these networks, in any spelling."""
 _ATTEMPTS = 64
 _ROOM = NETWORK4.num_addresses // 8
 """Number of IPv4 addresses left unused per scope, as finding the last ones would take long."""
@@ -45,11 +47,13 @@ _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
 
 def is_token(text: str) -> bool:
     """Return whether the whole ``text`` is a token."""
-    return _TOKEN.fullmatch(text) is not None or is_token_address(text)
+    return (MARK in text and _TOKEN.fullmatch(text) is not None) or is_token_address(text)
 
 
 def is_token_address(text: str) -> bool:
     """Return whether ``text`` is an address of the networks for tokens."""
+    if not text.startswith(_BEGIN):
+        return False
     address = address_of(text)
     return address is not None and address in (NETWORK4 if address.version == 4 else NETWORK6)
 
