@@ -13,6 +13,9 @@ from typing import Any
 from rich.text import Text
 from textual.app import App
 from textual.dom import DOMNode
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 from textual.widgets import Input
 from textual.worker import Worker
 
@@ -25,6 +28,32 @@ async def do_bound(app: App[Any], key: str) -> bool:
     searches all bindings for each key, and has no next one if an action is skipped.
     """
     return await app._check_bindings(key)
+
+
+class SizedView(ScrollView, inherit_bindings=False):
+    """A scroll view that learns of each change of its size.
+
+    Textual sends no `Resize` if a region was requested between a change of styles and the next
+    layout.
+    """
+
+    _drawn_size = Size(0, 0)
+
+    @abstractmethod
+    def resized(self) -> None:
+        """Adapt the content to the new size."""
+
+    def on_resize(self) -> None:
+        """Adapt to a new size."""
+        self._drawn_size = self.size
+        self.resized()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw rows of the screen."""
+        if self.size != self._drawn_size:
+            self._drawn_size = self.size
+            self.call_later(self.resized)
+        return super().render_lines(crop)
 
 
 class ShownInput(Input):

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
@@ -90,7 +90,6 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._told: tuple[Key | None, Row | None] | None = None
         self._widest_id = 0
         self._late: Timer | None = None
-        self._drawn_size = Size(0, 0)
 
     # -- for other widgets --------------------------------------------------------------------
 
@@ -160,14 +159,6 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._want()
 
     # -- drawing ------------------------------------------------------------------------------
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw rows of the screen."""
-        if self.size != self._drawn_size:
-            # As in `Lines`: not every change of the size is reported.
-            self._drawn_size = self.size
-            self.call_later(self._resized)
-        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         """Return line ``y`` of the list as it is on the screen."""
@@ -284,13 +275,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """Start reading."""
         self._moved()
 
-    def on_resize(self) -> None:
-        """Adapt to a new size."""
-        self._resized()
-
-    def _resized(self) -> None:
+    def resized(self) -> None:
         """Lay out columns and rows for the new size."""
-        self._drawn_size = self.size
         self._place()
         self.listing.resize(max(1, self.scrollable_content_region.height))
         self._moved()

@@ -8,17 +8,17 @@ from abc import abstractmethod
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
 from textual.widget import Widget
 
+from ..textual_gaps import SizedView
 from .scroll_state import ScrollState
 
 _WHEEL = 3
 """Rows per step of the wheel."""
 
 
-class RowWindow(ScrollView, inherit_bindings=False):
+class RowWindow(SizedView, inherit_bindings=False):
     """Replaces Textual's own scrolling, which loses its position when rows move."""
 
     listing: ScrollState

@@ -52,6 +52,7 @@ class BoardLines(Lines, inherit_bindings=False):
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
 
     on_sight: Callable[[], None] | None = None
+    on_size: Callable[[], None] | None = None
     on_cursor: Callable[[], None] | None = None
     """Called while the cursor moves; `Moved` is handled later, when lines may have been
     added."""
@@ -87,6 +88,12 @@ class BoardLines(Lines, inherit_bindings=False):
         """Update as for all lines, and report the change."""
         super().changed()
         self._tell()
+
+    def resized(self) -> None:
+        """Update as for all lines, and report the change."""
+        super().resized()
+        if self.on_size is not None:
+            self.on_size()
 
     def _tell(self) -> None:
         if self.on_sight is not None:
@@ -213,6 +220,7 @@ class Board(Widget, can_focus=False):
         Textual calls ``on_mount`` of each class, starting with that of the view itself.
         """
         self.body.on_sight = self.sight
+        self.body.on_size = self._resize
         self.body.empty = "reading…"
         self.body.show(_LinesOf(self))
 
@@ -339,11 +347,8 @@ class Board(Widget, can_focus=False):
         self._told_event = -1
         self.tell_row()
 
-    def on_resize(self, _: events.Resize) -> None:
-        """Lay out lines for the available width, once the lines have their size."""
-        self.call_after_refresh(self._resize)
-
     def _resize(self) -> None:
+        # The lines have another size.
         self.resized()
         self.body.changed()
         self.refresh_words()

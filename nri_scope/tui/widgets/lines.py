@@ -17,15 +17,15 @@ from rich.style import Style as RichStyle
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Source, Span, Style, StyledLine, line, text_of
 from ..text.wrapping import breaks, hanging, pattern, pieces, places, shown, width
+from ..textual_gaps import SizedView
 from .messages import Said
 
 MAX_WRAPPED = 20_000
@@ -41,7 +41,7 @@ _SIDEWAYS = 8
 _WAITING: StyledLine = (Span("…", Style.DIM),)
 
 
-class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+class Lines(SizedView, can_focus=True, inherit_bindings=False):
     """Lines to read.
 
     ``cursor``: one line is marked, and moves with the keys; without it they scroll.
@@ -127,7 +127,6 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._rows = 0
         self._widest = 0
         self._laid_out: LRUCache[int, Strip] = LRUCache(_KEPT)
-        self._drawn_size = Size(0, 0)
 
     @property
     def source(self) -> Source:
@@ -288,13 +287,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         super().notify_style_update()
         self._laid_out.clear()
 
-    def on_resize(self) -> None:
-        """Adapt to a new size."""
-        self.resized()
-
     def resized(self) -> None:
         """Wrap lines for the new width."""
-        self._drawn_size = self.size
         self._fit()
 
     # -- rows and lines ---------------------------------------------------------------------
@@ -349,15 +343,6 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return self._starts[index], self._starts[index + 1] - 1
 
     # -- drawing ----------------------------------------------------------------------------
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw rows of the screen."""
-        if self.size != self._drawn_size:
-            # No `Resize` is sent if a region was requested between a change of styles and the next
-            # layout.
-            self._drawn_size = self.size
-            self.call_later(self.resized)
-        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         """Draw one row of the screen."""
