@@ -71,6 +71,8 @@ def _check(to: Destination, source: Path) -> None:
         with Outputs(to.recording, source, force=to.force):
             pass
     if to.folder is not None:
+        if os.path.lexists(to.folder) and not to.folder.is_dir():
+            raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
         # The folder is made, and those above it.
         folders = to.folder, *to.folder.absolute().parents
         above = next(folder for folder in folders if os.path.lexists(folder))
