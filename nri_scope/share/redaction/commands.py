@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ _ROUNDS = 4
 _LONG_NAMES = words("pass passwd password passphrase pwd token secret auth")
 """Names of options that follow a single dash in some programs."""
 _NESTED = 3
+_NEAR = 8
+"""The number of words after which a position is no longer asked for."""
 _DEEPEST = 4
 
 
@@ -134,6 +137,7 @@ def credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | 
     program = flag = ""
     takes_group = False
     options = _NONE
+    plain = [number for number, word in enumerate(words) if not word.startswith("-")]
     for number, word in enumerate(words):
         if not word or is_token(word):
             flag = ""
@@ -159,27 +163,36 @@ def credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | 
             takes_group = word in GROUPS[program] and (before in {program, *GROUPS[program]})
         flag = word if _FLAG.fullmatch(word) and given[number] is None else ""
         if client is not None:
-            _positions(engine, words, number, client, given, place)
+            _positions(engine, words, plain, number, client, given, place)
     return given
 
 
 def _positions(
     engine: Engine,
     words: Sequence[str],
+    plain: Sequence[int],
     number: int,
     client: Client,
     given: list[str | None],
     place: str,
 ) -> None:
-    """Replace words that are credentials due to their position after the word at ``number``."""
+    """Replace words that are credentials due to their position after the word at ``number``.
+
+    ``plain``: the indexes of the words that are not options.
+    """
     positions = client.words.get(words[number].rpartition("/")[2])
     if positions is None:
         return
-    further = [at for at in range(number + 1, len(words)) if not words[at].startswith("-")]
+    begin = bisect_right(plain, number)
     if words[number] == "use":
         # net use Z: \\server\share PASSWORD /user:NAME
-        share = next((at for at in further[:2] if words[at].startswith("\\")), len(words))
-        further = [at for at in further if at > share and words[at][0] not in "/*"]
+        near = plain[begin : begin + _NEAR]
+        share = next((at for at in near[:2] if words[at].startswith("\\")), len(words))
+        further = [at for at in near if at > share and words[at][0] not in "/*"]
+    elif -1 in positions:
+        further = plain[max(begin, len(plain) - 1) :]
+    else:
+        further = plain[begin : begin + _NEAR]
     for position in positions:
         if len(further) >= abs(position):
             at = further[position - 1 if position > 0 else position]

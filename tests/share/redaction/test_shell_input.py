@@ -153,3 +153,8 @@ def test_nested_input_ends(crumb: str) -> None:
     closed = begun + "\n" + "".join(f"E{number}\n" for number in range(4_000))
     for text in begun, closed, begun + ")" * 4_000, closed[:65_000]:
         Redactor(Rules.DEFAULT, KEY).text(text + f"\nkinit <<< {SECRET}")
+
+
+@pytest.mark.parametrize("command", ["redis-cli " + "AUTH " * 12_000, "net use \\\\a " * 4_000])
+def test_positions_that_are_asked_for_again_and_again_end(command: str) -> None:
+    assert SECRET not in Redactor(Rules.DEFAULT, KEY).text(f"{command} x; kinit <<< {SECRET}")
