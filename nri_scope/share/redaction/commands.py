@@ -184,6 +184,7 @@ def _positions(
     if positions is None:
         return
     begin = bisect_right(plain, number)
+    further: Sequence[int]
     if words[number] == "use":
         # net use Z: \\server\share PASSWORD /user:NAME
         near = plain[begin : begin + _NEAR]
