@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +15,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recording.records import to_json
-from nri_scope.recording.regular_files import read_regular, write_private
+from nri_scope.recording.regular_files import check_private, read_regular, write_private
 from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
 from nri_scope.replay.progress import Audience
 from nri_scope.replay.report import Report, change_record, differing, document, junit
@@ -56,8 +57,11 @@ def perform(job: Job, wishes: Wishes) -> bool:
     if wishes.golden_from is not None:
         production = GoldenFrom(wishes.golden_from, job)
         job = production.prepared(job)
+    # What cannot be written either; a replay can take an hour.
     if wishes.junit is not None:
         _check_junit(wishes.junit)
+    if wishes.golden is not None and wishes.update_golden:
+        Golden.check_place(wishes.golden)
     with Output() as output:
         return _perform(output, job, golden or production, wishes)
     return True
@@ -275,11 +279,12 @@ class _Done:
 
 
 def _check_junit(path: Path) -> None:
-    """Refuse to overwrite a file that is not JUnit XML. Raise `UsageError`."""
+    """Refuse a file that cannot be written, or is not JUnit XML. Raise `UsageError`."""
+    start = b""
     try:
-        start = read_regular(path, 200)
-    except FileNotFoundError:
-        return
+        with suppress(FileNotFoundError):
+            start = read_regular(path, 200)
+        check_private(path)
     except OSError as error:
         raise _unwritable(path, error) from error
     if start and b"<testsuites" not in start:

@@ -15,6 +15,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many
 from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.regular_files import check_folder
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.run import Job
 from nri_scope.replay.shrink import (
@@ -69,8 +70,19 @@ def _check(to: Destination, source: Path) -> None:
     if to.recording is not None:
         with Outputs(to.recording, source, force=to.force):
             pass
-    if to.folder is not None and os.path.lexists(to.folder) and not to.folder.is_dir():
-        raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
+    if to.folder is not None:
+        if os.path.lexists(to.folder) and not to.folder.is_dir():
+            raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
+        # The folder is made, and those above it.
+        folders = to.folder, *to.folder.absolute().parents
+        above = next(folder for folder in folders if os.path.lexists(folder))
+        try:
+            check_folder(above)
+        except OSError as error:
+            why = in_words(error)
+            raise UsageError(
+                f"{to.folder}: cannot be written: {why}", "name another folder after --pytest"
+            ) from error
 
 
 def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:

@@ -14,6 +14,10 @@ import stat
 from contextlib import closing
 from pathlib import Path
 
+from nri_scope.errors import RecordingError
+
+from .trusted_location import JOURNAL, companion
+
 _BUSY_MS = 2_000
 _SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 """The end of a journal that names another file, which SQLite may delete afterwards."""
@@ -24,24 +28,35 @@ def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
-def names_another_file(journal: int) -> bool:
-    """Return whether an open journal names a file that SQLite would delete. Raises OSError."""
+def refuse_another_file(path: Path, journal: int) -> None:
+    """Raise RecordingError if an open journal of ``path`` names a file that SQLite would delete.
+
+    Raises OSError, too.
+    """
     end = os.fstat(journal).st_size
-    return os.pread(journal, len(_SUPER_JOURNAL), max(0, end - 8)) == _SUPER_JOURNAL
+    if os.pread(journal, len(_SUPER_JOURNAL), max(0, end - 8)) == _SUPER_JOURNAL:
+        raise RecordingError(
+            path,
+            f"{path.name}{JOURNAL} beside it names another file, which SQLite would delete",
+            "nri-scope never writes such a journal: do not trust the recording, nor open it with "
+            "sqlite3",
+        )
 
 
 def undo(path: Path) -> bool:
-    """Undo the interrupted write. False if that fails or the journal may be untrusted.
+    """Undo the interrupted write. False if that fails.
 
     Reads nothing of the file itself. Call it only if no other user can exchange the journal
-    (`trusted_location.opening_by_name`).
+    (`trusted_location.opening_by_name`). Raises RecordingError if the journal cannot be trusted.
     """
-    journal = path.with_name(f"{path.name}-journal")
     try:
-        opened = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = os.open(
+            companion(path, JOURNAL), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         try:
-            if not stat.S_ISREG(os.fstat(opened).st_mode) or names_another_file(opened):
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
                 return False
+            refuse_another_file(path, opened)
         finally:
             os.close(opened)
     except OSError:

@@ -22,7 +22,7 @@ from pathlib import Path
 from nri_scope.errors import RecordingError
 
 from .file_errors import in_words, way_to_read
-from .hot_journal import names_another_file
+from .hot_journal import refuse_another_file
 from .temporary_files import ELSEWHERE
 from .trusted_location import JOURNAL, WAL, FolderAccess, companion, folder_access, trusted_users
 
@@ -206,9 +206,4 @@ def _check_journal(path: Path, journal: Path) -> None:
     # The copy's journal, as the original may have changed.
     if journal.exists():
         with journal.open("rb") as file:
-            if names_another_file(file.fileno()):
-                raise RecordingError(
-                    path,
-                    f"{path.name}{JOURNAL} beside it names another file, which SQLite would delete",
-                    "nothing that nri-scope wrote does: do not trust it",
-                )
+            refuse_another_file(path, file.fileno())

@@ -11,6 +11,7 @@ from pathlib import Path
 from .trusted_location import trusted_users
 
 _MOST_LINKS = 40
+_TO_WRITE = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_regular(path: Path, most: int) -> bytes:
@@ -26,22 +27,34 @@ def write_private(path: Path, content: bytes, *, only_new: bool = False) -> None
     Raises OSError, also if the path is not a regular file, is a file or a link of another user, or
     exists despite ``only_new``.
     """
-    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     if not only_new:
         path = without_links(path)
     try:
-        opened = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = _trusted(os.open(path, _TO_WRITE | os.O_CREAT | os.O_EXCL, 0o600), path)
     except FileExistsError:
         if only_new:
             raise
-        opened = os.open(path, flags)
-    descriptor = _regular(opened, path)
-    if os.fstat(descriptor).st_uid not in trusted_users():
-        os.close(descriptor)
-        raise _of_another_user(path)
+        descriptor = _trusted(os.open(path, _TO_WRITE), path)
     with os.fdopen(descriptor, "wb") as file:
         file.truncate()
         file.write(content)
+
+
+def check_private(path: Path) -> None:
+    """Raise the OSError of `write_private`, as far as it can be predicted; change nothing."""
+    path = without_links(path)
+    try:
+        os.close(_trusted(os.open(path, _TO_WRITE), path))
+    except FileNotFoundError:
+        check_folder(path.parent)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise OSError if no file can be made in a folder."""
+    if not stat.S_ISDIR(folder.stat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def without_links(path: Path) -> Path:
@@ -61,6 +74,15 @@ def without_links(path: Path) -> Path:
             raise _of_another_user(path)
         path = path.parent / path.readlink()
     return path
+
+
+def _trusted(descriptor: int, path: Path) -> int:
+    """Return the descriptor if it is of a regular file of our own, or raise OSError."""
+    descriptor = _regular(descriptor, path)
+    if os.fstat(descriptor).st_uid in trusted_users():
+        return descriptor
+    os.close(descriptor)
+    raise _of_another_user(path)
 
 
 def _of_another_user(path: Path) -> PermissionError:

@@ -37,9 +37,9 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CUT = "…"
 
 
-# Characters that start a formula in spreadsheets: the ASCII ones everywhere, the wide ones in Asian
-# versions.
-_FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
+# What starts a formula in spreadsheets, some of which trim cells: the ASCII characters everywhere,
+# the wide ones in Asian versions.
+_FORMULA = re.compile(r"[\t\r\n]| *[=+@＝＋－＠-]")
 # Spreadsheets start a new cell at a semicolon if the decimal sign is a comma.
 _NEXT_FORMULA = re.compile(r";(?=[\s\"']*[=+@＝＋－＠-])")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
@@ -51,7 +51,7 @@ def spreadsheet_cell(text: str) -> str:
     Formulas may begin at the start and after a semicolon. A number, signed or not, is not treated
     as a formula.
     """
-    guard = "'" if text[:1] in _FORMULA and text and not _NUMBER.fullmatch(text) else ""
+    guard = "'" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else ""
     return guard + _NEXT_FORMULA.sub(";'", safe(text))
 
 

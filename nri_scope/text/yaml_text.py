@@ -48,6 +48,7 @@ _NOT_TEXT = re.compile(
 _ENDS_IN_FLOW = re.compile(r"[,?]")
 # Text that a shell reads as plain words only.
 _WORDS_OF_A_SHELL = re.compile(r"[A-Za-z0-9_/.:@%+=, -]*")
+_MORE_THAN_A_NAME = re.compile(r"[ =]")
 _TAGGED_NUMBER = re.compile(r"-?[0-9]+ ±[0-9.]+%?")
 
 _V = TypeVar("_V")
@@ -98,26 +99,34 @@ def yaml_lines(value: YamlValue, *, short_lists: bool = False) -> Iterator[str]:
 
 
 def inert(value: YamlValue) -> YamlValue:
-    """Return a document that is harmless when pasted into a shell: every string is on one line, and
-    quoted unless a shell would read it as plain words.
+    """Return a document that is harmless when pasted into a shell.
+
+    Every string is on one line, and quoted unless a shell would read it as plain words. Each line
+    begins with a key, so that the shell looks for a program whose name ends in a colon: zsh ignores
+    a dash, and would run an item of a list.
     """
     if isinstance(value, str):
         return _Written(_inert(value))
     if isinstance(value, dict):
         members: dict[str, YamlValue] = {
-            _Written(_inert(name)): inert(member) for name, member in value.items()
+            _Written(_inert(name, is_key=True)): inert(member) for name, member in value.items()
         }
         return type(value)(members)
     if isinstance(value, list):
-        return type(value)(map(inert, value))
+        items = type(value)(map(inert, value))
+        return items if all(isinstance(item, dict) for item in value) else _Written(inline(items))
     return value
 
 
-def _inert(text: str) -> str:
+def _inert(text: str, *, is_key: bool = False) -> str:
     written = scalar(text, in_flow=True)
-    if _WORDS_OF_A_SHELL.fullmatch(written) or written[0] == "'":
+    if is_key and written == text and _MORE_THAN_A_NAME.search(text):
+        # A program with arguments, or a variable before a program.
+        return f"'{text}'"
+    # For fish, a backslash before the closing quotation mark escapes it.
+    if _WORDS_OF_A_SHELL.fullmatch(written) or (written[0] == "'" and "\\" not in text):
         return written
-    if safe(text) == text:
+    if safe(text) == text and "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     return re.sub("[$`!]", lambda found: f"\\x{ord(found[0]):02x}", double_quoted(text))
 

@@ -121,6 +121,7 @@ _CELLS = st.text(
 
 @settings(deadline=None)
 @given(st.lists(_CELLS, min_size=2, max_size=4))
+@example(["x", " =1+1"])
 def test_no_cell_is_a_formula_and_all_stay_where_they_are(texts: list[str]) -> None:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(map(spreadsheet_cell, texts))
@@ -128,7 +129,7 @@ def test_no_cell_is_a_formula_and_all_stay_where_they_are(texts: list[str]) -> N
     (row,) = csv.reader(io.StringIO(buffer.getvalue()))
     assert len(row) == len(texts)
     for cell in row:
-        if cell[:1] in set("=+-@\t\r\n＝＋－＠") and cell:
+        if cell.lstrip(" ")[:1] in set("=+-@\t\r\n＝＋－＠") and cell.strip(" "):
             float(cell)
 
 

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nri_scope.cli.main import run
+from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
 
 ROOT = Path(__file__).parents[2]
@@ -391,3 +392,75 @@ def test_an_update_names_the_matchers_that_do_not_fit_any_more(
         for one in warned
     )
     assert golden.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("replay FILE --junit nowhere/x -- ./plugin", "nowhere/x: cannot be written"),
+        ("replay FILE --junit folder -- ./plugin", "folder: cannot be written"),
+        ("replay FILE --junit pipe -- ./plugin", "pipe: cannot be written"),
+        ("replay FILE --junit theirs -- ./plugin", "theirs: cannot be written"),
+        ("replay FILE --junit locked/x -- ./plugin", "locked/x: cannot be written"),
+        ("replay FILE --golden nowhere/x --update-golden -- ./plugin", "nowhere/x: cannot be"),
+        ("replay FILE --golden locked/x --update-golden -- ./plugin", "locked/x: cannot be"),
+        ("replay FILE --golden folder --update-golden -- ./plugin", "folder: "),
+        ("replay FILE --golden their-link --update-golden -- ./plugin", "another user"),
+        ("replay FILE -o nowhere/x -- ./plugin", "nowhere/x: no such folder"),
+        ("replay FILE -o folder -- ./plugin", "folder: there is such a file already"),
+        ("shrink FILE -o nowhere/x -- ./plugin", "nowhere/x: no such folder"),
+        ("shrink FILE --pytest FILE/x -- ./plugin", "FILE/x: cannot be written"),
+        ("shrink FILE --pytest locked/a/b -- ./plugin", "locked/a/b: cannot be written"),
+        ("report FILE -o nowhere/x.md", "nowhere/x.md: no such folder"),
+        ("report FILE -o pipe.md --force", "pipe.md is not a regular file"),
+        ("export FILE -o nowhere/x.nriscope.zip", "nowhere/x.nriscope.zip: no such folder"),
+        ("export FILE --redact -o nowhere/x.nriscope.zip", "x.nriscope.zip: no such folder"),
+        ("export FILE --redact --format jsonl -o nowhere/x", "nowhere/x: no such folder"),
+        ("redact FILE -o nowhere/x", "nowhere/x: no such folder"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_told_before_any_work(
+    line: str,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "locked").mkdir()
+    for name in "pipe", "pipe.md":
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "theirs").write_text("<testsuites/>")
+    (tmp_path / "their-link").symlink_to("absent")
+    lstat, fstat, access = os.lstat, os.fstat, os.access
+
+    def of_another(status: os.stat_result) -> os.stat_result:
+        return os.stat_result((*status[:4], os.getuid() + 1, *status[5:]))
+
+    # Tests may run as root, who may write everywhere, or as a user who can give nothing away.
+    monkeypatch.setattr(
+        os,
+        "lstat",
+        lambda path, **of: (
+            of_another(lstat(path)) if Path(path).name == "their-link" else lstat(path, **of)
+        ),
+    )
+    inode = lstat(tmp_path / "theirs").st_ino
+    monkeypatch.setattr(
+        os,
+        "fstat",
+        lambda of: of_another(fstat(of)) if fstat(of).st_ino == inode else fstat(of),
+    )
+    monkeypatch.setattr(
+        os,
+        "access",
+        lambda path, mode, **of: Path(path).name != "locked" and access(path, mode, **of),
+    )
+    monkeypatch.setattr(Recording, "events", None)
+
+    assert run(shlex.split(line)) == 2
+
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.err.count("\n") == 1
+    assert not captured.out and not (tmp_path / "started").exists()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.cli.main import run
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED
 from nri_scope.recorder.writer import Recorder
@@ -28,7 +29,7 @@ from tests.recording.other_user import (
     needs_root,
     public,
 )
-from tests.recording.traffic import a_start, an_item
+from tests.recording.traffic import a_start, an_item, lifecycles, record
 
 __all__ = ["public"]
 
@@ -255,3 +256,17 @@ class TestInASticky:
         for each in sticky.iterdir():
             if each.lstat().st_uid == USER:
                 assert _SECRET not in each.read_bytes()
+
+
+@needs_root
+def test_root_alone_reads_a_recording_of_another_user(
+    public: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(path := public / "r.nriscope.db", lifecycles(1))
+    code = f"import os, sys; os.setuid({USER}); open(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=False)
+    assert b"PermissionError" in done.stderr
+    give(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert run(["log", str(path)]) == 0
+    assert "CreateContainer" in capsys.readouterr().out

@@ -22,6 +22,7 @@ from nri_scope.events import Container, Event, Gap, Note, Pod, Session
 from nri_scope.nri.methods import METHODS
 from nri_scope.recording.blobs import Packer, digest
 from nri_scope.recording.lookup import effects_on
+from nri_scope.recording.opening import connect
 from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
 from nri_scope.recording.tap_tables import printed, tapped
@@ -277,6 +278,14 @@ class TestTraps:
             monkeypatch.setattr("nri_scope.recording.reader.MAX_ROWS", rows - 1)
             with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
                 listed(recording)
+
+    def test_have_no_functions_to_call(self, tmp_path: Path) -> None:
+        # Beyond the schema, which is checked.
+        record(path := tmp_path / "r.nriscope.db", lifecycles(1))
+        with closing(connect(path, settled=True).connection) as connection:
+            assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                connection.execute("DELETE FROM event")
 
     def test_too_many_tables_are_refused(self, path: Path) -> None:
         self._prepare(path, "BEGIN", *(f"CREATE TABLE t{n} (x)" for n in range(1000)), "COMMIT")

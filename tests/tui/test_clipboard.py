@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shlex
 import shutil
@@ -44,7 +45,25 @@ async def test_events_are_copied_escaped(tmp_path: Path) -> None:
             _copied(screen)
 
 
-_BREAKOUTS = ["{}", "x\n{}\ny", ";{};", "$({})", "`{}`", "';{};'", '";{};"', "|{}|", "&{}&"]
+# fish and zsh quote in other ways than the standard says.
+_SHELLS: list[list[str]] = [
+    command.split()
+    for command in ("bash --norc -i", "zsh -f -i", "fish --no-config -i", "dash -i")
+    if command.startswith("bash") or shutil.which(command.split()[0])
+]
+_BREAKOUTS = [
+    "{}",
+    "x\n{}\ny",
+    ";{};",
+    "$({})",
+    "`{}`",
+    "';{};'",
+    '";{};"',
+    "|{}|",
+    "&{}&",
+    "\\';{};'",
+    "\\'\";{};'",
+]
 _MORE = ["", " ", "\\", "'", '"', "\n", "!"]
 
 
@@ -60,19 +79,42 @@ def test_a_shell_does_not_obey_what_is_pasted(parts: list[tuple[str, str]]) -> N
     with tempfile.TemporaryDirectory() as folder:
         marker = Path(folder) / "ran"
         text = "".join(part.format(f"touch {marker}") + more for part, more in parts)
-        document: YamlValue = {"id": text, text: [text, {"args": [text]}]}
-        _pasted(to_yaml(inert(document)), folder)
-        assert not marker.exists()
+        document: YamlValue = {
+            "id": text,
+            text: [text, {"args": [text]}],
+            "args": [text, *text.split(), None, [text]],
+            f"A={text}": f"touch {marker}",
+            "mounts": [{f"touch {marker}": text}, {"A=B": f"touch {marker}"}],
+        }
+        for shell in _SHELLS:
+            _pasted(to_yaml(inert(document)), folder, shell)
+            # Shells write their history there.
+            assert [one for one in Path(folder).iterdir() if one.name[0] != "."] == []
         assert yaml.safe_load(to_yaml(inert(document))) == document
 
 
 def test_a_shell_obeys_other_yaml(tmp_path: Path) -> None:
-    _pasted(to_yaml({"id": f"x\ntouch {tmp_path / 'ran'}\n"}), str(tmp_path))
-    assert (tmp_path / "ran").exists()
+    for shell in _SHELLS:
+        _pasted(to_yaml({"id": f"x\ntouch {tmp_path / 'ran'}\n"}), str(tmp_path), shell)
+        (tmp_path / "ran").unlink()
 
 
-def _pasted(text: str, folder: str) -> None:
-    subprocess.run(["bash", "--norc", "-i"], input=text, text=True, cwd=folder, capture_output=True)
+def _pasted(text: str, folder: str, shell: list[str]) -> str:
+    environment = {**os.environ, "HOME": folder}
+    return subprocess.run(
+        shell, input=text, text=True, cwd=folder, env=environment, capture_output=True, check=False
+    ).stdout
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([*_BREAKOUTS, *_MORE, "=ls", "~", "*", "{{a,b}}"]), max_size=4))
+def test_all_shells_read_the_words_of_a_command_line(parts: list[str]) -> None:
+    word = "".join(part.format("touch ran") for part in parts).replace("\n", "")
+    with tempfile.TemporaryDirectory() as folder:
+        for shell in _SHELLS:
+            printed = _pasted(pasteable(["printf", "<%s>", word]) + "\n", folder, shell)
+            assert f"<{word}>" in printed
+            assert not (Path(folder) / "ran").exists()
 
 
 async def test_what_textual_copies_by_itself_is_escaped_too(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.regular_files import read_regular, without_links
+from nri_scope.recording.regular_files import check_folder, read_regular, without_links
 from nri_scope.recording.trusted_location import trusted_users
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import to_yaml
@@ -99,6 +100,17 @@ class Golden:
         """The content of the file; byte-identical for equal goldens."""
         return self.head + to_yaml(write_tree(self.origin, self.entries), short_lists=True)
 
+    @staticmethod
+    def check_place(path: Path) -> None:
+        """Raise the UsageError of `save`, as far as it can be predicted; change nothing."""
+        try:
+            target = without_links(path)
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            check_folder(target.parent)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise _unwritable(path, error) from None
+
     def save(self, path: str | Path) -> None:
         """Write the file atomically. Raises UsageError if that fails.
 
@@ -128,8 +140,7 @@ class Golden:
                 new.unlink(missing_ok=True)
                 raise
         except (OSError, ValueError, RuntimeError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"golden {safe(str(path))}: cannot be written: {why}") from None
+            raise _unwritable(path, error) from None
 
     def check_origin(self, origin: Origin) -> None:
         """Raise UsageError if this golden belongs to another recording or profile."""
@@ -194,3 +205,10 @@ def _head_of(text: str) -> str:
             break
         head.append(line)
     return "".join(head)
+
+
+def _unwritable(path: str | Path, error: Exception) -> UsageError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return UsageError(
+        f"golden {safe(str(path))}: cannot be written: {why}", "name another file after --golden"
+    )

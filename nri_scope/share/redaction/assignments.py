@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 _KEY = Pattern(
-    r"[A-Za-z_][A-Za-z0-9_.-]*(?:[\\\"']{0,4}\s*(?::=|=>|!?={1,3}|:)[^\S\n]*|[ \t]+[\"'])"
+    r"\b(?i:set)[ \t]+[A-Za-z_][A-Za-z0-9_.-]*(?:[ \t]*(?::=|=>|={1,3}|:)[^\S\n]*|[ \t]+[\"']?)"
+    r"|[A-Za-z_][A-Za-z0-9_.-]*(?:[\\\"']{0,4}\s*(?::=|=>|!?={1,3}|:)[^\S\n]*|[ \t]+[\"'])"
     r"|--?[A-Za-z][A-Za-z0-9_.-]*(?:\s|\\\n)+|\b(?:requirepass|masterauth)\s+"
 )
 # Anchored at the end of a key; no nested repetitions that could match the same text.
@@ -40,6 +41,7 @@ _CONNECTION = re.compile(
     r"initial catalog|user id|uid|dsn|driver)\s{0,3}="
 )
 _MARKS = re.compile(r"\n|\\+[\"']|[\"'`]")
+_LINES = frozenset({"\\n", "\\r", "\\t"})
 _CLOSING = ")]}>,;"
 # Not a value, but a container of values that have their own keys.
 _CONTAINER = re.compile(r"[{\[(]+(?:[\s\"'\\\]})]|[A-Za-z_][A-Za-z0-9_.-]*[\"']?[:=]|$)")
@@ -61,6 +63,12 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
         if start < at:
             continue
         found = match[0] or ""
+        if found[0] == "-" != found[1] and start and text[start - 1].isalnum():
+            # The end of a name, such as my-token, unless a line begins here in JSON.
+            if text[max(start - 2, 0) : start] not in _LINES:
+                continue
+        elif found[:3].lower() == "set" and found[3] in " \t":
+            found = found[3:].lstrip()
         # password "…"
         is_quoted = found.endswith(('"', "'"))
         if is_quoted:

@@ -24,7 +24,8 @@ BUILT_IN = (
         "the data of a `kind: Secret`: in variables, arguments, annotations, labels, mount "
         "options, metadata, JSON, YAML, TOML, INI, XML, query strings, text; what well-known "
         "programs are given as a password (`curl -u`, `mysql -p…`, `docker login -p` …), also "
-        "in scripts",
+        "in scripts, and what these write to a file or a program that is for credentials "
+        "(`echo … > /run/secrets/db`, `kinit <<EOF`, `read PASSWORD <<< …`)",
     ),
     BuiltIn(
         "credential-formats",

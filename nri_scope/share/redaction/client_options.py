@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from .word_lists import words
+
 
 class Takes(Enum):
     """The kinds of option values."""
@@ -28,6 +30,10 @@ class Takes(Enum):
     COOKIE = "k"
     ASSIGNED = "a"
     """``key=value`` with any key."""
+    NAMED = "n"
+    """A name, and then in a word of its own the value: ``--arg password …``."""
+    MOUNT = "o"
+    """Options of a mount: ``user=jane,password=…``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +81,12 @@ etcdctl: --user=l
 useradd usermod: -p=s
 doctl: -t=s
 vault: -token=s
-aws gcloud git npm pulumi:
+aws gcloud git npm pulumi psql createuser:
 restic borg rclone gpg gpg2: --passphrase=s
-xfreerdp rdesktop: -p=s
+rdesktop: -p=s
+xfreerdp xfreerdp3 wlfreerdp wlfreerdp3 sdl-freerdp sdl-freerdp3 freerdp: -p=s /p=s /gp=s /pth=s
+jq gojq jaq yq: --arg=n --argjson=n
+mount mount.cifs mount.smb3 mount.ceph: -o=o --options=o
 """
 _WORDS = """
 rabbitmqctl: add_user=2 change_password=2 authenticate_user=2
@@ -85,14 +94,29 @@ mc mcli: set=3,4 add=3,4
 vault: login=1 unseal=1
 cargo: login=1
 wpa_passphrase: wpa_passphrase=2
+redis-cli valkey-cli keydb-cli: AUTH=-1 auth=-1
+net net.exe: use=1
 nmcli: password=1 psk=1 wifi-sec.psk=1 802-11-wireless-security.psk=1
 openssl: passwd=-1
 htpasswd: -b=-1 -bn=-1 -nb=-1 -cb=-1 -bc=-1 -nbB=-1 -Bbn=-1 -bnB=-1 -bnBC=-1 -nbBC=-1
 """
+GROUPS = dict.fromkeys(("sudo", "doas", "runuser"), words("")) | dict.fromkeys(
+    words("runc crun youki ctr docker docker-compose podman podman-compose nerdctl buildah"),
+    words("run exec create container compose service update"),
+)
+"""Programs whose ``-u`` takes ``user:group``, with words that may precede that option."""
 ORACLE = frozenset({"sqlplus", "sqlldr", "expdp", "impdp", "exp", "imp", "rman"})
 """Programs that accept ``user/password`` as a word, with or without ``@host``."""
-STDIN = frozenset({"--password-stdin", "--stdin", "kinit", "--passphrase-fd", "chpasswd", "sudo"})
-"""Words of commands that read a credential from the preceding command in a pipe."""
+STDIN = words(
+    "--password-stdin --stdin --with-token --passphrase-fd --key-file=- stdin fd:0 kinit chpasswd "
+    "passwd smbpasswd cryptsetup"
+)
+"""Words of commands that read a credential from their standard input."""
+FILTERS = words(
+    "cat tee base64 base32 tr sed cut head tail xxd rev envsubst iconv openssl gpg install dd "
+    "sponge sudo"
+)
+"""Programs whose output contains their input in some form."""
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"})
 
 
@@ -124,7 +148,7 @@ def _read() -> dict[str, Client]:
                     }
     return {
         name: Client(options.get(name, {}), within.get(name, frozenset()), positions.get(name, {}))
-        for name in options.keys() | positions.keys() | ORACLE
+        for name in options.keys() | positions.keys() | ORACLE | GROUPS.keys()
     }
 
 

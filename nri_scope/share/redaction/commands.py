@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from . import shell_words
-from .client_options import CLIENTS, ORACLE, SHELLS, STDIN, Client, Takes
-from .credentials import REFERENCE, keyed_text, put, put_for
+from . import mount_options, shell_input, shell_words
+from .client_options import CLIENTS, GROUPS, ORACLE, SHELLS, Client, Takes
+from .credentials import REFERENCE, keyed_text, login, put, put_for
 from .key_names import Certainty, certainty_at, names_credential
-from .known_values import SECRET_MIN, Strength
+from .known_values import SECRET_MIN
 from .tokens import is_token
 from .word_lists import words
 
@@ -33,6 +34,8 @@ _ROUNDS = 4
 _LONG_NAMES = words("pass passwd password passphrase pwd token secret auth")
 """Names of options that follow a single dash in some programs."""
 _NESTED = 3
+_NEAR = 8
+"""The number of words after which a position is no longer asked for."""
 _DEEPEST = 4
 
 
@@ -66,8 +69,9 @@ def _arguments(engine: Engine, words: list[str], place: str) -> list[str]:
 
 
 def commands(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Redact credentials in arguments of well-known programs. A finder."""
-    return script(engine, text, place, depth) if " " in text and names_client(text) else text
+    """Redact credentials in arguments of well-known programs, and in scripts. A finder."""
+    is_script = " " in text and (names_client(text) or shell_input.hands_over(text))
+    return script(engine, text, place, depth) if is_script else text
 
 
 def names_client(text: str) -> bool:
@@ -79,41 +83,38 @@ def script(engine: Engine, text: str, place: str, depth: int) -> str:
     """Redact a shell script."""
     if not engine.is_on("credential-keys") or depth > _DEEPEST:
         return text
+    parsed = list(shell_words.commands(text))
+    changes = shell_input.credentials(engine, text, parsed, place)
     pieces: list[str] = []
     at = 0
-    before: list[shell_words.Word] = []
-    for command in shell_words.commands(text):
-        words = [word.text for word in command]
-        told = credentials(engine, words, place)
-        changes: list[tuple[shell_words.Word | shell_words.Quoted, str, str]] = []
-        if before and not STDIN.isdisjoint(words) and before[0].text in {"echo", "printf"}:
-            given = _piped(engine, before[-1].text, words, place)
-            if given is not None and before[-1].start >= at:
-                changes.append((before[-1], given, before[-1].quote))
-        for word, credential in zip(command, told, strict=True):
+    for command in parsed:
+        if isinstance(command, str):
+            continue
+        told = credentials(engine, [word.text for word in command.words], place)
+        for word, credential in zip(command.words, told, strict=True):
+            if word.start in changes:
+                continue
             if credential is not None:
                 if credential != word.text:
-                    changes.append((word, credential, word.quote))
+                    changes[word.start] = word.end, shell_words.quoted(credential, word.quote)
                 continue
+            if len(word.parts) > 1 and len(word.text) > 7:
+                # 'it'"'"'s' is one text.
+                given = engine.text(word.text, place, depth + 1)
+                if given != word.text:
+                    changes[word.start] = word.end, shell_words.quoted(given, word.parts[0].mark)
+                    continue
             for part in word.parts:
                 given = (
                     engine.text(part.text, place, depth + 1) if len(part.text) > 7 else part.text
                 )
                 if given != part.text:
-                    changes.append((part, given, part.mark))
-        for changed, given, mark in changes:
-            pieces += text[at : changed.start], shell_words.quoted(given, mark)
-            at = changed.end
-        before = command
+                    changes[part.start] = part.end, shell_words.quoted(given, part.mark)
+    for start, (end, given) in sorted(changes.items()):
+        if start >= at:
+            pieces += text[at:start], given
+            at = end
     return "".join((*pieces, text[at:]))
-
-
-def _piped(engine: Engine, word: str, command: Sequence[str], place: str) -> str | None:
-    if is_token(word) or word.startswith("$") or len(word) < 2:
-        return None
-    if "chpasswd" in command:
-        return login(engine, word, place, ":")
-    return put(engine, word, place)
 
 
 def _scripts(words: Sequence[str]) -> Iterator[int]:
@@ -134,39 +135,65 @@ def credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | 
         return given
     client: Client | None = None
     program = flag = ""
-    started = 0
+    takes_group = False
+    options = _NONE
+    plain = [number for number, word in enumerate(words) if not word.startswith("-")]
     for number, word in enumerate(words):
         if not word or is_token(word):
             flag = ""
             continue
-        given[number] = _word(engine, word, flag, client, words[started:number], place)
-        if given[number] is None and number > 1 and words[number - 2] == "set":
+        given[number] = _word(engine, word, flag, options, place, takes_group=takes_group)
+        if (
+            given[number] is None
+            and number > 1
             # aws configure set aws_secret_access_key …
+            and (words[number - 2] == "set" or options.get(words[number - 2]) is Takes.NAMED)
+        ):
             given[number] = keyed_text(engine, words[number - 1], word, place)
         name = word.rpartition("/")[2]
         if name in CLIENTS and not flag:
-            client, program, started = CLIENTS[name], name, number
+            client, program, takes_group = CLIENTS[name], name, name in GROUPS
+            options = client.options if not client.within else _NONE
         elif client is not None and program in ORACLE and not word.startswith("-"):
             given[number] = _oracle(engine, word, place) or given[number]
+        elif client is not None and word in client.within:
+            options = client.options
+        elif takes_group and not flag and word[0] != "-":
+            before = words[number - 1].rpartition("/")[2]
+            takes_group = word in GROUPS[program] and (before in {program, *GROUPS[program]})
         flag = word if _FLAG.fullmatch(word) and given[number] is None else ""
         if client is not None:
-            _positions(engine, words, number, client, given, place)
+            _positions(engine, words, plain, number, client, given, place)
     return given
 
 
 def _positions(
     engine: Engine,
     words: Sequence[str],
+    plain: Sequence[int],
     number: int,
     client: Client,
     given: list[str | None],
     place: str,
 ) -> None:
-    """Replace words that are credentials due to their position after the word at ``number``."""
+    """Replace words that are credentials due to their position after the word at ``number``.
+
+    ``plain``: the indexes of the words that are not options.
+    """
     positions = client.words.get(words[number].rpartition("/")[2])
     if positions is None:
         return
-    further = [at for at in range(number + 1, len(words)) if not words[at].startswith("-")]
+    begin = bisect_right(plain, number)
+    further: Sequence[int]
+    if words[number] == "use":
+        # net use Z: \\server\share PASSWORD /user:NAME
+        near = plain[begin : begin + _NEAR]
+        share = next((at for at in near[:2] if words[at].startswith("\\")), len(words))
+        further = [at for at in near if at > share and words[at][0] not in "/*"]
+    elif -1 in positions:
+        further = plain[max(begin, len(plain) - 1) :]
+    else:
+        further = plain[begin : begin + _NEAR]
     for position in positions:
         if len(further) >= abs(position):
             at = further[position - 1 if position > 0 else position]
@@ -184,13 +211,11 @@ def _word(
     engine: Engine,
     word: str,
     flag: str,
-    client: Client | None,
-    before: Sequence[str],
+    options: dict[str, Takes],
     place: str,
+    *,
+    takes_group: bool,
 ) -> str | None:
-    options = client.options if client is not None else _NONE
-    if client is not None and client.within and client.within.isdisjoint(before):
-        options = _NONE
     if flag and (not _FLAG.fullmatch(word) or _is_no_option(flag, word)):
         takes = options.get(flag)
         if takes is None and options and _CLUSTER.fullmatch(flag):
@@ -198,24 +223,29 @@ def _word(
         if takes is not None and takes is not Takes.GLUED:
             return _taken(engine, takes, word, place)
         given = keyed_text(engine, flag.lstrip("-"), word, place)
-        if given is None and flag in _LOGINS:
+        if given is None and flag in _LOGINS and not takes_group:
             given = login(engine, word, place, ":")
         if given is not None:
             return given
-    if word[0] == "-" and options:
+    if word[0] in "-/" and options:
         given = _glued(engine, options, word, place)
         if given is not None:
             return given
+    if takes_group and word.partition("=")[0] in _LOGINS:
+        return None
     return _assigned(engine, word, place, _NESTED)
 
 
 def _glued(engine: Engine, options: dict[str, Takes], word: str, place: str) -> str | None:
     """Redact an option and its value in one word; return None if there is no credential."""
-    key, equals, value = word.partition("=")
+    sign = ":" if word[0] == "/" else "="
+    key, _, value = word.partition(sign)
     takes = options.get(key)
-    if equals and value and takes is not None and (key.startswith("--") or len(key) > 2):
+    if value and takes is not None and (sign == ":" or key.startswith("--") or len(key) > 2):
         given = _taken(engine, takes, value, place)
-        return None if given is None else f"{key}={given}"
+        return None if given is None else f"{key}{sign}{given}"
+    if sign == ":":
+        return None
     for length in 2, 3:
         takes = options.get(word[:length])
         rest = word[length:]
@@ -249,6 +279,11 @@ def _taken(engine: Engine, takes: Takes, value: str, place: str) -> str | None:
             return None
         case Takes.HEADER:
             return header(engine, value, place)
+        case Takes.NAMED:
+            return None
+        case Takes.MOUNT:
+            given = mount_options.credentials(engine, value, place)
+            return None if given == value else given
         case Takes.COOKIE:
             return put(engine, value, place) if "=" in value else None
         case Takes.ASSIGNED:
@@ -269,20 +304,6 @@ def header(engine: Engine, text: str, place: str) -> str | None:
     return (
         None if is_token(value) else found[1] + found[2] + put_for(engine, found[1], value, place)
     )
-
-
-def login(engine: Engine, text: str, place: str, between: str) -> str | None:
-    """Redact ``user:password`` (``between`` is ``:``); return None for any other form."""
-    user, found, password = text.partition(between)
-    if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
-        return None
-    if between == ":" and ("/" in user or password.startswith("//")):
-        return None
-    if is_token(password):
-        return text
-    if user:
-        user = engine.put("credential-keys", user, Strength.PRIVATE, place)
-    return user + between + put(engine, password, place)
 
 
 def _oracle(engine: Engine, word: str, place: str) -> str | None:

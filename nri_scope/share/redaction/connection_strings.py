@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 # In JSON, slashes may be preceded by backslashes. Any text may follow the @, as templates and
 # variables are not host names; or no text, if the host is inserted later.
 _URL = Pattern(
-    r":(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@(?:[^@]|$)"
+    r"(?:^|[:\s\"'=,])(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@(?:[^@]|$)"
 )
-# A URL that is the whole text: its password may contain any character.
-_WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL)
+# A URL that is the whole text, or a share (//user:password@server/share): its password may
+# contain any character.
+_WHOLE_URL = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9+.-]{0,40}:)?//([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL
+)
 _PORT = re.compile(r"[0-9]{1,5}(?:/|$)")
 _DIGEST = re.compile(r"[a-z0-9]{3,10}:[0-9a-f]{32}")
 # user:password@tcp(host:3306)/database, also without a host.
@@ -37,10 +40,23 @@ _PGPASS = Pattern(
 _NETRC = Pattern(
     r"\b(?:machine\s+\S+|default)\s+(?:(?:login|user|account)\s+\S+\s+)*password\s+(\"[^\"\n]*\"|\S+)"
 )
-_SQL = Pattern(
-    r"(?i)\bidentified\s+(?:with\s+[^\s;]+\s+)?(?:by|as)\s+(?:password\s+)?"
-    r"(?:\\*[\"'])([^\"'\\\n]+)"
+_SQL_HINT = re.compile(r"(?i)\bidentified\s|\bset\s+password\s|\sreplace\s")
+# A quotation mark that is doubled or has a backslash does not end a text, but where the whole
+# command is quoted, all marks have backslashes.
+_SQL = tuple(
+    Pattern(key + value)
+    for key in (
+        r"(?i)\b(?:identified\s+(?:with\s+[^\s;]+\s+)?(?:by|as)\s+(?:password\s+)?"
+        r"|set\s+password\s+(?:for\s+[^=;\n]{1,100})?=\s*(?:password\s*\(\s*)?)",
+        r"(?i)\b(?:identified|password)\s[^;\n]{1,200}\sreplace\s+",
+    )
+    for value in (
+        r"'((?:[^'\\\n]|''|\\[^\n])+)",
+        r"\"((?:[^\"\\\n]|\"\"|\\[^\n])+)",
+        r"\\+[\"']([^\"'\\\n]+)",
+    )
 )
+_SQL_BARE = Pattern(r"(?i)\b(?:create|alter)\s+user\s+[^\s;]+\s+identified\s+by\s+([^\s;,\"'`\\]+)")
 _HAS_TOKEN = re.compile(PLAIN)
 
 
@@ -52,14 +68,19 @@ def connections(engine: Engine, text: str, place: str, depth: int) -> str:
     def put_password(found: str) -> str:
         return found if _is_shown(found) else put(engine, found, place, "url-passwords")
 
+    def put_sql(found: str) -> str:
+        return found if found.lower() in {"values", "password"} else put_password(found)
+
     if "@" in text and "/" in text:
         text = _urls(engine, text, place)
         text = sub(_GO_MYSQL, text, 1, put_password)
         text = sub(_ORACLE, text, 1, put_password)
     if text.count(":") > 3:
         text = sub(_PGPASS, text, 1, put_password)
-    if "identified" in text.lower():
-        text = sub(_SQL, text, 1, put_password)
+    if _SQL_HINT.search(text) is not None:
+        for pattern in _SQL:
+            text = sub(pattern, text, 1, put_password)
+        text = sub(_SQL_BARE, text, 1, put_sql)
     if "password" in text:
         text = sub(_NETRC, text, 1, put_password)
     return text
@@ -83,10 +104,10 @@ def _urls(engine: Engine, text: str, place: str) -> str:
         return user + colon + password
 
     whole = _WHOLE_URL.fullmatch(text)
-    if whole is not None and "://" not in whole[1]:
+    if whole is not None and "//" not in whole[1]:
         given = put_both(whole[1])
         return text[: whole.start(1)] + given + text[whole.end(1) :]
-    if ":/" in text or ":\\" in text:
+    if "//" in text or "\\/" in text:
         text = sub(_URL, text, 1, put_both)
     return text
 

@@ -106,6 +106,20 @@ def put_encoded(engine: Engine, value: str, place: str) -> str:
     return put(engine, value, place)
 
 
+def login(engine: Engine, text: str, place: str, between: str) -> str | None:
+    """Redact ``user:password`` (``between`` is ``:``); return None for any other form."""
+    user, found, password = text.partition(between)
+    if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
+        return None
+    if between == ":" and ("/" in user or password.startswith("//")):
+        return None
+    if is_token(password):
+        return text
+    if user:
+        user = engine.put("credential-keys", user, Strength.PRIVATE, place)
+    return user + between + put(engine, password, place)
+
+
 def put(engine: Engine, value: str, place: str, rule: str = "credential-keys") -> str:
     """Return the token for a credential."""
     return engine.whole(rule, value, strength_of(value), place)

@@ -14,7 +14,7 @@ from .tokens import is_token
 if TYPE_CHECKING:
     from .engine import Engine
 
-_SCHEME = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
+_SCHEME = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)[^\S\n]+([A-Za-z0-9._~+/=-]{8,})")
 # Up to the end of the line, or to the same quotation mark as before the name.
 _NAMED = Pattern(
     r"(?i)(?:[\"'`]|\\+[\"'])?\b(?:proxy-)?authorization(?:[\"']|\\+[\"'])?\s*[:=]\s*"

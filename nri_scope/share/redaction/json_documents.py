@@ -9,10 +9,16 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from . import commands, value_places
+from . import commands, mount_options, value_places
 from .credentials import credential, keyed_text, put_encoded
 from .harmless import is_plain
-from .key_names import Certainty, certainty_inside, names_credential, names_person
+from .key_names import (
+    Certainty,
+    certainty_in_list,
+    certainty_inside,
+    names_credential,
+    names_person,
+)
 from .keyed_credentials import ARGUMENTS, VALUES
 from .known_values import Strength
 from .name_kinds import NameKind
@@ -174,6 +180,9 @@ def _array(
     are_texts = bool(texts) and len(texts) == len(value) and above is not Certainty.FORCED
     if are_texts and kind in ARGUMENTS:
         return list(commands.arguments(engine, texts, place))
+    if are_texts and kind == "options":
+        return list(mount_options.options(engine, texts, place))
+    inside = certainty_in_list(key, above)
     given: list[Plain] = []
     for number, member in enumerate(value):
         if engine.is_spent():
@@ -181,10 +190,8 @@ def _array(
             break
         if are_texts and kind in _ENV:
             given.append(value_places.variable(engine, str(member), place))
-        elif are_texts and kind == "options":
-            given.append(value_places.mount_option(engine, str(member), place))
         else:
-            given.append(walk(engine, member, place, key, depth, level + 1, above))
+            given.append(walk(engine, member, place, key, depth, level + 1, inside))
     return given
 
 

@@ -47,7 +47,7 @@ _ABOUT = words(
     "audience endpoint version format algorithm alg max min ref refs kind class method methods "
     "scope scopes url uri namespace reviewer ports port host hosts mount mounts domain realm "
     "scheme header headers rotation interval lifetime duration limit limits budget usage strategy "
-    "driver backend level selector role roles status state encoding charset"
+    "driver backend level selector role roles status state encoding charset stdin fd"
 )
 # The first part of keys whose value is an amount.
 _AMOUNTS = words("max min num total limit count maximum minimum")
@@ -186,6 +186,11 @@ def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
     for part in key.split(".")[-20:] if "/" not in key else (key,):
         above = certainty_below(part, above)
     return above
+
+
+def certainty_in_list(key: str, above: Certainty = Certainty.NONE) -> Certainty:
+    """Return the certainty for maps in the list that is a key's value: ``passwords`` have names."""
+    return max(above, Certainty.SURE) if certainty_at(key, above) is Certainty.SURE else above
 
 
 @lru_cache(maxsize=64)

@@ -106,7 +106,7 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
         if not key:
             # An item inherits from its list, and its members inherit from the item.
             certainty = max(certainties[entry.above], inherited) if above is not None else inherited
-            inner = inherited
+            inner = max(inherited, certainty) if certainty is Certainty.SURE else inherited
             key = above.key if above is not None else ""
         elif inherited is Certainty.FORCED or (
             key in {"data", "stringData"} and kinds.get(entry.above) == "Secret"

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from . import commands, value_places
+from . import commands, mount_options, value_places
 from .credentials import keyed_text
 from .name_kinds import NameKind
 
@@ -71,7 +71,6 @@ _TREATED: dict[str, Text] = {
     "Container.env": value_places.variable,
     "Hook.env": value_places.variable,
     "Mount.destination": _PATH,
-    "Mount.options": value_places.mount_option,
     "LinuxDevice.path": _PATH,
     "LinuxNamespace.type": _PATH,
     "CDIDevice.name": _key,
@@ -92,6 +91,7 @@ _LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
     "Container.args": commands.arguments,
     "Hook.args": commands.arguments,
     "ContainerAdjustment.args": commands.arguments,
+    "Mount.options": mount_options.options,
 }
 _KEYED = frozenset(
     {

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
-_OPERATOR = re.compile(r"[;&|()\n`<>]+")
+_OPERATOR = re.compile(r"\|[|&]?|&&|&>>?|<<<|<<-?|>>|>\||[<>]&|[;&()\n`<>]")
 # Kubernetes replaces $(NAME) before the shell reads it.
 _PLAIN = re.compile(r"(?:[^\s;&|()`<>\"'\\$]|\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?!\())+|\$")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
 _ESCAPED = re.compile(r"\\([$`\"\\\n])")
-_ENDS = re.compile(r"[;&|\n()`]")
+_REDIRECTS = frozenset({"<", "<&", "<<", "<<-", "<<<", ">", ">&", ">>", ">|", "&>", "&>>"})
 _SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./{}\[\]~^*?!#-]*")
 
 
@@ -39,29 +40,101 @@ class Word:
     quote: str = ""
     """The quotation mark if the whole word is quoted, otherwise ""."""
     parts: tuple[Quoted, ...] = ()
+    redirect: str = ""
+    """The operator that redirects from or to this word, such as ``>`` or ``<<<``; a number before
+    such an operator has ``n``."""
 
 
-def commands(text: str) -> Iterator[list[Word]]:
-    """Yield every command of a script or similar text; unclosed quotes are accepted."""
-    command: list[Word] = []
+@dataclass(slots=True)
+class Command:
+    """A command of a script."""
+
+    words: list[Word] = field(default_factory=list)
+    documents: list[tuple[int, int]] = field(default_factory=list)
+    """Start and end of its here-documents, without the line of the delimiter."""
+
+
+def commands(text: str) -> Iterator[Command | str]:
+    """Yield every command of a script or similar text, and the operators between them.
+
+    Unclosed quotes are accepted. A here-document's body is also read as commands, as it may be a
+    script. It is a part of its command only after the end of that line: read all before using it.
+    """
+    command = Command()
+    redirect = ""
     at = 0
     unclosed = {'"': False, "'": False}
+    documents = _Documents(text)
     while at < len(text):
         blank = _BLANK.match(text, at)
         if blank is not None:
             at = blank.end()
             continue
         operator = _OPERATOR.match(text, at)
-        if operator is not None:
-            at = operator.end()
-            if _ENDS.search(operator[0]) and command:
-                yield command
-                command = []
+        if operator is None:
+            command.words.append(word(text, at, unclosed))
+            at = command.words[-1].end
+            command.words[-1].redirect = redirect
+            if redirect in {"<<", "<<-"}:
+                documents.expect(command, redirect)
+            redirect = ""
             continue
-        command.append(word(text, at, unclosed))
-        at = command[-1].end
-    if command:
+        at = operator.end()
+        redirect = operator[0] if operator[0] in _REDIRECTS else ""
+        if redirect:
+            last = command.words[-1] if command.words else None
+            if last is not None and last.end == operator.start() and last.text.isdigit():
+                last.redirect = "n"
+            continue
+        if command.words:
+            yield command
+            command = Command()
+        if operator[0] == "\n":
+            documents.begin(at)
+        yield operator[0]
+    if command.words:
         yield command
+
+
+class _Documents:
+    """Finds the bodies of here-documents; each line of the text is looked at once for all."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._expected: list[tuple[Command, str, bool]] = []
+        self._lines: dict[str, list[int]] | None = None
+
+    def expect(self, command: Command, redirect: str) -> None:
+        """Note that the last word of ``command`` ends a document that begins in the next line."""
+        self._expected.append((command, command.words[-1].text, redirect == "<<-"))
+
+    def begin(self, at: int) -> None:
+        """Find the expected documents, which begin at ``at``."""
+        for command, delimiter, is_indented in self._expected:
+            end = self._end(delimiter, at, is_indented=is_indented)
+            if end is None:
+                # Perhaps not a script.
+                break
+            command.documents.append((at, end))
+            newline = self._text.find("\n", end)
+            at = newline + 1 if newline >= 0 else len(self._text)
+        self._expected = []
+
+    def _end(self, delimiter: str, at: int, *, is_indented: bool) -> int | None:
+        """Return the start of the first line after ``at`` that is the delimiter."""
+        if self._lines is None:
+            self._lines = {}
+            begin = 0
+            for line in self._text.split("\n"):
+                self._lines.setdefault(line.rstrip("\r"), []).append(begin)
+                begin += len(line) + 1
+        found = [
+            starts[number]
+            for tabs in (range(9) if is_indented else range(1))
+            if (starts := self._lines.get("\t" * tabs + delimiter))
+            and (number := bisect_left(starts, at)) < len(starts)
+        ]
+        return min(found, default=None)
 
 
 def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word:

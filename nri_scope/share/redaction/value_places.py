@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from . import commands, option_variables
+from . import option_variables
 from .credentials import REFERENCE, by_user, credential, keyed_text, node
 from .engine import LONGEST
 from .free_text import address
@@ -39,7 +39,6 @@ _CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
 _ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
 _DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
-_MOUNT_OPTION = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MANIFESTS = frozenset(
     {
@@ -160,29 +159,6 @@ def _endpoint(value: str) -> bool:
 @lru_cache(maxsize=16)
 def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
     return tuple(compiled(glob(pattern)) for pattern in patterns)
-
-
-# -- options --------------------------------------------------------------------------------
-
-
-def mount_option(engine: Engine, option: str, place: str) -> str:
-    """Redact a mount option: ``key=value``, or several separated by commas."""
-    pieces: list[str] = []
-    at = 0
-    for match in _MOUNT_OPTION.finditer(option):
-        if match.start() < at:
-            continue
-        following = _MOUNT_OPTION.search(option, match.end())
-        end = following.start() if following is not None else len(option)
-        value = option[match.end() : end]
-        given = keyed_text(engine, match[1], value, place)
-        if given is None and match[1].lower() in {"user", "username"} and "%" in value:
-            # Documented in CIFS manuals: user%password
-            given = commands.login(engine, value, place, "%")
-        if given is not None:
-            pieces += option[at : match.end()], given
-            at = end
-    return engine.text("".join((*pieces, option[at:])), place)
 
 
 # -- annotations, labels and other maps -----------------------------------------------------

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from ..views import Views
 from .mark import Marker
 from .save import as_yaml, chosen_numbers, chosen_words
 
+_PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@%+=:,-]*")
 CLIPBOARD_MAX = 48 << 10
 """Maximum bytes of text. Some terminals silently drop more than 74,994 bytes of base64."""
 
@@ -99,13 +100,23 @@ def command_line(path: Path, where: Filter | None) -> str:
     return pasteable([*words, "--where", str(where)] if where is not None else words)
 
 
+def _quoted(word: str) -> str:
+    """Quote a word for all shells: unlike `shlex.quote`, also for zsh and fish.
+
+    In zsh ``=`` begins the name of a program; in fish a backslash in quotes escapes a quote.
+    """
+    if _PLAIN.fullmatch(word):
+        return word
+    return "'" + re.sub(r"['\\]", r"'\\\g<0>'", word) + "'"
+
+
 def pasteable(words: Sequence[str]) -> str:
     """Return a shell command line with these words.
 
     A terminal obeys pasted control characters before the shell sees the quotes: ^C ends the line,
     and text after a line end becomes a command of its own. Raises UsageError for such characters.
     """
-    line = shlex.join(words)
+    line = " ".join(map(_quoted, words))
     try:
         line.encode()
     except UnicodeEncodeError as error:

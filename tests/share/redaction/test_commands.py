@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -79,6 +80,26 @@ ipmitool -H bmc -U jane -P {} power
 java -Djavax.net.ssl.keyStorePassword={} -jar a.jar
 docker run -e DB_PASSWORD={} -p 8080:80 image
 helm install a --set auth.password={}
+jq -n --arg user a --arg password {} '.b=$password'
+jq --argjson token {} .
+xfreerdp /v:host /u:b /p:{} /cert:ignore
+wlfreerdp /v:host /gp:{}
+net use Z: '\\\\server\\share' {} /user:b
+net use '\\\\server\\share' /user:b {} /persistent:no
+redis-cli -h db AUTH {}
+redis-cli -h db AUTH default {}
+mount -t cifs -o rw,username=b,password={} //server/share /mnt
+mount -t cifs //server/share /mnt -o user=jane%{}
+mount -t cifs //jane:{}@server/share /mnt
+mount -t ceph -o name=admin,secret={} mon:/ /mnt
+cli set password {}
+mysql -e "SET PASSWORD FOR 'b'@'%' = '{}'"
+mysql -e "SET PASSWORD = PASSWORD('{}')"
+mysql -e "ALTER USER b IDENTIFIED BY '{}'"
+mysql -e "ALTER USER b IDENTIFIED BY 'old' REPLACE '{}'"
+mysql -e "CREATE USER b IDENTIFIED WITH caching_sha2_password BY '{}'"
+sqlplus -s / "alter user b identified by {};"
+psql -c "ALTER USER b WITH ENCRYPTED PASSWORD '{}'"
 """
 BEFORE = [
     [],
@@ -126,7 +147,7 @@ def test_the_same_in_a_script(command: str, program: str) -> None:
         assert shown[:-1] == args[:-1]
     text = Redactor(Rules.DEFAULT, KEY).text(f"it ran: {line}")
     assert "y2:z3w4" not in text and text.startswith("it ran: ")
-    packed = f"args: [{program}, -c, {line!r}]\n"
+    packed = f"args: [{program}, -c, {json.dumps(line)}]\n"
     assert "y2:z3w4" not in Redactor(Rules.DEFAULT, KEY).text(packed)
 
 
@@ -159,6 +180,32 @@ def test_an_option_with_a_long_name_after_one_dash_is_not_a_short_one(program: s
     "command",
     [
         "docker run -p 8080:80 -v /a:/b image",
+        "docker run -u 1000:1000 image",
+        "docker run -it --rm --name web -u app:app image",
+        "docker run --user=app:app image",
+        "docker exec --user app:app web id",
+        "docker compose run -u app:app web",
+        "podman run --user app:app image",
+        "nerdctl run -u app:app image",
+        "ctr run --user app:app image web",
+        "runc exec -u app:app web",
+        "sudo -u app:app id",
+        "sudo -E --user=app:app id",
+        "runuser -u app:app -- id",
+        "chown -R app:app /data",
+        "su app -c 'id -u app:app'",
+        "su-exec app:app id",
+        "gosu app:app id",
+        "setpriv --reuid=app:app id",
+        "chroot --userspec=app:app / id",
+        "xfreerdp /v:host /u:app /f",
+        "jq -n --arg name web .",
+        "net use of memory is high",
+        "redis-cli -h db INFO",
+        "mount -o ro,noexec,key=/etc/keys/a /dev/a /mnt",
+        "mount -t nfs server:/share /mnt",
+        "tool set timeout 30",
+        "CREATE USER app IDENTIFIED BY VALUES",
         "mysql -p shop",
         "ssh -p 2222 host",
         "mkdir -p /var/lib/data",
@@ -183,3 +230,11 @@ def test_what_only_looks_like_a_credential_stays(command: str) -> None:
 
     assert shown_arguments(args) == args
     assert shown_arguments(["sh", "-c", command]) == ["sh", "-c", command]
+
+
+@pytest.mark.parametrize("program", ["sudo", "sudo -u app:app", "docker run -u app:app -it image"])
+def test_a_group_is_one_for_the_program_itself_alone(program: str) -> None:
+    command = [*program.split(), "run", "-u", f"jane:{SECRET}"]
+
+    assert "y2:z3w4" not in " ".join(shown_arguments(command))
+    assert "y2:z3w4" not in shown_arguments(["sh", "-c", shlex.join(command)])[-1]

@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
@@ -88,6 +89,13 @@ def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
         ("url = 'amqp://app:", "@' + host"),
         ("url: amqp://app:", "@"),
         ("CREATE USER app IDENTIFIED BY '", "';"),
+        ("create user app identified by ", ";"),
+        ("SET PASSWORD FOR 'app'@'%' = '", "';"),
+        ("ALTER USER app IDENTIFIED BY 'it''s ", "' ACCOUNT LOCK"),
+        ("ALTER USER app IDENTIFIED BY 'it\\'s ", "';"),
+        ("set password ", "\n"),
+        ("//app:", "@server/share"),
+        ("mount -t cifs //app:", "@server/share /mnt"),
         ('mysql -e "alter user app identified with sha256_password by \\"', '\\""'),
         ('{"a": "postgres:\\/\\/app:', '@db\\/x"'),
         ("app:", "@tcp(db:3306)/shop?parseTime=true"),
@@ -115,6 +123,7 @@ def test_connections_lose_their_passwords_and_nothing_else(before: str, after: s
         shown = text(before + secret + after)
 
         assert "y2z3" not in shown and "x1" not in shown, secret
+        assert text(shown) == shown
         assert shown.endswith(after), secret
 
 
@@ -299,3 +308,72 @@ def test_a_mount_with_a_password_behind_its_user_loses_it(key: str) -> None:
     shown = api.CreateContainerRequest.FromString(content).container.mounts[0].options
 
     assert re.fullmatch(rf"vers=3.0,{key}=redacted-\w{{12}}%redacted-\w{{12}},uid=0", shown[0])
+
+
+@pytest.mark.parametrize("source", ["//app:{}@server/share", "//acme;app:{}@server/share"])
+def test_a_mounts_source_loses_its_password(source: str) -> None:
+    for secret in ("x1y2z3w4", "x1@y2/z3w4", "x1 y2z3w4"):
+        shown = container(mounts=[api.Mount(destination="/a", source=source.format(secret))])
+
+        assert "z3w4" not in str(shown)
+        assert shown.mounts[0].source.endswith("@server/share")
+
+
+@pytest.mark.parametrize("source", ["//server/share", "/var/lib/a:b@c", "/proc", "nfs:/a", "//a@b"])
+def test_a_mounts_source_without_a_password_stays(source: str) -> None:
+    shown = container(mounts=[api.Mount(destination="/a", source=source)])
+
+    assert shown.mounts[0].source == source
+
+
+def test_a_mounts_password_with_commas_goes_where_the_runtime_split_it() -> None:
+    given = [
+        "rw",
+        "password=x1",
+        "y2z3w4",
+        "word",
+        "noexec",
+        "vers=3.0",
+        "soft",
+        "key=k9m8n7",
+        "ro",
+    ]
+    shown = container(mounts=[api.Mount(destination="/a", type="cifs", options=given)])
+    status = {"runtimeSpec": {"mounts": [{"destination": "/a", "options": given}]}}
+    answer = Redactor(Rules.DEFAULT, KEY).reply(
+        CONTAINER_STATUS, json.dumps(status).encode(), service=CRI_SERVICE
+    )
+
+    of_status = json.loads(answer)["runtimeSpec"]["mounts"][0]["options"]
+    for options in list(shown.mounts[0].options), of_status:
+        assert not re.search("x1|y2z3|word|k9m8", "\n".join(options).replace("password=", ""))
+        assert [options[at] for at in (0, 4, 5, 6, 8)] == ["rw", "noexec", "vers=3.0", "soft", "ro"]
+    again = container(mounts=[api.Mount(destination="/a", options=shown.mounts[0].options)])
+    assert again.mounts[0].options == shown.mounts[0].options
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"Password": ["a", {"x": "x1y2z3w4"}]},
+        {"db": {"clientSecret": [[{"x": {"y": ["x1y2z3w4"]}}]]}},
+        {"passwords": {"a": [{"b": "x1y2z3w4"}]}},
+    ],
+)
+def test_members_in_a_list_under_a_sure_key_go(config: dict[str, object]) -> None:
+    for written in json.dumps(config), f"config: {json.dumps(config)} done", yaml.safe_dump(config):
+        shown = text(written)
+
+        assert "y2z3" not in shown
+        assert text(shown) == shown
+
+
+def test_other_members_in_lists_stay() -> None:
+    config = {
+        "imagePullSecrets": [{"name": "registry"}],
+        "auth": [{"realm": "shop", "type": "basic"}],
+        "volumes": [{"secret": {"secretName": "a", "items": [{"key": "b", "path": "c"}]}}],
+        "password": {"policy": [{"least": "eight", "special": "one"}]},
+    }
+    assert json.loads(text(json.dumps(config))) == config
+    assert yaml.safe_load(text(yaml.safe_dump(config))) == config

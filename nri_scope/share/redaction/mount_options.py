@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find credentials in options of mounts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .credentials import keyed_text, login, put
+from .key_names import Certainty
+from .tokens import PLAIN, is_token
+from .word_lists import words
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_KEY = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
+_ENDS_IN_TOKEN = re.compile(f"=.*{PLAIN}$")
+_USERS = frozenset({"user", "username"})
+_CREDENTIALS = words("key")
+"""Names of options that name a credential here only."""
+_FLAGS = words(
+    "async atime auto bg bind defaults dev diratime dirsync discard exec fg group hard iversion "
+    "lazytime loud mand mfsymlinks noac noacl noatime noauto nobrl nocase nocto nodev nodiratime "
+    "nodiscard noexec nofail noiversion nolock nomand noperm norelatime noserverino nosetuids "
+    "nosharesock nostrictatime nosuid nouser nounix nouser_xattr owner perm private rbind rdma rec "
+    "relatime remount resilienthandles ro rprivate rro rshared rslave runbindable rw seal "
+    "serverino setuids shared silent slave soft strictatime suid sync tcp tmpcopyup udp unbindable "
+    "user user_xattr users acl _netdev forceuid forcegid noforceuid noforcegid cifsacl dynperm "
+    "persistenthandles sfu idmap ridmap"
+)
+"""Options without a value; any other text after a credential belongs to it."""
+
+
+def options(engine: Engine, listed: Sequence[str], place: str) -> list[str]:
+    """Redact a mount's options: ``key=value``, or several separated by commas."""
+    given: list[str] = []
+    is_after_credential = False
+    for number, option in enumerate(listed):
+        if engine.is_spent():
+            given.append(engine.rest(listed[number:], place))
+            break
+        if is_after_credential and "=" not in option and option not in _FLAGS:
+            # A part of a credential with commas, which the runtime has split.
+            given.append(option if is_token(option) else put(engine, option, place))
+            continue
+        shown = credentials(engine, option, place)
+        is_after_credential = _ENDS_IN_TOKEN.search(shown) is not None
+        given.append(engine.text(shown, place))
+    return given
+
+
+def credentials(engine: Engine, option: str, place: str) -> str:
+    """Redact the credentials in ``key=value``, or in several such separated by commas."""
+    pieces: list[str] = []
+    at = 0
+    found = list(_KEY.finditer(option))
+    for number, match in enumerate(found):
+        end = found[number + 1].start() if number + 1 < len(found) else len(option)
+        value = option[match.end() : end]
+        above = Certainty.LIKELY if match[1].lower() in _CREDENTIALS else Certainty.NONE
+        given = keyed_text(engine, match[1], value, place, above)
+        if given is None and match[1].lower() in _USERS and "%" in value:
+            # Documented in CIFS manuals: user%password
+            given = login(engine, value, place, "%")
+        if given is not None:
+            pieces += option[at : match.end()], given
+            at = end
+    return "".join((*pieces, option[at:]))
