@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nri_scope.events import Pod
-from nri_scope.oci import ABSENT, Change, Spec, changes, value_at
+from nri_scope.oci import ABSENT, Absent, Change, changes, value_at
 from nri_scope.recording.reader import Recording
 
+from .attribution.final_spec import FinalOwners, final_spec
 from .attribution.history import History
-from .attribution.model import ChangeStep, Evidence
+from .attribution.model import Applied, ChangeStep, Evidence
 from .attribution.owner import Owner
 from .generated_values import Generated
 from .recorded import histories
@@ -145,23 +146,44 @@ def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | Non
     if (a.failure or b.failure) and made_a.text(a.failure) != made_b.text(b.failure):
         return Pair(name, a, b, (), real=False)
     real = a.real is not None and b.real is not None
-    one = made_a.spec((a.real or {}) if real else a.spec)
-    other = made_b.spec((b.real or {}) if real else b.spec)
+    one, other = _Compared(a, made_a, real=real), _Compared(b, made_b, real=real)
     differences = tuple(
-        Difference(change, _side(a, made_a, one, change), _side(b, made_b, other, change))
-        for change in changes(one, other)
+        Difference(change, one.side(change), other.side(change))
+        for change in changes(one.spec, other.spec)
     )
     return Pair(name, a, b, differences, real) if differences else None
 
 
-def _side(history: History, made: Generated, spec: Spec, change: Change) -> Side:
-    present = value_at(spec, change.path) is not ABSENT
-    path = made.original(change.path)
-    steps = [
-        step
-        for step in history.of(path)
-        if (step.change.kind == "moved") is (change.kind == "moved")
-    ]
-    if steps:
-        return Side(present, steps[-1].owner, steps[-1].evidence, steps[-1])
-    return Side(present, *history.owner_of(path))
+class _Compared:
+    """One container as it is compared."""
+
+    def __init__(self, history: History, made: Generated, *, real: bool) -> None:
+        self._history = history
+        self._made = made
+        self._owners = FinalOwners(history) if real else None
+        self._own = final_spec(history) if real else history.spec
+        self.spec = made.spec(self._own)
+
+    def side(self, change: Change) -> Side:
+        """Return what there is at the path of a difference, and its origin."""
+        present = value_at(self.spec, change.path) is not ABSENT
+        path, history = self._made.original(change.path), self._history
+        moved = change.kind == "moved"
+        steps = [one for one in history.of(path) if (one.change.kind == "moved") is moved]
+        newest = steps[-1] if steps else None
+        if self._owners is not None and newest is not None and newest.applied is Applied.NO:
+            newest = None
+        is_part = newest is not None and newest.change.path.startswith(f"{path}/")
+        if self._owners is None or moved or is_part:
+            if newest is not None:
+                return Side(present, newest.owner, newest.evidence, newest)
+            return Side(present, *history.owner_of(path))
+        if not present:
+            if newest is not None and newest.change.kind == "removed":
+                return Side(present, newest.owner, newest.evidence, newest)
+            # What was not applied is no removal.
+            return Side(present, history.base_owner, (), None)
+        value, known = value_at(self._own, path), value_at(history.spec, path)
+        return Side(
+            present, *self._owners.of(path, None if isinstance(value, Absent) else value, known)
+        )

@@ -174,10 +174,17 @@ class LoopChannel:
         self._turn()
 
     def _readable(self) -> None:
+        # Until there is no more: uvloop tells only once of an end with unread orders (ECONNRESET),
+        # although something is left to be read before it.
+        if self._receives and self._read():
+            self._loop.call_soon(self._readable)
+
+    def _read(self) -> bool:
+        """Read once; return whether there may be more."""
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._socket, READ_BYTES, DESCRIPTORS_MAX)
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError:
             data, descriptors, flags = b"", [], 0
         if descriptors or flags & socket.MSG_CTRUNC:
@@ -187,7 +194,7 @@ class LoopChannel:
         try:
             for kind, payload in self._reader.feed(data):
                 if not self._receives:
-                    return
+                    return False
                 if kind & WITH_DESCRIPTORS:
                     kind &= ~WITH_DESCRIPTORS
                     self._on_message(kind, payload, self._descriptors.popleft())
@@ -198,6 +205,7 @@ class LoopChannel:
         if not data:
             self._stop_receiving()
             self._on_end()
+        return bool(data)
 
 
 class ThreadChannel:

@@ -236,7 +236,8 @@ async def test_too_little_memory(tmp_path: Path) -> None:
         resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
         before = stored(path)
         for number in range(20):
-            await start(runtime, 10, container="c" * 2000 + str(number))
+            # More than what it has set aside.
+            await start(runtime, 10, container="c" * 40_000 + str(number))
         async with asyncio.timeout(PATIENCE):
             while is_there(pid) and stored(path) == before:
                 await asyncio.sleep(POLL)

@@ -190,6 +190,8 @@ class Node:
         self.now_ns = START_NS
         self._recorder = Recorder.open(path)
         self._cri = 0
+        self._late: Captured | None = None
+        """An answer of the CRI that is recorded after what happened meanwhile."""
         self._attempts: dict[str, int] = {}
         self._cases = _cases("CreateContainer")
         self._updates = _cases("UpdateContainer")
@@ -218,6 +220,7 @@ class Node:
                     # They connect again.
                     self.connections.remove(one)
                     self._connect(Connection(one.plugin, one.role, one.mask))
+            answer, self._late = self._late, None
             what = chance()
             if what < 0.3 or not open_lives:
                 name = f"c{len(self._attempts)}-id"
@@ -237,6 +240,8 @@ class Node:
                     del open_lives[at]
                 else:
                     open_lives[at] = name, stage
+            self._answered(answer)
+        self._answered(self._late)
         for name, stage in open_lives:
             if chance() < 0.6:
                 while stage >= 0:
@@ -796,9 +801,16 @@ class Node:
             cri_answers.status_request(name), json.dumps({"runtimeSpec": real}).encode(),
             0, "", MS, 0, CRI_SERVICE,
         )  # fmt: skip
-        self._recorder.capture(self._cri, item)
-        self.number += 1
-        self.operation_of[self.number] = self.operation
+        if self.random.random() < 0.5:
+            self._late = item
+        else:
+            self._answered(item)
+
+    def _answered(self, item: Captured | None) -> None:
+        if item is not None:
+            self._recorder.capture(self._cri, item)
+            self.number += 1
+            self.operation_of[self.number] = self.operation
 
 
 def resource_values(resources: api.LinuxResources) -> dict[str, oci.Json]:

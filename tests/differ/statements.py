@@ -21,7 +21,7 @@ from nri_scope.differ.attribution.model import (
 )
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.blame.document import document
-from nri_scope.differ.blame.owned_lines import lines
+from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.differ.recorded import blame, differ_of, histories, rounds
 from nri_scope.differ.records import asked_record, step_record
 from nri_scope.differ.render import wording
@@ -335,6 +335,8 @@ class _Checker:
                     }
                 if not any(named(owner, one) for one in claims) and not owner.or_runtime:
                     self._wrong("a line with the wrong owner", container, line.path, owner, claims)
+            if owner is not None and owner.who is Who.RUNTIME and not owner.or_runtime:
+                self._runtimes_own(life, line, creations)
             asked = max(
                 (each.operation for each in self.node.claims if each.container == container),
                 default=0,
@@ -355,6 +357,24 @@ class _Checker:
             effect = life.effects.get(line.path)
             if not any(oci.same(line.value, each) for each in (real, shown, effect)):
                 self._wrong("a line that is not so", container, line.path, line.value, real, shown)
+
+    def _runtimes_own(self, life: Life, line: OwnedLine, creations: list[Creation]) -> None:
+        """Nobody but the runtime can have made it what it is."""
+        first = creations[-1].before if creations else life.past[0][1]
+        if oci.same(_at(first, line.path), line.value) or line.path == _SWAP:
+            return
+        if line.path.startswith("/linux/resources/devices/"):
+            # It adds a rule for each device.
+            return
+        claims = {
+            claim.plugin
+            for claim in self.node.claims
+            if claim.container == life.id and claim.path and related(claim.path, line.path)
+        }
+        if claims:
+            self._wrong(
+                "a plugin's line called the runtime's", life.id, line.path, line.value, claims
+            )
 
     # -- all surfaces ---------------------------------------------------------------------------
 

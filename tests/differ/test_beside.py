@@ -215,3 +215,76 @@ def test_a_container_that_failed_to_start_is_not_simply_applied() -> None:
     head = "\n".join(blame.head(history, blame.lines(history)))
     assert "note: this spec was made and never run: the container failed to start" in head
     assert "\x1b" not in head
+
+
+# -- changes that no connection sees, and the CRI's answers -------------------------------------
+
+ANYONE = "one of 00–99, or the runtime"
+
+
+def shares_of(made: Traffic) -> list[tuple[object, str]]:
+    """Value and owner of the shares, as `blame` shows them."""
+    (history,) = made.differ.histories.values()
+    return [(line.value, str(line.owner)) for line in blame.lines(history) if line.path == SHARES]
+
+
+def show(made: Traffic, shares: int) -> None:
+    made.send("00-a", "StateChange", updated(shares), event="PostUpdateContainer")
+
+
+def test_an_update_that_only_the_cri_shows_is_not_the_runtimes_own() -> None:
+    """Plugins ask for it when they connect, beside other containers' events, or out of turn."""
+    made = begun()
+    show(made, OLD)
+    tell(made, NEW)
+    made.end()
+    assert shares_of(made) == [(NEW, ANYONE)]
+
+
+@pytest.mark.parametrize("by", ["an event", "the plugin"])
+def test_an_older_answer_of_the_cri_undoes_nothing(by: str) -> None:
+    """It was asked before the change, and is recorded after the event that shows that."""
+    made = begun()
+    show(made, ASKED)
+    asked_ns = made.now_ns
+    if by == "an event":
+        show(made, NEW)
+    else:
+        made.connect("70-t", Role.TAP)
+        update = updating(NEW)
+        wanted = api.ContainerUpdate(container_id="app-id")
+        wanted.linux.resources.CopyFrom(update.linux_resources)
+        request = api.UpdateContainersRequest(update=[wanted])
+        made.send("70-t", "UpdateContainers", request, api.UpdateContainersResponse())
+    later_ns, made.now_ns = made.now_ns, asked_ns - 10**6
+    tell(made, ASKED)
+    made.now_ns = later_ns
+    found = made.end()
+    assert shares_of(made) == [(NEW, ANYONE if by == "an event" else "70-t")]
+    assert not any(step.applied for one in found for step in one.steps)
+    # A newer one counts.
+    tell(made, NEW)
+    made.end()
+    (history,) = made.differ.histories.values()
+    assert history.steps[-1].applied is Applied.YES
+
+
+def test_members_of_one_key_in_another_order_are_laid_to_nobody() -> None:
+    def with_mounts(*sources: str) -> api.Container:
+        made = container()
+        for source in sources:
+            made.mounts.add(destination="/data", source=source)
+        return made
+
+    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p99_c=Role.PROBE)
+    first, last = with_mounts("/src"), with_mounts("/src", "/by-20")
+    for probe, each in (("00-a", first), ("50-b", last), ("99-c", last)):
+        made.send(probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=each))
+    post = api.StateChangeEvent(
+        event=api.POST_CREATE_CONTAINER, pod=POD, container=with_mounts("/by-20", "/src")
+    )
+    made.send("00-a", "StateChange", post, event="PostCreateContainer")
+    made.end()
+    (history,) = made.differ.histories.values()
+    (line,) = (one for one in blame.lines(history) if one.value == "/by-20")
+    assert str(line.owner) in ("unknown", "one of 01–49")

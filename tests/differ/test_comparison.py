@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.differ.attribution.applied_spec import judge_all
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import RUNTIME, plugin
@@ -42,7 +43,10 @@ def history(
             for change in changes(found.spec, spec)
         ]
         found.add(steps, spec)
-    found.failure, found.real = failure, real
+    found.failure, found.real, found.real_event = failure, real, 2
+    found.created_event, found.shown = 1, True
+    for number, judged in judge_all(found.steps, real or {}).items() if real else ():
+        found.steps[number] = judged
     return found
 
 
@@ -177,6 +181,40 @@ def test_what_was_really_used_counts_where_both_know_it() -> None:
     (pair,) = compare(by_id(vain), by_id(done)).differ
     assert pair.real and pair.differences[0].change.path == "/process/env/A"
     assert not compare(by_id(vain), by_id(history(3, *asked))).differs
+
+
+def test_what_was_not_applied_is_not_laid_to_who_asked_for_it() -> None:
+    asked = ("10-x", env("A=2")), ("20-y", env("A=3"))
+    kept = history(1, {}, *asked, real=env("A=2"))
+    done = history(2, {}, *asked, real=env("A=3"))
+    none = history(3, {}, *asked[:1], real={"process": {}})
+    (one,), (*_, other) = (told(compare(by_id(kept), by_id(each))) for each in (done, none))
+    assert one == ("shop/web/app", "/process/env/A", "10-x", True, "20-y", True)
+    # Nothing was removed.
+    assert other[2:] == ("10-x", True, "runtime", False)
+
+
+def test_what_only_the_cri_shows_may_be_a_plugins() -> None:
+    def shares(value: int) -> Spec:
+        return {"linux": {"resources": {"cpu": {"shares": value}}}}
+
+    found = compare(by_id(history(1, {}, real=shares(1))), by_id(history(2, {}, real=shares(2))))
+    anyone = "one of 00–99, or the runtime"
+    assert told(found) == [
+        ("shop/web/app", "/linux/resources/cpu/shares", anyone, True, anyone, True)
+    ]
+    found = compare(by_id(history(1, {}, real={})), by_id(history(2, {}, real=shares(2))))
+    assert told(found)[0][4:] == (anyone, True)
+
+
+def test_changes_after_the_cris_answer_count() -> None:
+    one, other = (history(each, {}, real=env("A=1")) for each in (1, 2))
+    (change,) = changes(env("A=1"), env("A=2"))
+    later = ChangeStep(one.id, change, plugin("10-x"), (Evidence.TAP,), 9, 9)
+    one.add([later], env("A=2"))
+    assert told(compare(by_id(one), by_id(other))) == [
+        ("shop/web/app", "/process/env/A", "10-x", True, "runtime", True)
+    ]
 
 
 @pytest.mark.parametrize("name", CAPTURES)

@@ -8,7 +8,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from nri_scope.process import channel as channel_module
 from nri_scope.process.channel import LoopChannel, ThreadChannel
 from nri_scope.process.messages import HEAD, PAYLOAD_MAX, MessageReader, message
+from nri_scope.transport.loop import loop_factory
 
 PATIENCE = 60
 
@@ -117,6 +118,29 @@ async def test_says_when_the_other_one_is_gone() -> None:
         channel.send(1, b"harmless")
         # And it is not waited for.
         await channel.drain(PATIENCE)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, loop_factory()])
+@pytest.mark.parametrize("is_full", [False, True])
+def test_the_end_is_told_although_there_is_something_to_be_read_and_to_be_sent(
+    loop: Callable[[], asyncio.AbstractEventLoop], is_full: bool
+) -> None:
+    """One that dies with unread orders resets the connection: event loops tell of that once."""
+
+    async def break_off() -> None:
+        with pair() as (channel, heard, theirs):
+            channel.send(1, b"x" * (4 << 20 if is_full else 1))
+            await asyncio.sleep(0)
+            theirs.send(message(1, b"the last words"))
+            theirs.close()
+            async with asyncio.timeout(PATIENCE):
+                while channel.receives:
+                    await heard.ended.wait()
+                    heard.ended.clear()
+            assert [payload for _, payload, _ in heard.messages] == [b"the last words"]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(break_off())
 
 
 async def test_what_is_no_message_ends_it() -> None:

@@ -49,7 +49,7 @@ class Containers:
         """Containers just updated, and whether only an event of their own shows that the runtime
         has applied the update; else any event does."""
         self._done_ns: dict[str, int] = {}
-        """Time at which the newest update of a container, or its new creation, was known to be
+        """Time at which the newest change of a container, or its new creation, was known to be
         done; on the monotonic clock, which the CRI's answers also have and which is never set."""
 
     # -- names ------------------------------------------------------------------------------
@@ -80,6 +80,7 @@ class Containers:
             self._names.setdefault(container.id, name)
             spec = oci.spec_of(container)
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
+            history.shown = True
             history.remark("it was there before the recording began")
             self.histories[container.id] = history
             self._shown[container.id] = later_changes.fingerprint(container), 0
@@ -151,6 +152,10 @@ class Containers:
         self._doing[history.id] = True
         self._tails[history.id] = tail
 
+    def done(self, container_id: str, mono_ns: int) -> None:
+        """Note that the newest change of the container was done by this time."""
+        self._done_ns[container_id] = max(mono_ns, self._done_ns.get(container_id, 0))
+
     def touched(self, container_id: str) -> None:
         """Note an update of the container beside another container's event."""
         self._doing.setdefault(container_id, False)
@@ -189,12 +194,15 @@ class Containers:
             return [], []
         if event.event not in UNDOING:
             history.created = True
+        history.shown = True
         tail = self._tails.pop(container.id, None)
         if mark == before and tail is None:
             return [], []
         drift = later_changes.drift(history, container, tail, event, manner)
         history.asked = [one for one in history.asked if one not in drift.applied]
         history.add(drift.steps, drift.spec)
+        if drift.steps:
+            self.done(container.id, event.mono_ns)
         self._shown[container.id] = mark[0], len(history.steps)
         return drift.steps, drift.asked
 
@@ -210,12 +218,12 @@ class Containers:
         for container, by_its_own in list(self._doing.items()):
             if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
                 del self._doing[container]
-                self._done_ns[container] = one.first.mono_ns
+                self.done(container, one.first.mono_ns)
 
     def judge(self, container_id: str, real: Spec, event: Event) -> list[ChangeStep] | None:
         """Judge the container's steps by the real spec, and return those that it can judge.
 
-        None if the CRI was asked before the runtime can have applied the newest update.
+        None if the CRI was asked before the newest change is known to have been done.
         """
         history = self.histories.get(container_id)
         if history is None or history.id in self._doing:

@@ -460,10 +460,12 @@ class Differ:
         self, one: Round, found: Findings, chain: Chain, *, extra: Round | None = None
     ) -> RoundDiff:
         first = one.first
-        if one.first.method not in (CONTAINER_STATUS, UNSOLICITED):
-            for step in found.steps:
-                if step.container != first.container_id and Evidence.EVENTS not in step.evidence:
-                    self._containers.touched(step.container)
+        for step in found.steps:
+            if one.name == UNSOLICITED:
+                # The runtime answers it when it is done.
+                self._containers.done(step.container, one.stations[0].answered_ns)
+            elif step.container != first.container_id and Evidence.EVENTS not in step.evidence:
+                self._containers.touched(step.container)
         asked: dict[str, list[Asked]] = {}
         for each in found.asked:
             asked.setdefault(each.container, []).append(each)

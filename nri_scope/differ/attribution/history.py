@@ -35,6 +35,8 @@ class History:
     """The last event of the creation."""
     created: bool = True
     """Whether the container is known to have been created, not merely requested."""
+    shown: bool = False
+    """Whether an event showed the container as the whole chain had made it."""
     failure: str = ""
     """Why the creation failed; "" if it is not known to have failed."""
     tail: Owner = RUNTIME

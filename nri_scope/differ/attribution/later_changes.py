@@ -12,12 +12,13 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.merging import NOT_PASSED_ON
 from nri_scope.oci import ABSENT, Change, Spec
+from nri_scope.oci.lists import KEYED, key_of
 
 from .creation import changes_of_chain, not_passed_on
 from .hidden_changes import is_back, is_hidden, newest_steps
 from .history import History
 from .model import Asked, ChangeStep, Evidence, RequestFate
-from .owner import RUNTIME, Owner, Who
+from .owner import RUNTIME, UNKNOWN, Owner, Who
 
 _State = Literal[
     "labels",
@@ -59,6 +60,8 @@ ANY_OWNER = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: out of turn, or beside another event"
 NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
+NAMESAKES = "members with the same key, of which nothing shows which is which"
+
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
 """Paths at which NRI drops the removal of a value that no plugin had set."""
 _OF_CDI = (
@@ -83,7 +86,7 @@ _Device: TypeAlias = tuple[str, str, str]
 _Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
-_UPDATABLE = (
+UPDATABLE = (
     "/linux/resources/cpu/",
     "/linux/resources/memory/",
     "/linux/resources/hugepageLimits/",
@@ -163,6 +166,7 @@ def drift(
     if shown.get("mounts") != history.spec.get("mounts"):
         shown = oci.sort_mounts(shown)
     drifted = Drift(spec=shown)
+    confused = _confused(found)
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
     for change in found:
@@ -181,6 +185,8 @@ def drift(
             ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
             by, why = ruled or _by(tail, change, shown, found)
             why = why or _of_cdi(history, change, tail)
+            if ruled is None and _member(change.path) in confused:
+                by, why = UNKNOWN, NAMESAKES
             made = replace(made, owner=by, note=why)
         drifted.steps.append(made)
     return drifted
@@ -250,7 +256,32 @@ def _by(
         return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
     # There may be other events between two events about one container, and our connections do not
     # see requests that plugins make beside these, or when they connect.
-    return (ANY_OWNER, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
+    return (ANY_OWNER, NOT_SEEN) if change.path.startswith(UPDATABLE) else (tail, "")
+
+
+def _confused(found: Iterable[Change]) -> set[str]:
+    """Return the members that changed together with another one of the same key.
+
+    Only their order tells them apart, and it may have changed, too.
+    """
+    together: dict[str, list[Change]] = {}
+    for change in found:
+        if member := _member(change.path):
+            together.setdefault(key_of(member), []).append(change)
+    confused: set[str] = set()
+    for some in together.values():
+        members = {_member(one.path) for one in some}
+        kinds = {one.kind if one.path in members else "changed" for one in some}
+        # New members leave the others as they are, and so do removed ones.
+        if len(members) > 1 and kinds not in ({"added"}, {"removed"}):
+            confused |= members
+    return confused
+
+
+def _member(path: str) -> str:
+    """Return the path of the array's member that `path` is in; "" for none."""
+    array = next((each for each in KEYED if path.startswith(f"{each}/")), None)
+    return "" if array is None else "/".join(path.split("/")[: array.count("/") + 2])
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:

@@ -77,6 +77,8 @@ RUNTIME = Owner(Who.RUNTIME)
 REQUEST = Owner(Who.REQUEST)
 BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
 """The runtime, as far as a connection at 00 can show: a second plugin at 00 may come before it."""
+AFTER_ALL = Owner(Who.RUNTIME, ties=("99",))
+"""The runtime, as far as a connection at 99 can show: a second plugin at 99 may come after it."""
 ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
 """The request, before the plugins with index 00."""
 UNKNOWN = Owner(Who.UNKNOWN)

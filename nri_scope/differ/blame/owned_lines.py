@@ -5,18 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 
-from nri_scope.oci import ABSENT, Json, Spec, apply, same, value_at
+from nri_scope.oci import ABSENT, Json, value_at
 
-from ..attribution.chain import HIGHEST
+from ..attribution.final_spec import FinalOwners, final_spec
 from ..attribution.history import History
-from ..attribution.later_changes import may_be_left_out
 from ..attribution.model import Applied, ChangeStep, Evidence
-from ..attribution.owner import RUNTIME, UNKNOWN, Owner, Who
-from .remarks import Remarks
+from ..attribution.owner import Owner, Who
+from .remarks import Remarks, is_overruled
 from .spec_lines import Node, put_back, tree
-from .steps_by_path import Newest
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 UNMET = "!"
@@ -69,18 +66,6 @@ class OwnedLine:
         return self.mark != " "
 
 
-def document(history: History) -> Spec:
-    """Return the newest known spec: the real one if CRI reported it, with later changes."""
-    if history.real is None:
-        return history.spec
-    spec = history.real
-    later = (step for step in history.steps if step.event > history.real_event)
-    # Steps with the same event, evidence and owner are applied together, before those of the next.
-    for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
-        spec = apply(spec, [step.change for step in steps])
-    return spec
-
-
 def lines(history: History) -> list[OwnedLine]:
     """Return all lines of the newest spec, in its order, with removed lines in their places.
 
@@ -92,17 +77,18 @@ def lines(history: History) -> list[OwnedLine]:
 class _Lines:
     def __init__(self, history: History) -> None:
         self._history = history
-        self._newest = Newest(history.steps)
+        self._owners = FinalOwners(history)
+        self._newest = self._owners.newest
         self._remarks = Remarks(self._newest)
         self._known = tree(history.spec)
         # If CRI reported the real spec: the part of it that NRI also shows.
-        self._nodes = self._known if history.real is None else tree(document(history))
+        self._nodes = self._known if history.real is None else tree(final_spec(history))
         put_back(self._nodes, self._gone())
 
     def _gone(self) -> list[tuple[str, Json]]:
         """Return the paths and values that were removed, or requested but never applied."""
         found: list[tuple[str, Json]] = []
-        spec = document(self._history)
+        spec = final_spec(self._history)
         for step in self._newest.steps():
             change = step.change
             # A part of one line, such as an array's only member, has no line of its own.
@@ -157,34 +143,20 @@ class _Lines:
         )
 
     def _owner(self, node: Node) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
-        step = self._newest.at(node.path)
-        history = self._history
-        if history.real is None or not node.there:
-            return _of(step, history.base_owner)
+        if not node.there:
+            return self._owners.by(self._newest.at(node.path))
         known = self._known.get(node.path)
-        if known is not None and (not node.is_leaf or same(known.value, node.value)):
-            applied = step is None or step.applied is not Applied.NO
-            return _of(step, history.base_owner) if applied else (RUNTIME, (Evidence.CRI,), None)
-        if step is not None and step.applied is Applied.DIFFERENTLY:
-            return _of(step, history.base_owner)
-        if step is not None and known is not None and step.applied is Applied.YES:
-            return _of(step, history.base_owner)
-        return self._unseen(node.path), (Evidence.CRI,), None
-
-    def _unseen(self, path: str) -> Owner:
-        """Return the owner of a value that only CRI shows."""
-        history = self._history
-        if not may_be_left_out(path):
-            return RUNTIME
-        if not history.created_event:
-            return UNKNOWN
-        # After index 99 only the runtime follows, unless another plugin is at 99, too.
-        return RUNTIME if history.tail.first == HIGHEST else history.tail
+        if known is None:
+            return self._owners.of(node.path, node.value, ABSENT)
+        # The parts of a heading have owners of their own.
+        return self._owners.of(node.path, node.value, known.value if node.is_leaf else node.value)
 
     def _mark(self, node: Node, step: ChangeStep | None) -> str:
+        asked = self._newest.exactly(node.path)
+        if asked is not step and is_overruled(asked):
+            return UNMET
         if step is None:
-            asked = self._newest.exactly(node.path)
-            return UNMET if asked is not None and asked.applied is Applied.NO else " "
+            return " "
         if not node.there and step.change.kind != "removed":
             return UNMET if step.applied is Applied.NO else MARKS[step.change.kind]
         if step.owner.who is Who.RUNTIME and not self._newest.by_plugins(step.change.path):
@@ -197,12 +169,6 @@ class _Lines:
 
 def _is_own(step: ChangeStep | None, node: Node) -> bool:
     return step is not None and step.change.path == node.path
-
-
-def _of(
-    step: ChangeStep | None, base: Owner
-) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
-    return (base, (), None) if step is None else (step.owner, step.evidence, step)
 
 
 def _joined(member: OwnedLine, first: OwnedLine) -> OwnedLine:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from nri_scope.errors import UsageError
 from nri_scope.oci import ABSENT, Json, pointer, split, value_at
 
+from ..attribution.final_spec import final_spec
 from ..attribution.history import History
 from ..attribution.model import EVICTION, Asked, ChangeStep
-from .owned_lines import document
 from .spec_lines import tree
 
 _LISTED = 5
@@ -114,7 +114,7 @@ def _hint(wanted: str, known: dict[str, None], changed: set[str]) -> str:
 def _paths(history: History) -> dict[str, None]:
     """Return every path that has or had a value."""
     found: dict[str, None] = {}
-    for spec in (document(history), history.spec, history.base):
+    for spec in (final_spec(history), history.spec, history.base):
         found.update(dict.fromkeys(tree(spec)))
     for path in (*(step.change.path for step in history.steps), *_requested(history)):
         while path and path not in found:

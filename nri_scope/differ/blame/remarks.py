@@ -7,10 +7,10 @@ from nri_scope.oci import Json
 from nri_scope.text.yaml_text import inline
 
 from ..attribution.model import Applied, ChangeStep
+from ..attribution.steps_by_path import Newest
 from ..render import wording
 from ..render.values import place
 from .spec_lines import Node
-from .steps_by_path import Newest
 
 _VALUE_MAX = 1_000
 """Maximum number of characters of a value within a remark; `--history` and JSON have all of it."""
@@ -26,7 +26,7 @@ class Remarks:
         """Return short remarks, the most important first. Not escaped."""
         found: list[str] = []
         asked = self._newest.exactly(node.path)
-        if asked is not None and step is None and asked.applied is not Applied.YES:
+        if asked is not None and asked is not step and is_overruled(asked):
             found.append(_overruled(asked))
         elif asked is not None and asked is step:
             if node.there or asked.change.kind == "removed":
@@ -59,6 +59,11 @@ class Remarks:
         return []
 
 
+def is_overruled(asked: ChangeStep | None) -> bool:
+    """Return whether a line has another value than the one requested for it, by the CRI."""
+    return asked is not None and asked.applied in (Applied.NO, Applied.DIFFERENTLY)
+
+
 def _fate(step: ChangeStep, *, there: bool) -> list[str]:
     match step.applied:
         case Applied.NO:
@@ -81,9 +86,9 @@ def _overruled(step: ChangeStep) -> str:
     who = wording.owner(step.owner)
     match step.change.kind:
         case "removed":
-            return f"{who} asked to remove it: not applied"
+            return f"{who} asked to remove it: {step.applied}"
         case _:
-            return f"{who} asked for {_shown(step.change.after)}: not applied"
+            return f"{who} asked for {_shown(step.change.after)}: {step.applied}"
 
 
 def _shown(value: Json) -> str:

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.later_changes import ANY_OWNER
 from nri_scope.differ.attribution.model import Applied, ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
-from nri_scope.differ.blame.owned_lines import OwnedLine, document, lines
+from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.oci import ABSENT, Json, Spec, same, value_at
 from nri_scope.oci.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
@@ -33,7 +35,7 @@ def at(found: History, path: str) -> OwnedLine:
 @FEW
 @given(HISTORIES)
 def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
-    spec = document(found)
+    spec = final_spec(found)
     owned = {line.path for line in lines(found) if line.there and line.owner is not None}
     for line in walk(spec):
         is_leaf = line.form == "scalar" or not line.value
@@ -48,7 +50,7 @@ def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
 @FEW
 @given(HISTORIES)
 def test_lines_have_the_values_of_the_spec(found: History) -> None:
-    spec = document(found)
+    spec = final_spec(found)
     for line in lines(found):
         value = value_at(spec, line.path)
         if line.there and not line.heading:
@@ -190,11 +192,29 @@ def test_what_was_asked_for_and_never_came_is_told() -> None:
 
 
 def test_what_came_otherwise_belongs_to_who_asked_and_says_what_that_was() -> None:
-    real: Spec = {"linux": {"resources": {"cpu": {"shares": 2}, "memory": {"limit": 5}}}}
-    line = at(told(_wanted(), {**real, "annotations": {"a": "1"}}), "/linux/resources/cpu/shares")
+    line = at(told(_wanted(), {**LIMITS, "annotations": {"a": "2"}}), "/annotations/a")
     assert line.step is not None and line.step.applied is Applied.DIFFERENTLY
-    assert (line.owner, line.value) == (ENV, 2)
-    assert line.remarks == ("applied differently: 10 was asked for",)
+    assert (line.owner, line.value) == (ENV, "2")
+    assert line.remarks == ("applied differently: '1' was asked for",)
+
+
+@pytest.mark.parametrize(("real", "outcome"), [(2, "applied differently"), (7, "not applied")])
+def test_what_any_plugin_can_update_at_any_time_is_laid_to_nobody(real: int, outcome: str) -> None:
+    def shares(value: int) -> Spec:
+        return {"linux": {"resources": {"cpu": {"shares": value}}}}
+
+    found = turns(shares(7), (ENV, shares(10)))
+    line = at(told(found, shares(real)), "/linux/resources/cpu/shares")
+    assert (line.owner, line.evidence, line.mark) == (ANY_OWNER, (Evidence.CRI,), "!")
+    assert line.remarks == (f"30-env-injector asked for 10: {outcome}",)
+
+
+def test_what_was_not_changed_after_all_belongs_to_who_had_set_it() -> None:
+    found = turns({}, (ENV, {"annotations": {"a": "1"}}), (CPU, {"annotations": {"a": "2"}}))
+    line = at(told(found, {"annotations": {"a": "1"}}), "/annotations/a")
+    assert (line.owner, line.value, line.mark) == (ENV, "1", "!")
+    assert line.remarks == ("60-cpu-policy asked for '2': not applied",)
+    assert CPU not in [each.owner for each in lines(told(found, {"annotations": {"a": "1"}}))]
 
 
 def test_what_was_not_removed_says_who_wanted_it_gone() -> None:
@@ -208,7 +228,7 @@ def test_what_came_after_the_cri_told_is_part_of_the_spec() -> None:
     found = told(_wanted(), {**LIMITS, "annotations": {"a": "1"}}, event=20)
     later: ChangeStep = step("/linux/resources/cpu/shares", 10, 99, owner=REQUEST, event=30)
     found.add([later], {**found.spec})
-    found.spec = document(found)
+    found.spec = final_spec(found)
     line = at(found, "/linux/resources/cpu/shares")
     assert (line.value, line.owner) == (99, REQUEST)
 

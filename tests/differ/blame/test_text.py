@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import Asked, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
@@ -23,7 +24,6 @@ from nri_scope.differ.blame import (
     resolve,
     view,
 )
-from nri_scope.differ.blame.owned_lines import document
 from nri_scope.oci import Json, Spec, same
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import painted
@@ -52,7 +52,7 @@ def yaml_of(found: History, width: int | None) -> Json:
 @FEW
 @given(HISTORIES, WIDTHS)
 def test_right_of_the_gutter_is_the_spec_as_yaml(found: History, width: int | None) -> None:
-    assert same(yaml_of(found, width) or {}, document(found))
+    assert same(yaml_of(found, width) or {}, final_spec(found))
 
 
 @FEW
@@ -178,7 +178,7 @@ def test_what_was_to_be_removed_and_is_there_was_changed() -> None:
 
 
 def test_only_owners_have_evidence() -> None:
-    found = told(history({}), {"linux": {"resources": {"cpu": {"shares": 1}}}})
+    found = told(history({}), {"linux": {"resources": {"cpu": {"idle": 1}}}})
     said = [line for line in text(found, "full") if "│" in line]
     assert [line.partition("│")[0].split() for line in said] == [[], [], [], ["runtime", "C"]]
 

@@ -7,7 +7,7 @@ import pytest
 
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN, Owner, Who
-from nri_scope.differ.blame import lines
+from nri_scope.differ.blame import body, lines, view
 from nri_scope.oci import Spec
 
 REAL: Spec = {"ociVersion": "1.2.1", "process": {"rlimits": [{"type": "RLIMIT_CORE", "hard": 1}]}}
@@ -33,3 +33,34 @@ def test_it_is_not_the_runtimes_for_want_of_others(created: int, tail: Owner, ow
     assert owners["/process/rlimits/RLIMIT_CORE/hard"] == owner
     # No plugin can have changed that.
     assert owners["/ociVersion"] == "runtime"
+
+
+ANNOTATED: Spec = {**REAL, "annotations": {"a": "1"}}
+LATER = Owner(Who.ONE_OF, first="51", last="99", ties=("50",), or_runtime=True)
+
+
+@pytest.mark.parametrize(
+    ("created", "shown", "tail", "owner"),
+    [
+        (0, False, RUNTIME, "unknown"),
+        (0, True, RUNTIME, "runtime"),
+        (1, False, RUNTIME, "runtime"),
+        (1, False, LATER, "one of 51–99, or the runtime"),
+        (1, True, LATER, "runtime"),
+    ],
+)
+def test_what_events_show_is_the_runtimes_once_an_event_did_not_show_it(
+    created: int, shown: bool, tail: Owner, owner: str
+) -> None:
+    history = History("app-id", "shop/web/app", base_owner=UNKNOWN, created_event=created)
+    history.tail, history.real, history.shown = tail, ANNOTATED, shown
+    owners = {line.path: str(line.owner) for line in lines(history) if not line.heading}
+    assert owners["/annotations/a"] == owner
+    assert owners["/ociVersion"] == "runtime"
+
+
+def test_after_index_99_another_plugin_at_99_may_come() -> None:
+    last = Owner(Who.ONE_OF, first="99", last="99", or_runtime=True)
+    history = History("app-id", "shop/web/app", created_event=1, tail=last, real=REAL)
+    gutter = "\n".join(body(view(lines(history), "full"))[1])
+    assert "another plugin at 99 may have done it instead" in gutter

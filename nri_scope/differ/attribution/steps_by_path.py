@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from ..attribution.model import ChangeStep
-from ..attribution.owner import Who
+from .model import ChangeStep
+from .owner import Who
 
 NOBODYS = (Who.RUNTIME, Who.REQUEST)
 """Owners other than plugins."""
@@ -19,16 +20,15 @@ class Newest:
         self._steps = steps
         self._at: dict[str, int] = {}
         self._moves: dict[str, int] = {}
-        self._before: dict[int, int] = {}
+        self._all: dict[str, list[int]] = {}
         self._touched: set[str] = set()
         for number, step in enumerate(steps):
             path = step.change.path
             if step.change.kind == "moved":
                 self._moves[path] = number
                 continue
-            if path in self._at:
-                self._before[number] = self._at[path]
             self._at[path] = number
+            self._all.setdefault(path, []).append(number)
             if step.owner.who not in NOBODYS:
                 self._touched.add(path)
 
@@ -50,8 +50,19 @@ class Newest:
 
     def before(self, step: ChangeStep) -> ChangeStep | None:
         """Return the step before `step` at the same path, if `step` is the newest."""
-        number = self._before.get(self._at.get(step.change.path, -1))
-        return None if number is None else self._steps[number]
+        numbers = self._all.get(step.change.path, ())
+        return self._steps[numbers[-2]] if len(numbers) > 1 else None
+
+    def next_to(self, path: str) -> ChangeStep | None:
+        """Return the newest step but one at `path` or at a parent, without moves."""
+        newest = self._number(path)
+        found = -1
+        while path and newest is not None:
+            numbers = self._all.get(path, [])
+            earlier = bisect_left(numbers, newest)
+            found = max(found, numbers[earlier - 1] if earlier else -1)
+            path = path.rpartition("/")[0]
+        return self._steps[found] if found >= 0 else None
 
     def move(self, path: str) -> ChangeStep | None:
         """Return the newest move of `path`, unless it was added again later."""
