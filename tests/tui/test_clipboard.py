@@ -46,10 +46,15 @@ async def test_events_are_copied_escaped(tmp_path: Path) -> None:
 
 
 # fish and zsh quote in other ways than the standard says.
-_SHELLS: list[list[str]] = [
-    command.split()
-    for command in ("bash --norc -i", "zsh -f -i", "fish --no-config -i", "dash -i")
-    if command.startswith("bash") or shutil.which(command.split()[0])
+_SHELLS = [
+    [name, *options.split()]
+    for name, options in {
+        "bash": "--norc -i",
+        "zsh": "-f -i",
+        "fish": "--no-config -i",
+        "dash": "-i",
+    }.items()
+    if name == "bash" or shutil.which(name)
 ]
 _BREAKOUTS = [
     "{}",
