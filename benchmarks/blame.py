@@ -10,7 +10,7 @@ from statistics import median, quantiles
 
 from benchmarks import node
 from benchmarks.findings import Finding, number
-from nri_scope.differ import History
+from nri_scope.differ.attribution.history import History
 from nri_scope.differ.recorded import blame, histories
 from nri_scope.recording.reader import Recording
 

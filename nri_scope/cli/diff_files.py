@@ -7,10 +7,10 @@ Each function returns whether there is a change.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from nri_scope import oci
-from nri_scope.differ import Differ
+from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.comparison import compare_recordings
 from nri_scope.differ.recorded import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
@@ -24,10 +24,12 @@ from nri_scope.recording import lookup
 from nri_scope.recording.display import runtime
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
-from nri_scope.share.redaction import Rules
 
 from .output import Output
 from .redacted_view import shown, shown_together
+
+if TYPE_CHECKING:
+    from nri_scope.share.redaction import Rules
 
 _LISTED = 12
 """Maximum number of connections that the title names."""

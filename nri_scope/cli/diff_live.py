@@ -20,7 +20,7 @@ from nri_scope.logger.background_output import Background
 from nri_scope.logger.probes import check_indices
 from nri_scope.logger.recorder_process import FAILED, RecorderProcess
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.share.redaction.capture import check_continued
+from nri_scope.share.source_redaction import check_continued
 
 from .diff_recorder import ProbeOptions
 from .diff_viewer import Showing

@@ -42,7 +42,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
 
 if TYPE_CHECKING:
-    from nri_scope.logger import SessionReport
+    from nri_scope.logger.logger import SessionReport
     from nri_scope.plugin import SessionEnd
     from nri_scope.recorder.counters import RecorderCounters
     from nri_scope.recorder.sink import Sink

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod
@@ -14,12 +15,11 @@ from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.lookup import Found
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.share.bundle import redactor_together
-from nri_scope.share.redacted_copy import redact_together
-from nri_scope.share.redaction import Redactor, Rules
 
 from .params import say
-from .share_options import progress
+
+if TYPE_CHECKING:
+    from nri_scope.share.redaction import Redactor, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,11 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
                 for file, original in zip(files, originals, strict=True)
             ]
             return
+        from nri_scope.share.bundle import redactor_together
+        from nri_scope.share.redacted_copy import redact_together
+
+        from .share_options import progress
+
         stack.enter_context(interrupted_by_signals())
         folder = stack.enter_context(temporary_folder())
         redactor = redactor_together(originals, rules)

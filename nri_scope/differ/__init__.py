@@ -6,7 +6,3 @@ steps, histories of containers, comparisons, and these as text, Markdown and JSO
 decides, `blame` and `render` only show, `live` follows. This room never knows the command line,
 or how a recording is stored.
 """
-
-from .attribution.differ import Differ as Differ
-from .attribution.history import History as History
-from .attribution.model import RoundDiff as RoundDiff

@@ -5,8 +5,3 @@ In: requests from `plugin`, and settings. Out: constant replies, at once, and ca
 the recorder, afterwards. This package never changes a container, never decodes an event before it
 is answered, and does not know how the recording is used.
 """
-
-from .logger import Logger, SessionReport
-from .service import LoggerService
-
-__all__ = ["Logger", "LoggerService", "SessionReport"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.filter import Filter
@@ -13,10 +14,11 @@ from nri_scope.filter import parse as parse_filter
 from nri_scope.filter.quantity import parse_duration, parse_size
 from nri_scope.nri.events import Event, parse_events
 from nri_scope.recorder.ring import MIN_SIZE
-from nri_scope.share.redaction.rule_file import read_rules
-from nri_scope.share.redaction.rules import Rules
 
 from .default_file import SUFFIX, host_name
+
+if TYPE_CHECKING:
+    from nri_scope.share.redaction.rules import Rules
 
 LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
 """The folder for recordings of launched plugins, as their current folder is the runtime's."""
@@ -51,7 +53,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
     if not text.strip():
         return Settings(), ()
     # If an invalid text mentions redaction, too much redaction is better than too little.
-    fallback = Settings(redact=Rules.DEFAULT) if "redact" in text else Settings()
+    fallback = Settings(redact=_rules(True)) if "redact" in text else Settings()
     try:
         loaded: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -74,7 +76,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
         except (UsageError, ValueError, RecursionError) as error:
             if key == "redact":
                 # A configuration that asks for redaction must not give an unredacted recording.
-                values[key] = Rules.DEFAULT
+                values[key] = _rules(True)
             used = "the default rules are" if key == "redact" else "the default is"
             problems.append(f"configuration: {key}: {error}; {used} used")
     return Settings(**values), tuple(problems)  # type: ignore[arg-type]
@@ -128,8 +130,13 @@ def _flag(value: object) -> bool:
 
 
 def _rules(value: object) -> Rules | None:
-    if isinstance(value, bool):
-        return Rules.DEFAULT if value else None
+    if value is False:
+        return None
+    from nri_scope.share.redaction.rule_file import read_rules
+    from nri_scope.share.redaction.rules import Rules
+
+    if value is True:
+        return Rules.DEFAULT
     return read_rules(_path(value))
 
 

@@ -32,7 +32,7 @@ from nri_scope.recorder.transactions import Written
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.writable_file import BUSY
-from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
+from nri_scope.share.source_redaction import opened
 
 from .writer_messages import (
     Opening,
@@ -151,22 +151,20 @@ class _Work:
             # `open` reports why the folder is missing.
             with suppress(OSError):
                 options.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        rules = options.redact
-        check_continued(options.path, redacts=rules is not None)
-        redaction = AtSource.to(options.path, rules) if rules is not None else None
-        recorder = _opened(
+        return opened(
             options.path,
-            limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
-            keep=parse(options.where).matches if options.where is not None else None,
-            on_event=on_event,
-            on_problem=lambda text: self._tell(Report.SAID, text),
-            redaction=redaction,
-            alone=True,
-            on_written=self._written,
+            options.redact,
+            lambda redaction: _opened(
+                options.path,
+                limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
+                keep=parse(options.where).matches if options.where is not None else None,
+                on_event=on_event,
+                on_problem=lambda text: self._tell(Report.SAID, text),
+                redaction=redaction,
+                alone=True,
+                on_written=self._written,
+            ),
         )
-        if redaction is not None:
-            recorder.note(None, time_ns(), NOTE)
-        return recorder
 
     def _take(self, entry: Entry) -> None:
         recorder = self._recorder

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import threading
@@ -48,6 +47,9 @@ class LoopChannel:
         ``delay_s``: how long a message may wait to be sent together with others. Sending each at
         once would take microseconds of processor time that another process may be waiting for.
         """
+        # Not imported by a process that has no event loop.
+        import asyncio
+
         sock.setblocking(False)
         self._socket = sock
         self._on_message = on_message
@@ -108,6 +110,8 @@ class LoopChannel:
 
     async def drain(self, seconds: float) -> None:
         """Wait up to ``seconds`` until all messages are sent."""
+        import asyncio
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._waiting:

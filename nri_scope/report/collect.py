@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nri_scope import __version__
-from nri_scope.differ import RoundDiff
+from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.differ.attribution.round_selection import Choice
 from nri_scope.differ.recorded import differ_of
 from nri_scope.differ.render import wording

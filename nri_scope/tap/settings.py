@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from time import time_ns
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Captured, Event
@@ -14,11 +14,13 @@ from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
-from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
-from nri_scope.share.redaction.rule_file import read_rules
-from nri_scope.share.redaction.rules import Rules
+from nri_scope.share.source_redaction import check_continued, opened
 
 from .faults import Faults, parse_faults
+
+if TYPE_CHECKING:
+    from nri_scope.share.redaction.capture import AtSource
+    from nri_scope.share.redaction.rules import Rules
 
 OnEvent = Callable[[Event, Captured], None]
 """Callback for each stored event, called in the writer's thread."""
@@ -47,21 +49,20 @@ class Settings:
         """Open the recorder; raise `NriScopeError` for invalid settings or an unusable file."""
         path = Path(self.output)
         keep = parse(self.where).matches if self.where else None
-        redaction = self.redaction()
-        check_continued(path, redacts=redaction is not None)
-        recorder = Recorder.open(
+        return opened(
             path,
-            limits=WriterLimits(max_size=self.max_size, max_age_seconds=self.max_age),
-            keep=keep,
-            on_event=on_event,
-            on_problem=on_problem,
-            redaction=redaction,
-            # Another process relays, so this one is free to write.
-            alone=True,
+            self._rules(),
+            lambda redaction: Recorder.open(
+                path,
+                limits=WriterLimits(max_size=self.max_size, max_age_seconds=self.max_age),
+                keep=keep,
+                on_event=on_event,
+                on_problem=on_problem,
+                redaction=redaction,
+                # Another process relays, so this one is free to write.
+                alone=True,
+            ),
         )
-        if redaction is not None:
-            recorder.note(None, time_ns(), NOTE)
-        return recorder
 
     def check(self) -> None:
         """Raise `NriScopeError` for settings that `open` would reject, without creating a file."""
@@ -82,11 +83,18 @@ class Settings:
     def redaction(self) -> AtSource | None:
         """Return the redaction at the source, for one thread, or None for no redaction."""
         rules = self._rules()
-        return None if rules is None else AtSource.to(Path(self.output), rules)
+        if rules is None:
+            return None
+        from nri_scope.share.redaction.capture import AtSource
+
+        return AtSource.to(Path(self.output), rules)
 
     def _rules(self) -> Rules | None:
         if self.redact is None:
             return None
+        from nri_scope.share.redaction.rule_file import read_rules
+        from nri_scope.share.redaction.rules import Rules
+
         return read_rules(Path(self.redact)) if self.redact else Rules.DEFAULT
 
     def plain(self) -> dict[str, object]:

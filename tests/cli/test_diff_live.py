@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from nri_scope._gen.cri.runtime import v1
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri.events import Event
 from nri_scope.recording.cri_answers import status_request
@@ -543,14 +545,27 @@ async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -
         (("-o", "{folder}/none/x.nriscope.db"), "no such folder"),
     ],
 )
-async def test_what_cannot_be_done_is_told_in_one_line(
-    arguments: tuple[str, ...], words: str, tmp_path: Path
+def test_what_cannot_be_done_is_told_in_one_line(
+    arguments: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("something else, long enough to be something " * 20)
     given = [argument.format(folder=tmp_path) for argument in arguments]
-    async with live("--socket", tmp_path / "s", *given, folder=tmp_path) as one:
-        status, out, errors = await one.ended()
-    assert (status, out) == (2, "")
+    assert run(["diff", "--live", "--socket", str(tmp_path / "s"), *given]) == 2
+    out, errors = capfd.readouterr()
+    assert out == ""
     assert len(errors.splitlines()) == 1, errors
     assert words in errors
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+async def test_what_cannot_be_done_ends_the_process_with_status_2(tmp_path: Path) -> None:
+    async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+        status, out, errors = await one.ended()
+    assert (status, out) == (2, "")
+    assert "no such socket" in errors
+    assert list(tmp_path.iterdir()) == []

@@ -25,6 +25,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, RecordedSetUp, Runtime, play, split_setup
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
+from tests.amount import EXAMPLES
 from tests.cli.recording_process import Record, recording
 from tests.runtime_role.captures import NAMES, exchanges
 
@@ -60,9 +61,16 @@ def names(path: Path) -> list[str]:
 async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
     name: str, tmp_path: Path
 ) -> None:
-    """All five plugins of a capture are `record` now; each must hold its own stream."""
+    """The plugins of a capture are `record` now; each must hold its own stream.
+
+    All five; in CI two neighbours, others in each capture, so that each plugin is one of them.
+    """
     stream = [exchange.stored for exchange in exchanges(name)]
     plugins = sorted({stored.plugin for stored in stream})
+    assert len(plugins) == len(NAMES) + 1
+    if EXAMPLES:
+        plugins = plugins[NAMES.index(name) :][:2]
+        stream = [stored for stored in stream if stored.plugin in plugins]
     set_up, rest = split_setup(stream)
     assert isinstance(set_up, RecordedSetUp)
     async with contextlib.AsyncExitStack() as stack:

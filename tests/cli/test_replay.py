@@ -237,13 +237,20 @@ def test_one_that_does_not_register_is_told_with_what_it_printed(
     assert "the plugin ended, exit status 7; its last words: I do not like this" in captured.err
 
 
-@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM", "SIGHUP"])
+STEPS = ["--step", "--env", "CHILD=1", "--", "./plugin"]
+SLOW = ["--speed", "0.001x", "--", "./plugin"]
+LISTENS = ["--listen", "nri.sock"]
+
+
+# Every signal, and every kind of waiting: one handler takes them all.
 @pytest.mark.parametrize(
-    "arguments",
+    ("way", "arguments"),
     [
-        ["--step", "--env", "CHILD=1", "--", "./plugin"],
-        ["--speed", "0.001x", "--", "./plugin"],
-        ["--listen", "nri.sock"],
+        ("SIGINT", STEPS),
+        ("SIGTERM", STEPS),
+        ("SIGHUP", STEPS),
+        ("SIGINT", SLOW),
+        ("SIGTERM", LISTENS),
     ],
 )
 def test_an_interrupted_replay_leaves_nothing(

@@ -16,6 +16,7 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
+from nri_scope.share.extract import Selection, extract
 from tests.cli.command import NRI_SCOPE
 
 ROOT = Path(__file__).parents[2]
@@ -72,10 +73,20 @@ run(Plugin(), name="plugin")
 """
 
 
+@pytest.fixture(scope="session")
+def few_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two pods begin, three containers are made, two of them are stopped: for a short search."""
+    path = tmp_path_factory.mktemp("few") / "few.nriscope.db"
+    with Recording.open(RECORDING) as recording:
+        extract(recording, path, Selection(numbers=[3, 4, 5, 9, 15, 22, 24], bare=True))
+    return path
+
+
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with a plugin and the configuration it fails with, and the recording as FILE."""
+def _folder(tmp_path: Path, few_events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a plugin and the configuration it fails with, and recordings: FILE and FEW."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "FEW").symlink_to(few_events)
     program = tmp_path / "plugin"
     program.write_text(PLUGIN.format(python=sys.executable))
     program.chmod(0o755)
@@ -108,6 +119,9 @@ def pytest_says(folder: Path) -> str:
             "-q",
             "-p",
             "no:cacheprovider",
+            # A third of the start, and no test of it.
+            "-p",
+            "no:hypothesispytest",
             "--rootdir",
             folder,
             folder,
@@ -143,7 +157,7 @@ def test_what_is_left_is_a_recording_that_fails_in_the_same_way(
 def test_a_test_case_fails_until_the_plugin_is_corrected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shrink("FILE --pytest cases --config conf -- ./plugin") == 0
+    assert shrink("FEW --pytest cases --config conf -- ./plugin") == 0
     assert capsys.readouterr().out.endswith("wrote cases/test_stop_container_shop_web_sidecar.py\n")
     assert "1 failed" in pytest_says(tmp_path / "cases")
     (tmp_path / "plugin").write_text((tmp_path / "plugin").read_text().replace("raise", "0 and "))
@@ -154,12 +168,12 @@ def test_a_test_case_fails_until_the_plugin_is_corrected(
 def test_a_golden_is_shrunk_with_the_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(shlex.split("replay FILE --golden g.yaml --update-golden -- ./plugin")) == 0
-    assert shrink("FILE --golden g.yaml --pytest cases -o small.db -- ./plugin") == 2
+    assert run(shlex.split("replay FEW --golden g.yaml --update-golden -- ./plugin")) == 0
+    assert shrink("FEW --golden g.yaml --pytest cases -o small.db -- ./plugin") == 2
     assert "nothing fails: every reply is as the golden wants it" in capsys.readouterr().err
-    command = "FILE --golden g.yaml --pytest cases -o small.db --env WRONG=job -- ./plugin"
+    command = "FEW --golden g.yaml --pytest cases -o small.db --env WRONG=job -- ./plugin"
     assert shrink(command) == 0
-    assert "30 events → 2, of 1 pod and 1 container" in capsys.readouterr().out
+    assert "7 events → 2, of 1 pod and 1 container" in capsys.readouterr().out
     assert left(tmp_path / "small.db") == ["RunPodSandbox batch", "CreateContainer job"]
     (golden,) = (tmp_path / "cases" / "goldens").rglob("*.yaml")
     assert "right" in golden.read_text()
@@ -198,16 +212,14 @@ def test_another_end_of_the_process_is_not_taken_for_it(
     """It ends in one way when the sidecar is there, and in another one when it is not."""
     program = tmp_path / "plugin"
     program.write_text(CRASHES.format(python=sys.executable, first=first, then=then))
-    assert shrink("FILE -o small -- ./plugin") == 0
+    assert shrink("FEW -o small -- ./plugin") == 0
     assert "CreateContainer sidecar" in left(tmp_path / "small")
 
 
 def test_what_is_there_is_replaced_when_asked_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Of few events, for there is little to find out about each.
-    assert shrink("FILE -o few --config conf -- ./plugin") == 0
-    command = "few -o small --pytest cases --config conf -- ./plugin"
+    command = "FEW -o small --pytest cases --config conf -- ./plugin"
     (tmp_path / "small").write_text("something else")
     assert shrink(f"{command}") == 2
     assert shrink(f"--force {command}") == 0

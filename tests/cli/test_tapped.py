@@ -118,7 +118,7 @@ def test_diff_shows_updates_of_others_and_requests_that_were_dropped(
 
 
 def test_registering_does_not_break_the_round_that_is_on_its_way(tapped: Path) -> None:
-    from nri_scope.differ import Differ
+    from nri_scope.differ.attribution.differ import Differ
 
     with Recording.open(tapped) as recording:
         registered, *others = recording.exchanges()

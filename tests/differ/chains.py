@@ -11,7 +11,8 @@ from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ.attribution.differ import Differ
+from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event, Role, Session

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nri_scope import oci
-from nri_scope.differ import Differ, History, RoundDiff, excerpt
+from nri_scope.differ import excerpt
+from nri_scope.differ.attribution.differ import Differ
+from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import (
     EVICTION,
     Applied,
@@ -18,6 +20,7 @@ from nri_scope.differ.attribution.model import (
     ChangeStep,
     Evidence,
     RequestFate,
+    RoundDiff,
 )
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.blame.document import document

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import History, RoundDiff, recorded
+from nri_scope.differ import recorded
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.attribution.model import ChangeStep, Evidence
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import RoundDiff, excerpt, recorded
-from nri_scope.differ.attribution.model import Applied, Evidence
+from nri_scope.differ import excerpt, recorded
+from nri_scope.differ.attribution.model import Applied, Evidence, RoundDiff
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import Differ
 from nri_scope.differ.attribution import rounds, updates
+from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.rounds import MISSED_MAX
 from nri_scope.events import Role
 

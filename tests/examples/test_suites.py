@@ -17,7 +17,8 @@ GO = EXAMPLES / "go-ulimit-adjuster"
 
 
 def run_pytest(folder: Path, **environment: str) -> None:
-    options = ["-q", "-p", "no:asyncio", "-p", "no:cacheprovider", "-W", "error"]
+    without = ("asyncio", "hypothesispytest", "cacheprovider")
+    options = ["-q", *(f"-pno:{name}" for name in without), "-W", "error"]
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=folder,

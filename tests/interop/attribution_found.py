@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from nri_scope.differ import Differ, History
+from nri_scope.differ.attribution.differ import Differ
+from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.model import Asked, ChangeStep, RoundDiff
 from nri_scope.differ.recorded import rounds
 from nri_scope.recording.reader import Recording

@@ -13,7 +13,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, NriScopeError, UsageError
 from nri_scope.events import Role
-from nri_scope.logger import SessionReport
+from nri_scope.logger.logger import SessionReport
 from nri_scope.logger.probes import ProbeListener, Probes, check_indices
 from nri_scope.nri.events import Event
 from nri_scope.plugin import SessionEnd

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.doctor.registration import register
 from nri_scope.events import Role
-from nri_scope.logger import Logger
 from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.logger.logger import Logger
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
 from nri_scope.nri.identity import check_index, check_name

@@ -53,6 +53,9 @@ class Plugin:
 run(Plugin(), name="theirs")
 """
 
+# These tests may run without explained assertions, with modules in memory that are not rewritten.
+_STRICT = ("-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+
 
 class Suite:
     """A project with one test file, ``tests/test_it.py``, and a recording beside it."""
@@ -71,7 +74,7 @@ class Suite:
         """Run ``test``, which is the text of test functions; returns all that was printed."""
         mark = f"\npytestmark = pytest.mark.nri_recording({marker})\n" if marker else "\n"
         (self.folder / "tests" / "test_it.py").write_text(PLUGIN + mark + test)
-        result = self.pytester.runpytest_inprocess("-W", "error", *options)
+        result = self.pytester.runpytest_inprocess(*_STRICT, *options)
         return str(result.stdout)
 
     def fails(self, call: str, marker: str = '"recordings/web.db"') -> str:

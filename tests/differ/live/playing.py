@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.differ import RoundDiff, excerpt, recorded
+from nri_scope.differ import excerpt, recorded
+from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
 from nri_scope.events import Captured, Event, Role, Session, SessionStart

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from nri_scope.differ import History
+from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME
 from nri_scope.differ.comparison import Comparison, compare
 from nri_scope.differ.render import Format

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from nri_scope.differ import History
+from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.oci import ABSENT, Absent, Json, Spec, pointer, value_at
 
