@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from benchmarks.corpora import Sample
 from benchmarks.traffic import CAPTURES, captured
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from tests.interop.messages import parse
 
 OWN = "own"
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
     group: str
     name: str
-    event: Captured
+    event: CapturedCall
     secrets: tuple[str, ...] = ()
     """What must not be in it any more; none where all of it has to stay."""
     kept: str = ""
@@ -53,9 +53,9 @@ def captured_event(
     status: str = "",
     metadata: tuple[tuple[str, str], ...] = (),
     reply: bytes = b"",
-) -> Captured:
+) -> CapturedCall:
     """Make an event with all that redaction looks at."""
-    return Captured(
+    return CapturedCall(
         wall_ns=0,
         mono_ns=0,
         method=method,
@@ -75,65 +75,65 @@ def _container() -> api.CreateContainerRequest:
     return request
 
 
-def _words(words: list[str]) -> Captured:
+def _words(words: list[str]) -> CapturedCall:
     request = _container()
     request.container.args[:] = words
     return captured_event(request)
 
 
-def _argument(text: str) -> Captured:
+def _argument(text: str) -> CapturedCall:
     return _words(["/app", text])
 
 
-def _script(text: str) -> Captured:
+def _script(text: str) -> CapturedCall:
     return _words(["sh", "-c", text])
 
 
-def _variable(text: str) -> Captured:
+def _variable(text: str) -> CapturedCall:
     request = _container()
     request.container.env.append(text)
     return captured_event(request)
 
 
-def _annotation(text: str) -> Captured:
+def _annotation(text: str) -> CapturedCall:
     request = _container()
     request.pod.annotations["example.com/note"] = text
     return captured_event(request)
 
 
-def _mount(text: str) -> Captured:
+def _mount(text: str) -> CapturedCall:
     request = _container()
     request.container.mounts.add(destination="/data", source=f"/var/lib/{text}", type="bind")
     return captured_event(request)
 
 
-def _options(text: str) -> Captured:
+def _options(text: str) -> CapturedCall:
     request = _container()
     request.container.mounts.add(destination="/data", type="cifs", options=text.split(","))
     return captured_event(request)
 
 
-def _hook(text: str) -> Captured:
+def _hook(text: str) -> CapturedCall:
     request = _container()
     request.container.hooks.prestart.add(path="/bin/hook", args=["hook", text])
     return captured_event(request)
 
 
-def _configuration(text: str) -> Captured:
+def _configuration(text: str) -> CapturedCall:
     return captured_event(api.ConfigureRequest(config=text, runtime_name="containerd"), "Configure")
 
 
-def _metadata(text: str) -> Captured:
+def _metadata(text: str) -> CapturedCall:
     key, _, value = text.partition(": ")
     return captured_event(_container(), metadata=((key, value),))
 
 
-def _status(text: str) -> Captured:
+def _status(text: str) -> CapturedCall:
     return captured_event(_container(), status=text)
 
 
 # What is known by its form alone, in places that say nothing of it.
-TOKEN_PLACES: dict[str, Callable[[str], Captured]] = {
+TOKEN_PLACES: dict[str, Callable[[str], CapturedCall]] = {
     "argument": _argument,
     "option": lambda token: _argument(f"--anything={token}"),
     "script": lambda token: _script(f"set -e; run '{token}' && echo done"),
@@ -169,7 +169,7 @@ def _reference_like(chance: Random) -> str:
 
 _SECRETS = (_password, _hex, _symbols, _reference_like)
 
-_Place = Callable[[str], Captured]
+_Place = Callable[[str], CapturedCall]
 _PLANTED: dict[str, tuple[_Place, tuple[str, ...]]] = {
     "variables": (
         _variable,
@@ -402,7 +402,7 @@ def of_samples(group: str, samples: Iterable[Sample], places: int) -> Iterator[C
             yield Case(group, f"{name} ({place})", plant(text), (secret,))
 
 
-def real() -> Iterator[Captured]:
+def real() -> Iterator[CapturedCall]:
     """Every event of real runtimes that we have, in which no secret is."""
     for path in sorted(CAPTURES.glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:

@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from benchmarks.traffic import CAPTURES, Fresh, Sent
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import Event
 from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -228,8 +228,8 @@ def _start(call: Call) -> SessionStart:
     )
 
 
-def _captured_exchange(call: Call, at_ns: int) -> Captured:
-    return Captured(
+def _captured_exchange(call: Call, at_ns: int) -> CapturedCall:
+    return CapturedCall(
         at_ns,
         at_ns,
         call.method,

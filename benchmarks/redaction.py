@@ -25,7 +25,7 @@ from benchmarks import corpora, labelled
 from benchmarks.findings import Finding, table
 from benchmarks.labelled import Case
 from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.capture import MEMORY, AtSource
@@ -131,12 +131,12 @@ def _is_right(case: Case) -> bool:
     return not leaks(case, event) if case.secrets else stays(case, event)
 
 
-def stays(case: Case, event: Captured) -> bool:
+def stays(case: Case, event: CapturedCall) -> bool:
     """Whether what has to stay can be read in what became of an event."""
     return any(case.kept in text for text in _texts(event))
 
 
-def leaks(case: Case, event: Captured) -> bool:
+def leaks(case: Case, event: CapturedCall) -> bool:
     """Whether a piece of a secret can be read in it."""
     texts = list(_texts(event))
     read = "\n".join((*texts, *(unpacked for text in texts for unpacked in _unpacked(text))))
@@ -150,7 +150,7 @@ def _survives(secret: str, read: str) -> bool:
     return any(half[at : at + length] in read for at in range(len(half) - length + 1))
 
 
-def _texts(event: Captured) -> Iterator[str]:
+def _texts(event: CapturedCall) -> Iterator[str]:
     yield from (event.status_message, event.method)
     yield from (text for pair in event.metadata for text in pair)
     yield from _strings(METHODS[event.method].request.FromString(event.request))

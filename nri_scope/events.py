@@ -62,7 +62,7 @@ class SessionStart:
     started_ns: int
 
 
-class Captured(NamedTuple):
+class CapturedCall(NamedTuple):
     """One request from the runtime and our answer, exactly as they were on the wire."""
 
     wall_ns: int

@@ -126,7 +126,7 @@ class NriReplay:
         """
         __tracebackhide__ = True
         from nri_scope.replay.faults import parse_faults
-        from nri_scope.replay.player import Manner
+        from nri_scope.replay.player import PlaybackOptions
         from nri_scope.replay.run import Job
         from nri_scope.replay.testing import Goldens, Result, casting_of, perform
         from nri_scope.replay.testing import problem as problem_of
@@ -144,7 +144,7 @@ class NriReplay:
                 self._recording,
                 casting,
                 self._choice(),
-                Manner(faults=parse_faults(faults), effects=effects),
+                PlaybackOptions(faults=parse_faults(faults), effects=effects),
                 profile or self._profile,
             )
             replayed, errors = perform(job)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.recorder.writer import Recorder
 
@@ -46,7 +46,7 @@ def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
             sessions[line["plugin"]] = recorder.begin_session(_start(line, request, reply))
         recorder.capture(
             sessions[line["plugin"]],
-            Captured(
+            CapturedCall(
                 wall_ns=at_ns,
                 # One clock is all that there is.
                 mono_ns=at_ns,

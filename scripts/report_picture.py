@@ -21,7 +21,7 @@ from pathlib import Path
 from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.pace import paced
-from nri_scope.replay.player import Manner
+from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting, InProcess
 from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect
@@ -96,7 +96,16 @@ def showcase(output: Path) -> None:
         InProcess("40", "cpu-policy", Policy()),
         InProcess("70", "gpu-devices", Devices()),
     )
-    run(replay(Job(RECORDING, Casting(plugins), manner=Manner(wait=paced(1.0)), output=output)))
+    run(
+        replay(
+            Job(
+                RECORDING,
+                Casting(plugins),
+                playback=PlaybackOptions(wait=paced(1.0)),
+                output=output,
+            )
+        )
+    )
 
 
 def shoot(page: Path, image: Path, *, width: int, dark: bool = False, height: int = 0) -> None:

@@ -22,7 +22,7 @@ from tests.runtime.testbed.workload import NOTE, SECRET
 
 ENVIRONMENT = {"DB_HOST": "db.shop.svc", "DB_PASSWORD": SECRET, "FOO": "from-the-pod"}
 
-Scene = Callable[[Containerd, Path], Awaitable[None]]
+RecordingFacts = Callable[[Containerd, Path], Awaitable[None]]
 """Plays on a containerd of its own, and records into a new file."""
 
 
@@ -119,7 +119,7 @@ async def restart(containerd: Containerd, file: Path) -> None:
         await driver.live("shop", "new")
 
 
-SCENES: dict[str, Scene] = {
+SCENES: dict[str, RecordingFacts] = {
     "normal-life": normal_life,
     "conflict": conflict,
     "slow-plugin": slow_plugin,

@@ -15,9 +15,9 @@ from .output import Output
 from .params import ANY_PATH, format_option, redact_option
 
 if TYPE_CHECKING:
+    from nri_scope.differ.attribution.attributed_changes import ChangeStep, PluginRequest
     from nri_scope.differ.attribution.history import History
-    from nri_scope.differ.attribution.model import Asked, ChangeStep
-    from nri_scope.differ.blame import OwnedLine, Past, View
+    from nri_scope.differ.blame import OwnedLine, PathHistory, View
     from nri_scope.events import Container
     from nri_scope.recording.reader import Recording
     from nri_scope.share.redaction import Rules
@@ -119,7 +119,7 @@ def _perform(
 def _text(
     history: History,
     lines: Sequence[OwnedLine],
-    part: tuple[Sequence[Past], Sequence[Asked]] | None,
+    part: tuple[Sequence[PathHistory], Sequence[PluginRequest]] | None,
     kind: View,
     width: int | None,
     *,
@@ -147,9 +147,9 @@ def _text(
 
 def _by_plugins(steps: Sequence[ChangeStep]) -> bool:
     """Return whether any step may be a plugin's."""
-    from nri_scope.differ.attribution.owner import Who
+    from nri_scope.differ.attribution.owner import OwnerKind
 
-    return any(step.owner.who not in (Who.RUNTIME, Who.REQUEST) for step in steps)
+    return any(step.owner.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST) for step in steps)
 
 
 def _container(recording: Recording, what: str) -> Container:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from nri_scope.differ.live.channel import (
     Answer,
-    Asked,
     ChainSeen,
     Closed,
     CriBegan,
     CriEnded,
+    CriPollingEnded,
     FinishAsking,
     ReadPosition,
     Unread,
@@ -112,7 +112,7 @@ class _Run(ProbeListener):
         self._probes: Probes | None = None
         self._placer: Placer | None = None
         self._cri = CriSessions(self._say)
-        self._asked: Asked | None = None
+        self._asked: CriPollingEnded | None = None
         self._asked_all = asyncio.Event()
         self._sessions = 0
         self._told: set[str] = set()
@@ -218,7 +218,7 @@ class _Run(ProbeListener):
             case ChainSeen(indices):
                 if self._placer is not None:
                     self._placer.chain(tuple(indices))
-            case Asked() as asked:
+            case CriPollingEnded() as asked:
                 self._asked = asked
                 self._asked_all.set()
             case Unread():

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.differ.live.growing_recording import Seen
 from nri_scope.differ.render import Renderer
 

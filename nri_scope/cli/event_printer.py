@@ -6,7 +6,7 @@ Also the program of a process that writes a recording and prints its events.
 
 from __future__ import annotations
 
-from nri_scope.events import Captured, Event
+from nri_scope.events import CapturedCall, Event
 from nri_scope.logger.background_output import Background
 from nri_scope.logger.writer_main import serve
 from nri_scope.recording.records import to_json
@@ -32,7 +32,7 @@ class Printer:
             waiting_max=WAITING_MAX,
         )
 
-    def show(self, event: Event, captured: Captured) -> None:
+    def show(self, event: Event, captured: CapturedCall) -> None:
         """Queue an event. Called by the writer's thread for each event that was stored."""
         self._background.put(event)
 

@@ -13,7 +13,7 @@ from .params import ANY_PATH, Duration, FilePath, NewRecording, format_option, w
 from .time_arguments import FORMS, parse_moment
 
 if TYPE_CHECKING:
-    from nri_scope.replay.script import Bound
+    from nri_scope.replay.script import RecordingPlace
 
     from .replay_options import Options
 
@@ -47,22 +47,24 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     return speed
 
 
-def _bound(context: click.Context, parameter: click.Parameter, text: str | None) -> Bound | None:
+def _bound(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> RecordingPlace | None:
     import time
 
-    from nri_scope.replay.script import Bound
+    from nri_scope.replay.script import RecordingPlace
 
     if text is None:
         return None
     if text.isascii() and text.isdigit():
-        return Bound(event_id=int(text[:18]))
+        return RecordingPlace(event_id=int(text[:18]))
     at_ns = parse_moment(text, time.time_ns())
     if at_ns is None:
         raise click.BadParameter(
             f"{text!r} is neither the number of an event nor a time; write 17 or {FORMS}",
             param=parameter,
         )
-    return Bound(at_ns=at_ns)
+    return RecordingPlace(at_ns=at_ns)
 
 
 @click.command(epilog=_FAULTS)

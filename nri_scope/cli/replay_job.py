@@ -36,7 +36,7 @@ T = TypeVar("T", bound=BaseException)
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ResultOptions:
     """Options on the result of a replay."""
 
     json: bool = False
@@ -49,7 +49,7 @@ class Wishes:
     """The same replay with another chain, for comparison."""
 
 
-def perform(job: Job, wishes: Wishes) -> bool:
+def perform(job: Job, wishes: ResultOptions) -> bool:
     """Replay and report; return whether all is well, also if the output is no longer read."""
     # Report an unreadable golden before any plugin is started.
     golden = _load(wishes)
@@ -67,7 +67,9 @@ def perform(job: Job, wishes: Wishes) -> bool:
     return True
 
 
-def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: Wishes) -> bool:
+def _perform(
+    output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: ResultOptions
+) -> bool:
     plugins = [plugin.id for plugin in job.casting.plugins]
     # The names of plugins that connect later are not known yet.
     names = [*plugins, *["??-external"] * job.casting.expect]
@@ -156,14 +158,14 @@ def _first(group: BaseExceptionGroup[BaseException], kind: type[T]) -> T | None:
 # -- goldens ----------------------------------------------------------------------------------
 
 
-def _load(wishes: Wishes) -> Golden | None:
+def _load(wishes: ResultOptions) -> Golden | None:
     if wishes.golden is None or (wishes.update_golden and not wishes.golden.exists()):
         return None
     return Golden.load(wishes.golden)
 
 
 def _compare(
-    replayed: Replayed, golden: Golden | GoldenFrom | None, wishes: Wishes
+    replayed: Replayed, golden: Golden | GoldenFrom | None, wishes: ResultOptions
 ) -> list[Mismatch]:
     if isinstance(golden, GoldenFrom):
         found = golden.compare(replayed)
@@ -199,7 +201,7 @@ class _Done:
     mismatches: Sequence[Mismatch]
     other: Replayed | None
     golden: Golden | GoldenFrom | None
-    wishes: Wishes
+    wishes: ResultOptions
 
     @property
     def well(self) -> bool:

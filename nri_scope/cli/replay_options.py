@@ -13,15 +13,15 @@ from nri_scope.filter import Filter
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.pace import Wait, at_once, paced
-from nri_scope.replay.player import Manner
+from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job
-from nri_scope.replay.script import Bound, Choice
+from nri_scope.replay.script import Choice, RecordingPlace
 from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions
 from .params import environment_of
-from .replay_job import Wishes
+from .replay_job import ResultOptions
 from .replay_step import stepped
 
 NO_PLUGINS = "none"
@@ -37,8 +37,8 @@ class Options(ChainOptions):
     listen: Path | None
     expect: int | None
     where: Filter | None
-    begin: Bound | None
-    end: Bound | None
+    begin: RecordingPlace | None
+    end: RecordingPlace | None
     only: str
     speed: float | None
     max_idle: float | None
@@ -59,12 +59,14 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
         recording=options["file"],
         casting=_casting(options, listen, expect),
         choice=Choice(session=options["session"]),
-        manner=Manner(faults=parse_faults(options["faults"]), effects=not options["no_effects"]),
+        playback=PlaybackOptions(
+            faults=parse_faults(options["faults"]), effects=not options["no_effects"]
+        ),
         profile=options["profile"],
     )
 
 
-def understood(options: Options) -> tuple[Job, Wishes]:
+def understood(options: Options) -> tuple[Job, ResultOptions]:
     """Return the job, and the wishes for its result. Raise `UsageError` for contradictions."""
     _check(options)
     json = options["output_format"] == "json"
@@ -78,7 +80,7 @@ def understood(options: Options) -> tuple[Job, Wishes]:
             begin=options["begin"],
             end=options["end"],
         ),
-        manner=replace(job.manner, wait=_wait(options)),
+        playback=replace(job.playback, wait=_wait(options)),
         rounds=options["rounds"],
         output=options["output"],
         # Events that are only printed as they come need not stay in memory.
@@ -90,7 +92,7 @@ def understood(options: Options) -> tuple[Job, Wishes]:
             or options["others"]
         ),
     )
-    wishes = Wishes(
+    wishes = ResultOptions(
         json=json,
         junit=options["junit"],
         golden=options["golden"],
@@ -231,7 +233,7 @@ def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
         job,
         casting=replace(job.casting, plugins=plugins),
         # The events of this replay are not shown.
-        manner=replace(job.manner, wait=at_once),
+        playback=replace(job.playback, wait=at_once),
         rounds=1,
         output=None,
     )

@@ -17,7 +17,7 @@ from .output import Output
 from .params import ANY_PATH, FilePath, redact_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.report.model import Facts
+    from nri_scope.report.report_data import Facts
     from nri_scope.share.redaction import Redactor, Rules
 
 _EPILOG = """

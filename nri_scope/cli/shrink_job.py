@@ -14,7 +14,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many
-from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.regular_files import check_folder
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.run import Job
@@ -79,7 +79,7 @@ def _check(to: Destination, source: Path) -> None:
         try:
             check_folder(above)
         except OSError as error:
-            why = in_words(error)
+            why = error_words(error)
             raise UsageError(
                 f"{to.folder}: cannot be written: {why}", "name another folder after --pytest"
             ) from error
@@ -216,5 +216,5 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be made: {in_words(error)}", "name another folder after --pytest"
+            f"{folder}: cannot be made: {error_words(error)}", "name another folder after --pytest"
         ) from error

@@ -35,8 +35,8 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
         settings = replace(settings, redact=str(Path(settings.redact).absolute()))
     settings.check()
     starter = files("nri_scope.cli").joinpath("wrapper_start.py").read_bytes()
-    manner = {"settings": settings.plain(), "paths": _paths()}
-    wrap(plugin, starter, json.dumps(manner).encode())
+    instructions = {"settings": settings.plain(), "paths": _paths()}
+    wrap(plugin, starter, json.dumps(instructions).encode())
     say(
         f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
         f" {settings.output}; --unwrap puts it back"

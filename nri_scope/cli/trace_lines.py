@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from nri_scope.events import Captured, Event
+from nri_scope.events import CapturedCall, Event
 from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
-from nri_scope.oci import manner_of
+from nri_scope.oci import runtime_rules_of
 from nri_scope.recording.display import Days, clock, duration, mark_words, subject
 from nri_scope.recording.records import deadline_ms, event_record
 from nri_scope.replay.golden.one_line import NOTHING, names_told, reply_words, request_words
@@ -31,7 +31,7 @@ class Exchange(NamedTuple):
     """One request with its answer."""
 
     event: Event
-    captured: Captured | None
+    captured: CapturedCall | None
     """The messages; None if there was no memory for them."""
 
 
@@ -166,13 +166,13 @@ class TraceLines:
 def _eviction(exchange: Exchange) -> str:
     """Return a remark on requested evictions that the runtime ignores; "" if there are none."""
     event, captured = exchange
-    if captured is None or event.mark or not manner_of(event.runtime).ignores_evictions:
+    if captured is None or event.mark or not runtime_rules_of(event.runtime).ignores_evictions:
         return ""
     request = decode_request(captured.method, captured.request, captured.service).message
     messages = (request, None if event.status_code else _reply(event, captured))
     return "; the runtime ignores evictions" if any(map(evictions_in, messages)) else ""
 
 
-def _reply(event: Event, captured: Captured) -> Message | None:
+def _reply(event: Event, captured: CapturedCall) -> Message | None:
     # A request for another service may have any reply.
     return None if event.mark == UNKNOWN else decode_reply(captured.method, captured.reply)

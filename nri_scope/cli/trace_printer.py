@@ -10,7 +10,7 @@ from contextlib import suppress
 from time import time_ns
 from typing import NamedTuple
 
-from nri_scope.events import Captured, Event
+from nri_scope.events import CapturedCall, Event
 from nri_scope.logger.background_output import Background
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339, to_json
@@ -79,7 +79,7 @@ class Trace:
             waiting_max=WAITING_MAX,
         )
 
-    def show(self, event: Event, captured: Captured) -> None:
+    def show(self, event: Event, captured: CapturedCall) -> None:
         """Print one exchange, which a recorder has stored."""
         size = len(captured.request) + len(captured.reply)
         if self._bytes_in - self._bytes_out + size > WAITING_BYTES_MAX:

@@ -36,7 +36,7 @@ RELAY_S = 0.5
 
 
 def run_wrapped(
-    manner: Mapping[str, object],
+    instructions: Mapping[str, object],
     place: str,
     program: str,
     arguments: list[str],
@@ -51,7 +51,7 @@ def run_wrapped(
     if how is None:
         # It was launched by a user, to see its help for example, not by a runtime.
         return
-    plain = manner.get("settings")
+    plain = instructions.get("settings")
     if not isinstance(plain, dict):
         raise UsageError("the tap's settings are missing")
     settings = Settings.read(plain)

@@ -29,11 +29,11 @@ def main() -> None:
             # A relative link leads elsewhere from the folder it is kept in.
             program = os.path.join(plugins, os.readlink(original))  # noqa: PTH115, PTH118
         with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            manner = json.load(file)
-        sys.path += [path for path in manner["paths"] if path not in sys.path]
+            instructions = json.load(file)
+        sys.path += [path for path in instructions["paths"] if path not in sys.path]
         from nri_scope.cli.wrapped_plugin import run_wrapped
 
-        run_wrapped(manner, place, program, arguments, given_environment())
+        run_wrapped(instructions, place, program, arguments, given_environment())
     except Exception as error:  # noqa: BLE001 - the node needs its plugin despite any error
         tell(folder, f"{type(error).__name__}: {error}")
     # Python ignores the first two, and a tap at its end the others; the plugin would inherit that.

@@ -10,16 +10,16 @@ from nri_scope.events import Pod
 from nri_scope.oci import ABSENT, Absent, Change, changes, value_at
 from nri_scope.recording.reader import Recording
 
+from .attribution.attributed_changes import Applied, ChangeStep, Evidence
 from .attribution.final_spec import FinalOwners, final_spec
 from .attribution.history import History
-from .attribution.model import Applied, ChangeStep, Evidence
 from .attribution.owner import Owner
 from .generated_values import Generated
 from .recorded import histories
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedValue:
     """The value of a path in one of the recordings, and its origin."""
 
     present: bool
@@ -37,8 +37,8 @@ class Difference:
 
     change: Change
     """The change from `a` to `b`. Generated values are replaced as by `Generated`."""
-    a: Side
-    b: Side
+    a: ComparedValue
+    b: ComparedValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class _Compared:
         self._own = final_spec(history) if real else history.spec
         self.spec = made.spec(self._own)
 
-    def side(self, change: Change) -> Side:
+    def side(self, change: Change) -> ComparedValue:
         """Return what there is at the path of a difference, and its origin."""
         present = value_at(self.spec, change.path) is not ABSENT
         path, history = self._made.original(change.path), self._history
@@ -176,14 +176,14 @@ class _Compared:
         is_part = newest is not None and newest.change.path.startswith(f"{path}/")
         if self._owners is None or moved or is_part:
             if newest is not None:
-                return Side(present, newest.owner, newest.evidence, newest)
-            return Side(present, *history.owner_of(path))
+                return ComparedValue(present, newest.owner, newest.evidence, newest)
+            return ComparedValue(present, *history.owner_of(path))
         if not present:
             if newest is not None and newest.change.kind == "removed":
-                return Side(present, newest.owner, newest.evidence, newest)
+                return ComparedValue(present, newest.owner, newest.evidence, newest)
             # What was not applied is no removal.
-            return Side(present, history.base_owner, (), None)
+            return ComparedValue(present, history.base_owner, (), None)
         value, known = value_at(self._own, path), value_at(history.spec, path)
-        return Side(
+        return ComparedValue(
             present, *self._owners.of(path, None if isinstance(value, Absent) else value, known)
         )

@@ -16,9 +16,9 @@ from nri_scope.recording.subject_queries import (
     same_round_near,
 )
 
+from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.model import RoundDiff
 from .recorded import differ_of_some, events_of_some, rounds_of
 
 _NEAR = 200

@@ -12,7 +12,7 @@ from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import Took
+from nri_scope.recording.stats import ResponseTimes
 
 from .attribution.chain import Chain
 from .attribution.owner import Owner
@@ -30,7 +30,7 @@ class Timing:
     """Times of events in a plugin, or between two connections."""
 
     count: int
-    took: Took
+    took: ResponseTimes
     """The times; between two connections they include some tens of µs of the runtime itself."""
     deadline_ns: int
     """The shortest deadline that was sent for one plugin and one event; 0 if none was."""
@@ -90,9 +90,9 @@ class Times:
             self.over_half += 2 * ns > deadline_ns
             self._over += ns > deadline_ns
 
-    def figures(self) -> tuple[int, Took, int, int, int]:
+    def figures(self) -> tuple[int, ResponseTimes, int, int, int]:
         """Return the values of a `Timing`; at least one time is needed."""
-        took = Took.of(self._took)
+        took = ResponseTimes.of(self._took)
         assert took is not None
         return len(self._took), took, self._deadline_ns, self.over_half, self._over
 

@@ -20,9 +20,9 @@ from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.untold_containers import unheard_in
 
+from .attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.model import ChangeStep, Evidence, RoundDiff
 from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.round_selection import Choice
 from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE

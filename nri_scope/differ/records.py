@@ -7,7 +7,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.oci import Change, Json
 from nri_scope.recording.records import rfc3339
 
-from .attribution.model import Asked, ChangeStep, Claim, NameOf
+from .attribution.attributed_changes import ChangeStep, Claim, NameOf, PluginRequest
 from .attribution.owner import Owner
 
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
@@ -45,7 +45,7 @@ def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
     }
 
 
-def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
+def asked_record(one: PluginRequest, name_of: NameOf) -> dict[str, Plain]:
     """Return a request that was not simply carried out."""
     return {
         "container": name_of(one.container) if one.container else "",

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 
-from nri_scope.events import LATE, Captured, Role, SessionStart
+from nri_scope.events import LATE, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
@@ -113,7 +113,7 @@ class Logger:
             code, message = Code.DEADLINE_EXCEEDED, LATE
         self._sink.capture(
             session,
-            Captured(
+            CapturedCall(
                 self._wall_offset + exchange.arrived_ns,
                 exchange.arrived_ns,
                 request.method,

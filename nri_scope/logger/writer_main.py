@@ -23,7 +23,7 @@ from time import time_ns
 from typing import Any
 
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import Captured, Event
+from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
@@ -62,7 +62,7 @@ ENDED_MAX = 1000
 """Maximum number of ended sessions whose numbers are kept, as entries on them may still come."""
 ORPHANED = "the process that answered the runtime is gone"
 
-OnEvent = Callable[[Event, Captured], None]
+OnEvent = Callable[[Event, CapturedCall], None]
 
 
 def main(descriptor: int) -> int:

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Entry, Resumed
 
@@ -142,7 +142,7 @@ def unpacked(payload: bytes) -> Iterator[Entry]:
     """Yield the entries of a payload made by `packed`."""
     for one in marshal.loads(payload):
         if type(one) is tuple:
-            yield one[0], Captured(*one[1:])
+            yield one[0], CapturedCall(*one[1:])
         else:
             entry: Entry = pickle.loads(one)
             yield entry

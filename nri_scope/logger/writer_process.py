@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, replace
 from time import monotonic
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.events import Captured, SessionStart
+from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.recorder.inbox import Begin, End, Entry, Inbox, Missed, Remark, Resumed, Told
 
@@ -172,7 +172,7 @@ class WriterProcess:
         self._tell(Begin(self._begun, start))
         return self._begun
 
-    def capture(self, session: int, item: Captured) -> None:
+    def capture(self, session: int, item: CapturedCall) -> None:
         """See `Recorder.capture`."""
         self._inbox.put(session, item)
         if not self._due:

@@ -26,9 +26,9 @@ from .remarks import ONLY_THE_LIMIT as ONLY_THE_LIMIT
 from .remarks import Remark as Remark
 from .remarks import RemarkKind as RemarkKind
 from .remarks import remarks as remarks
-from .runtime_rules import Manner as Manner
+from .runtime_rules import RuntimeRules as RuntimeRules
 from .runtime_rules import UpdatePath as UpdatePath
-from .runtime_rules import manner_of as manner_of
+from .runtime_rules import runtime_rules_of as runtime_rules_of
 from .spec import ABSENT as ABSENT
 from .spec import Absent as Absent
 from .spec import Json as Json

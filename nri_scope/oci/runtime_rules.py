@@ -35,7 +35,7 @@ class UpdatePath(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RuntimeRules:
     """How one runtime handles merged replies."""
 
     own_updates: UpdatePath = UpdatePath.UNKNOWN
@@ -59,12 +59,12 @@ class Manner:
     """
 
 
-_UNKNOWN = Manner()
+_UNKNOWN = RuntimeRules()
 _MANNERS = {
-    "containerd": Manner(
+    "containerd": RuntimeRules(
         UpdatePath.CRI, UpdatePath.CRI, adjusts_as_upstream=True, ignores_evictions=True
     ),
-    "CRI-O": Manner(
+    "CRI-O": RuntimeRules(
         UpdatePath.CRI_O,
         UpdatePath.OCI_RUNTIME,
         repeats_requested_annotations=False,
@@ -76,6 +76,6 @@ _MANNERS = {
 }
 
 
-def manner_of(runtime_name: str) -> Manner:
+def runtime_rules_of(runtime_name: str) -> RuntimeRules:
     """Return the rules of a runtime, by the name in its Configure request."""
     return _MANNERS.get(runtime_title(runtime_name), _UNKNOWN)

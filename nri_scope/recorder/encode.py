@@ -14,7 +14,7 @@ from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
 from nri_scope.events import (
     CONTAINER_STATUS,
     CRI_SERVICE,
-    Captured,
+    CapturedCall,
     Event,
     SessionStart,
     Status,
@@ -103,7 +103,7 @@ class Encoder:
         *,
         next_event: int,
         empty: bool,
-        redact: Callable[[Captured], Captured] | None = None,
+        redact: Callable[[CapturedCall], CapturedCall] | None = None,
     ) -> None:
         """Start without rows. ``redact`` returns the version of an event that may be written."""
         self._connection = connection
@@ -122,11 +122,11 @@ class Encoder:
     def encode(
         self,
         session: OpenSession,
-        item: Captured,
+        item: CapturedCall,
         *,
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
-    ) -> tuple[bool, Event | None, Captured]:
+    ) -> tuple[bool, Event | None, CapturedCall]:
         """Make the rows of one event. Return whether it is kept, the event itself if wanted, and
         the exchange, redacted if required.
         """
@@ -291,7 +291,7 @@ class Encoder:
     def _event(
         self,
         session: OpenSession,
-        item: Captured,
+        item: CapturedCall,
         decoded: Decoded,
         changed: tuple[str, ...],
         owners: tuple[str, ...],
@@ -338,13 +338,13 @@ class Encoder:
         )
 
 
-def _decoded(item: Captured) -> Decoded:
+def _decoded(item: CapturedCall) -> Decoded:
     if item.service == CRI_SERVICE:
         return _container_status(item)
     return decode_request(item.method, item.request, item.service)
 
 
-def _container_status(item: Captured) -> Decoded:
+def _container_status(item: CapturedCall) -> Decoded:
     container_id = asked_about(item.request) if item.method == CONTAINER_STATUS else None
     if container_id is None:
         return Decoded(item.method, item.method, None, None, None, UNKNOWN)
@@ -353,7 +353,7 @@ def _container_status(item: Captured) -> Decoded:
 
 
 def _changes(
-    decoded: Decoded, item: Captured, plugin: str
+    decoded: Decoded, item: CapturedCall, plugin: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], Set[str]]:
     """Return changed paths, owners, and the ids of containers to be updated or evicted."""
     if item.method not in _MAY_CHANGE or decoded.message is None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recording.cache import RecentlyUsed
-from nri_scope.recording.row_limits import Room
+from nri_scope.recording.row_limits import TableLimits
 from nri_scope.recording.sqlite_text import named
 
 _KNOWN = 4_096
@@ -59,7 +59,7 @@ class _Rows(Generic[_Row]):
         self._insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})"
         changes = ", ".join(f"{column} = ?" for column in columns[2:])
         self._update = f"UPDATE {table} SET {changes} WHERE key = ?"
-        self._room = Room.of_names(
+        self._room = TableLimits.of_names(
             connection, table, [column.name for column in fields(make) if column.type == "str"]
         )
         self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(_KNOWN)

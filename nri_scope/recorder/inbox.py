@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
-from nri_scope.events import Captured, SessionStart
+from nri_scope.events import CapturedCall, SessionStart
 
 ITEM_BYTES = 600
 """Approximate memory of a queued item in addition to its payloads."""
@@ -81,7 +81,7 @@ class PluginLine:
 
 Told = Begin | Resumed | End | Missed | Remark | PluginLine
 """Queue entries other than events."""
-Entry = tuple[int, Captured] | Told
+Entry = tuple[int, CapturedCall] | Told
 
 
 class Inbox:
@@ -112,7 +112,7 @@ class Inbox:
 
     # -- the producer's side ----------------------------------------------------------------
 
-    def put(self, session: int, item: Captured) -> None:
+    def put(self, session: int, item: CapturedCall) -> None:
         """Queue an event, or count it as lost."""
         size = len(item.request) + len(item.reply)
         self.bytes_on_wire += size
@@ -164,7 +164,7 @@ class Inbox:
         """Count every event from now on as lost."""
         self._limit = self._low = -1
 
-    def _lose(self, session: int, item: Captured) -> None:
+    def _lose(self, session: int, item: CapturedCall) -> None:
         self.lost += 1
         gap = self._gaps.get(session)
         if gap is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from nri_scope.recording.row_limits import Room
+from nri_scope.recording.row_limits import TableLimits
 from nri_scope.recording.sqlite_text import named
 
 # A runtime has about thirty names. Those beyond this limit are looked up in the file.
@@ -22,7 +22,7 @@ class Names:
                 "SELECT text, id FROM name ORDER BY id LIMIT ?", (_KNOWN,)
             ).fetchall()
         )
-        self._room = Room.of_names(connection, "name", ["text"])
+        self._room = TableLimits.of_names(connection, "name", ["text"])
 
     def id(self, text: str) -> int:
         """Return the number of ``text``; a new row is written at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from nri_scope.events import Captured, SessionStart
+from nri_scope.events import CapturedCall, SessionStart
 
 if TYPE_CHECKING:
     from .inbox import Told
@@ -15,7 +15,7 @@ class Sink(Protocol):
     """Receives sessions and their exchanges. No method blocks or raises."""
 
     def begin_session(self, start: SessionStart) -> int: ...
-    def capture(self, session: int, item: Captured) -> None: ...
+    def capture(self, session: int, item: CapturedCall) -> None: ...
     def end_session(self, session: int, reason: str, at_ns: int) -> None: ...
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
@@ -32,5 +32,5 @@ class PrintSink(Sink, Protocol):
 class SourceRedaction(Protocol):
     """Replaces credentials before a recorder writes events; called in the writer's thread."""
 
-    def captured(self, item: Captured) -> Captured: ...
+    def captured(self, item: CapturedCall) -> CapturedCall: ...
     def told(self, entry: Told) -> Told: ...

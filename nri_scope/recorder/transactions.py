@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import KILLED, Captured, Event, SessionStart
+from nri_scope.events import KILLED, CapturedCall, Event, SessionStart
 from nri_scope.recording.blobs import MAX_CONTENT
 from nri_scope.recording.row_limits import (
     TOO_MANY_GAPS,
@@ -65,7 +65,7 @@ class Written:
     """Number of events of each open session so far, recorded or not."""
     ended: list[int] = field(default_factory=list)
     """Numbers of sessions that ended."""
-    events: list[tuple[Event, Captured]] = field(default_factory=list)
+    events: list[tuple[Event, CapturedCall]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     """Problems that did not stop the batch."""
 
@@ -427,7 +427,7 @@ class Writing:
         connection: sqlite3.Connection,
         encoder: Encoder,
         number: int,
-        item: Captured,
+        item: CapturedCall,
         written: Written,
     ) -> None:
         session = self._sessions.get(number)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Captured, Event
-from nri_scope.recording.file_errors import LOCKED, in_words
+from nri_scope.events import CapturedCall, Event
+from nri_scope.recording.file_errors import LOCKED, error_words
 
 from .inbox import TOO_FAST, Entry, Inbox, Missed, Remark
 from .transactions import LATE, Writing, Written
@@ -55,7 +55,7 @@ class Worker:
         inbox: Inbox,
         writing: Writing,
         batch_seconds: float,
-        on_event: Callable[[Event, Captured], None] | None,
+        on_event: Callable[[Event, CapturedCall], None] | None,
         on_problem: Callable[[str], None] | None,
         on_written: Callable[[Written], None] | None = None,
     ) -> None:
@@ -156,7 +156,7 @@ class Worker:
                 if type(error) is not sqlite3.DatabaseError:
                     self._give_up(entries, f"internal error: {type(error).__name__}: {error}")
                     return
-                words = in_words(error)
+                words = error_words(error)
             now = time.monotonic()
             failed_at = failed_at or now
             if self._is_too_late():
@@ -296,4 +296,4 @@ def _sleep_precisely() -> None:
 
 
 def _words(error: sqlite3.Error | RecordingError) -> str:
-    return error.problem if isinstance(error, RecordingError) else in_words(error)
+    return error.problem if isinstance(error, RecordingError) else error_words(error)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from nri_scope.errors import UsageError
-from nri_scope.events import Captured, Event, SessionStart
+from nri_scope.events import CapturedCall, Event, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
 from .counters import RecorderCounters
@@ -64,7 +64,7 @@ class Recorder:
         *,
         limits: WriterLimits | None = None,
         keep: Callable[[Event], bool] | None = None,
-        on_event: Callable[[Event, Captured], None] | None = None,
+        on_event: Callable[[Event, CapturedCall], None] | None = None,
         on_problem: Callable[[str], None] | None = None,
         redaction: SourceRedaction | None = None,
         alone: bool = False,
@@ -123,7 +123,7 @@ class Recorder:
         self._next_session = max(self._next_session, session.session + 1)
         self._inbox.tell(session)
 
-    def capture(self, session: int, item: Captured) -> None:
+    def capture(self, session: int, item: CapturedCall) -> None:
         """Store an event, or count it as lost. About a microsecond; delays the reply."""
         self._inbox.put(session, item)
 

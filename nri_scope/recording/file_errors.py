@@ -63,7 +63,7 @@ def is_damage(error: sqlite3.Error) -> bool:
     return no_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def in_words(error: sqlite3.Error | OSError) -> str:
+def error_words(error: sqlite3.Error | OSError) -> str:
     """Describe the error in one phrase about the file: "the disk is full"."""
     if isinstance(error, OSError):
         words = _OS_WORDS.get(error.errno or 0)
@@ -75,11 +75,11 @@ def in_words(error: sqlite3.Error | OSError) -> str:
     return f"{error} ({name})" if name else str(error)
 
 
-def way_to_read(words: str) -> str:
-    """Return advice on reading a file; ``words`` is its problem as `in_words` describes it."""
+def reading_hint(words: str) -> str:
+    """Return advice on reading a file; ``words`` is its problem as `error_words` describes it."""
     return _READING.get(words, "try it with a copy of the file")
 
 
 def way_to_write(words: str) -> str:
-    """Return advice on writing a file; ``words`` is its problem as `in_words` describes it."""
+    """Return advice on writing a file; ``words`` is its problem as `error_words` describes it."""
     return _WRITING.get(words, "choose another file")

@@ -150,7 +150,7 @@ def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ShownSubject:
     """A pod or container as shown by a message."""
 
     content: bytes
@@ -357,7 +357,7 @@ def _is_left_out(recording: Recording, event: Event) -> bool:
     )
 
 
-def existed(recording: Recording, container: Container) -> Told | None:
+def existed(recording: Recording, container: Container) -> ShownSubject | None:
     """Return the container from the first Synchronize that lists it; None if there is none."""
     rows = query_numbers(
         recording,
@@ -367,11 +367,11 @@ def existed(recording: Recording, container: Container) -> Told | None:
     for number, event in rows:
         kind, content = recording.object(number)
         if kind == ObjectKind.CONTAINER:
-            return Told(content, event)
+            return ShownSubject(content, event)
     return None
 
 
-def newest(recording: Recording, thing: Pod | Container) -> Told | None:
+def newest(recording: Recording, thing: Pod | Container) -> ShownSubject | None:
     """Return the newest message that shows it; None if no message does.
 
     A message with nothing but an id (as in iSulad's StopContainer) is used only without another.
@@ -388,13 +388,13 @@ def newest(recording: Recording, thing: Pod | Container) -> Told | None:
         thing.key,
         thing.key,
     )
-    best: Told | None = None
+    best: ShownSubject | None = None
     least = 2 * len(thing.id) if thing.name else 0
     for number, event in rows:
         kind, content = recording.object(number)
         if kind != (ObjectKind.POD if isinstance(thing, Pod) else ObjectKind.CONTAINER):
             continue
-        told = Told(content, event)
+        told = ShownSubject(content, event)
         best = best or told
         if len(content) > least:
             return told

@@ -15,12 +15,12 @@ from nri_scope import filter as filters
 from nri_scope.errors import RecordingError
 
 from .blobs import MAX_CONTENT
-from .file_errors import code_of, in_words, is_damage, way_to_read
+from .file_errors import code_of, error_words, is_damage, reading_hint
 from .hot_journal import is_interrupted, undo
 from .long_names import bound_names
 from .migrations import upgraded_copy
 from .schema import EVENTS_VIEW, LOG_VIEW, VERSION
-from .schema_check import GIVE_A_RECORDING, check, check_schema, recover
+from .schema_check import GIVE_A_RECORDING, check, check_schema, repair_hint
 from .temporary_files import ELSEWHERE
 from .trusted_location import opening_by_name
 from .writable_file import is_ours
@@ -101,7 +101,7 @@ def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
             return _connected(copy, path, settled=True)
     except OSError as error:
         raise RecordingError(
-            path, f"no private copy of it can be made: {in_words(error)}", ELSEWHERE
+            path, f"no private copy of it can be made: {error_words(error)}", ELSEWHERE
         ) from error
 
 
@@ -153,7 +153,7 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
                 raise
     except OSError as error:
         raise RecordingError(
-            path, f"it cannot be unpacked: {in_words(error)}", ELSEWHERE
+            path, f"it cannot be unpacked: {error_words(error)}", ELSEWHERE
         ) from error
 
 
@@ -208,7 +208,7 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
     """Translate an error of SQLite to a RecordingError for the user."""
     if isinstance(error, UnicodeError):
         # The error's messages quote names from the file.
-        return RecordingError(path, "damaged: text in it is not UTF-8", recover(path))
+        return RecordingError(path, "damaged: text in it is not UTF-8", repair_hint(path))
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
         return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
@@ -226,13 +226,13 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
             "copy both files to a folder that you can write to",
         )
     if is_damage(error):
-        return RecordingError(path, "damaged, or cut short", recover(path))
+        return RecordingError(path, "damaged, or cut short", repair_hint(path))
     return _unreadable(path, error)
 
 
 def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
-    words = in_words(error)
-    return RecordingError(path, words, way_to_read(words))
+    words = error_words(error)
+    return RecordingError(path, words, reading_hint(words))
 
 
 def _is_zip(path: Path) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 
-from .file_errors import in_words, way_to_read
+from .file_errors import error_words, reading_hint
 from .hot_journal import refuse_another_file
 from .temporary_files import ELSEWHERE
 from .trusted_location import JOURNAL, WAL, FolderAccess, companion, folder_access, trusted_users
@@ -107,8 +107,8 @@ def _opened(path: Path, stack: ExitStack) -> _Opened | None:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise _no_regular_file(path) from error
-        words = in_words(error)
-        raise RecordingError(path, f"{path.name}: {words}", way_to_read(words)) from error
+        words = error_words(error)
+        raise RecordingError(path, f"{path.name}: {words}", reading_hint(words)) from error
     stack.callback(os.close, descriptor)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -141,7 +141,7 @@ def _check_room(path: Path, folder: Path, files: list[_Opened | None]) -> None:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise _unwritable(path, folder, in_words(error)) from error
+        raise _unwritable(path, folder, error_words(error)) from error
     if wanted > free:
         raise _unwritable(path, folder, f"it needs {wanted:,} bytes, and {free:,} are free")
 
@@ -169,7 +169,7 @@ def _copy(path: Path, source: _Opened, target: Path) -> None:
                     copy.write(piece)
                     start += len(piece)
     except OSError as error:
-        raise _unwritable(path, target.parent, in_words(error)) from error
+        raise _unwritable(path, target.parent, error_words(error)) from error
 
 
 def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

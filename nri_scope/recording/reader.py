@@ -26,7 +26,7 @@ from . import message_parts
 from .blobs import ContentError, ObjectKind
 from .cri_answers import is_container_status
 from .decode_budget import Allowance
-from .file_errors import code_of, in_words, is_damage, way_to_read
+from .file_errors import code_of, error_words, is_damage, reading_hint
 from .objects import Objects
 from .opening import connect, explained, fingerprint
 from .query_budget import Patience
@@ -45,7 +45,7 @@ from .rows import (
     pod_of,
     session_of,
 )
-from .schema_check import recover
+from .schema_check import repair_hint
 from .session_gaps import gaps_between
 from .sql_functions import register
 from .sqlite_text import WORDS_MAX, cut_sql
@@ -101,8 +101,8 @@ class Recording:
             self._real_path = path.resolve()
         except (OSError, RuntimeError) as error:
             # Python 3.13 reports this only when the file is opened, in the same words.
-            words = in_words(OSError(errno.ELOOP, ""))
-            raise RecordingError(path, words, way_to_read(words)) from error
+            words = error_words(OSError(errno.ELOOP, ""))
+            raise RecordingError(path, words, reading_hint(words)) from error
         self._outdated: list[sqlite3.Connection] = []
         self._connect()
 
@@ -597,7 +597,7 @@ class Recording:
             return RecordingError(self.path, found.problem, found.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
         return RecordingError(
-            self.path, f"it is damaged{where and ' ' + where}{reason}", recover(self.path)
+            self.path, f"it is damaged{where and ' ' + where}{reason}", repair_hint(self.path)
         )
 
 

@@ -33,7 +33,7 @@ class NoRoom(Exception):
     """A table is full; the text is the reason of the resulting gap."""
 
 
-class Room:
+class TableLimits:
     """Counts the rows and the characters of a table. Methods raise sqlite3.Error."""
 
     def __init__(
@@ -57,7 +57,9 @@ class Room:
         self._is_counted = False
 
     @classmethod
-    def of_names(cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]) -> Room:
+    def of_names(
+        cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]
+    ) -> TableLimits:
         """Return the limits of a table of names, as in `long_names`."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
         return cls(
@@ -95,9 +97,11 @@ class Rooms:
             if table.name == "session" and column.type.startswith("TEXT")
         ]
         self._rooms = {
-            "session": Room(connection, "session", names, MAX_SESSIONS, most, TOO_MANY_SESSIONS),
-            "gap": Room(connection, "gap", ["reason"], MAX_GAPS, MAX_WORDS, TOO_MANY_GAPS),
-            "note": Room(connection, "note", ["text"], MAX_GAPS, MAX_WORDS, TOO_MANY_NOTES),
+            "session": TableLimits(
+                connection, "session", names, MAX_SESSIONS, most, TOO_MANY_SESSIONS
+            ),
+            "gap": TableLimits(connection, "gap", ["reason"], MAX_GAPS, MAX_WORDS, TOO_MANY_GAPS),
+            "note": TableLimits(connection, "note", ["text"], MAX_GAPS, MAX_WORDS, TOO_MANY_NOTES),
         }
         self._refused_in: dict[str, int] = {}
         """Gaps for refused rows, by reason."""
@@ -123,7 +127,7 @@ class Rooms:
         return self.take("session", characters)
 
     def recount(self) -> None:
-        """Count again, as `Room.recount` does."""
+        """Count again, as `TableLimits.recount` does."""
         for room in self._rooms.values():
             room.recount()
 

@@ -26,7 +26,7 @@ _OUR_VIEWS = frozenset(
 GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 
-def recover(path: str | Path) -> str:
+def repair_hint(path: str | Path) -> str:
     """Return advice for a damaged file. It avoids ``.recover``, which some sqlite3 lack."""
     if Path(path).suffix.lower() == ".zip":
         return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"

@@ -12,7 +12,7 @@ from nri_scope.errors import RecordingError
 from .opening import explained
 from .reader import Recording, Value
 from .rows import Row, RowError, number_of
-from .schema_check import has_table, recover
+from .schema_check import has_table, repair_hint
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def sound(recording: Recording) -> Iterator[None]:
         raise explained(recording.path, error) from error
     except RowError as error:
         raise RecordingError(
-            recording.path, f"damaged: {error}", recover(recording.path)
+            recording.path, f"damaged: {error}", repair_hint(recording.path)
         ) from error
 
 

@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class ResponseTimes:
     """Response times in ns, by nearest rank."""
 
     p50: int
@@ -40,7 +40,7 @@ class Took:
     max: int
 
     @classmethod
-    def of(cls, times: array[int]) -> Took | None:
+    def of(cls, times: array[int]) -> ResponseTimes | None:
         """Return the statistics of these times; None if there are none."""
         if not times:
             return None
@@ -58,7 +58,7 @@ class EventStats:
     not_ok: int
     """Number of events answered with an error or too late."""
     wire_bytes: int
-    took: Took
+    took: ResponseTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Stats:
     """Statistics by pod, the most frequent first."""
     without_pod: int
     """Number of events without a pod."""
-    took: Took | None
+    took: ResponseTimes | None
     """Response times of the runtime's requests; a plugin's requests take the runtime's time."""
     first_ns: int | None
     last_ns: int | None
@@ -132,7 +132,7 @@ def tally(samples: Iterable[Sample]) -> Stats:
     for event, taken in times.items():
         if not is_plugins_call(event, ""):
             everything.extend(taken)
-        took = Took.of(taken)
+        took = ResponseTimes.of(taken)
         assert took is not None
         by_event.append(EventStats(event, len(taken), not_ok[event], sizes[event], took))
     without_pod = pods.pop(("", ""), 0)
@@ -146,7 +146,7 @@ def tally(samples: Iterable[Sample]) -> Stats:
             for (namespace, pod), count in sorted(pods.items(), key=lambda e: (-e[1], e[0]))
         ),
         without_pod=without_pod,
-        took=Took.of(everything),
+        took=ResponseTimes.of(everything),
         first_ns=first_ns,
         last_ns=last_ns,
         busiest_ns=busiest[0] * SECOND if busiest else None,

@@ -15,7 +15,7 @@ from .reader import Recording
 from .records import gap_record, rfc3339, session_record
 from .rows import RowError
 from .sqlite_errors import sound
-from .stats import GapStats, Sample, Stats, Took, tally
+from .stats import GapStats, ResponseTimes, Sample, Stats, tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _cri_answers(recording: Recording) -> int:
     return int(count)
 
 
-def _took(took: Took | None) -> dict[str, Plain]:
+def _took(took: ResponseTimes | None) -> dict[str, Plain]:
     if took is None:
         return {"p50": None, "p99": None, "max": None}
     return {"p50": took.p50 // 1000, "p99": took.p99 // 1000, "max": took.max // 1000}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
 
-from .file_errors import in_words
+from .file_errors import error_words
 
 ELSEWHERE = "set TMPDIR to another folder"
 """Advice if a temporary file cannot be written."""
@@ -45,4 +45,4 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 
 def _unwritable(error: OSError) -> UsageError:
-    return UsageError(f"a temporary file: cannot be written: {in_words(error)}", ELSEWHERE)
+    return UsageError(f"a temporary file: cannot be written: {error_words(error)}", ELSEWHERE)

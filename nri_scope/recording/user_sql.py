@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError, UsageError
 
-from .schema_check import recover
+from .schema_check import repair_hint
 from .sql_functions import PROBLEM
 
 Cell = None | int | float | str | bytes
@@ -136,7 +136,7 @@ def _in_our_words(path: object, refused: list[UsageError]) -> Iterator[None]:
         if code == sqlite3.SQLITE_INTERRUPT:
             raise KeyboardInterrupt from error
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
-            raise RecordingError(str(path), f"damaged: {error}", recover(str(path))) from error
+            raise RecordingError(str(path), f"damaged: {error}", repair_hint(str(path))) from error
         if problem := PROBLEM.get():
             raise UsageError(f"SQL: {problem}") from error
         raise UsageError(f"SQL: {error}", _hint(str(error))) from error
@@ -144,7 +144,7 @@ def _in_our_words(path: object, refused: list[UsageError]) -> Iterator[None]:
         raise UsageError("SQL: the query is not UTF-8 text") from error
     except UnicodeDecodeError as error:
         raise RecordingError(
-            str(path), "damaged: text in it is not UTF-8", recover(str(path))
+            str(path), "damaged: text in it is not UTF-8", repair_hint(str(path))
         ) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
         # A NUL in the query, a number without end.

@@ -19,7 +19,7 @@ from typing import Self
 
 from nri_scope.errors import RecordingError
 
-from .file_errors import code_of, in_words, way_to_write
+from .file_errors import code_of, error_words, way_to_write
 from .reserved_names import ReservedNames, check_companions
 from .schema import APPLICATION_ID, TABLES, VERSION, statements, table_statements
 from .schema_check import check, check_schema, has_table
@@ -182,7 +182,7 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
 
 
 def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
-    words = in_words(error)
+    words = error_words(error)
     return RecordingError(path, f"cannot record: {words}", way_to_write(words))
 
 

@@ -25,14 +25,14 @@ class Ledger:
         self,
         world: World,
         containers: dict[str, ContainerResult],
-        manner: oci.Manner,
+        rules: oci.RuntimeRules,
         *,
         keep: bool = True,
     ) -> None:
-        """Start empty. ``manner`` is that of the emulated runtime. Without ``keep``, containers
+        """Start empty. ``rules`` are those of the emulated runtime. Without ``keep``, containers
         that ended unchanged are discarded.
         """
-        self._manner = manner
+        self._rules = rules
         self._world = world
         self._containers = containers
         self._keep = keep
@@ -110,7 +110,7 @@ class Ledger:
         result = self._of(container_id)
         if result is None:
             return []
-        path = self._manner.own_updates
+        path = self._rules.own_updates
         result.before = oci.update(result.before, wanted, path)
         spec = oci.update(result.spec, wanted, path)
         changes: list[Attributed] = []
@@ -127,7 +127,7 @@ class Ledger:
         merged: Iterable[api.ContainerUpdate],
     ) -> list[Attributed]:
         """Note updates that plugins requested by themselves, applied as ``merged``."""
-        path = self._manner.other_updates
+        path = self._rules.other_updates
         changes: list[Attributed] = []
         specs: dict[str, oci.Spec] = {}
         for plugin, update in asked:

@@ -11,13 +11,13 @@ from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.runtime import RECORDED, Answer, Course, Outcome, Runtime
+from nri_scope.runtime import RECORDED, Answer, LifecycleState, Outcome, Runtime
 
 from .effects import Effects
 from .faults import INJECTED, NONE, Faults
 from .pace import Wait, at_once
-from .progress import Story
-from .read_ahead import Ahead
+from .progress import ReplayProgress
+from .read_ahead import ReadAhead
 from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
@@ -26,7 +26,7 @@ from .world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class PlaybackOptions:
     """How a script is played."""
 
     wait: Wait = field(default=at_once)
@@ -36,35 +36,35 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ReplayParts:
     """The objects used by a replay."""
 
     runtime: Runtime
     world: World
     effects: Effects
     judge: Judge
-    story: Story
+    story: ReplayProgress
     restart: Callable[[], Awaitable[None]]
     """Restarts the runtime, and returns once all returning plugins are connected again."""
     drop_connections: Callable[[str], Awaitable[None]]
     """Closes all connections for the given reason, and returns once plugins are connected again."""
     lost: Callable[[str], Awaitable[str]]
     """Returns how the connection of a plugin ended, once that is known."""
-    hear_out: Callable[[], None]
+    read_output: Callable[[], None]
     """Reads the output of plugins so far."""
 
 
 class Player:
     """Plays one script once."""
 
-    def __init__(self, script: Script, stage: Stage, manner: Manner) -> None:
+    def __init__(self, script: Script, stage: ReplayParts, playback: PlaybackOptions) -> None:
         self._script = script
         self._stage = stage
-        self._manner = manner
-        self._faults = manner.faults
+        self._playback = playback
+        self._faults = playback.faults
         self._world = stage.world
         self._story = stage.story
-        self._course = Course(stage.runtime.profile)
+        self._course = LifecycleState(stage.runtime.profile)
         # The plugins connected after the start of the pods that Synchronize lists.
         pods, containers = self._world.state()
         self._course.ran(pods)
@@ -75,13 +75,13 @@ class Player:
         """Play the whole script. Raises `UsageError` for events that cannot be played."""
         if self._faults.unknown_event:
             await self._unknown_event()
-        steps = Ahead(self._faults.arranged(self._script.steps()))
+        steps = ReadAhead(self._faults.arranged(self._script.steps()))
         loop = asyncio.get_running_loop()
         for step in steps:
             if not step.wanted:
                 self._follow(step)
                 continue
-            await self._manner.wait(step)
+            await self._playback.wait(step)
             # Runs once the first plugin has its request.
             loop.call_soon(steps.look)
             await self._step(step)
@@ -113,7 +113,7 @@ class Player:
 
     async def _step(self, step: ReplayStep) -> None:
         recorded = step.recorded
-        if step.event is None or step.message is None or not self._manner.effects:
+        if step.event is None or step.message is None or not self._playback.effects:
             await self._send_raw(step)
             return
         self._world.check_known(recorded.id, step.event, step.message, step.subject)
@@ -204,7 +204,7 @@ class Player:
         return step.recorded.timeout_ns if profile.name == RECORDED else 0
 
     def _end(self) -> None:
-        self._stage.hear_out()
+        self._stage.read_output()
         self._story.end()
 
     # -- faults and unknown events ------------------------------------------------------------
@@ -246,5 +246,5 @@ class Player:
         if self._played in self._faults.restart_after:
             self._story.note("restart-runtime", "the runtime restarts")
             await self._stage.restart()
-            self._course = Course(self._stage.runtime.profile)
+            self._course = LifecycleState(self._stage.runtime.profile)
             self._course.synchronized(self._world.state()[1])

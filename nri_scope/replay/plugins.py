@@ -58,7 +58,7 @@ class Casting:
         return self.configs.get(index, self.configs.get("", ""))
 
 
-class Cast:
+class ReplayPlugins:
     """Starts or awaits the plugins of one replay, again after each restart, and ends them."""
 
     def __init__(
@@ -136,11 +136,11 @@ class Cast:
         result.deserted = ""
         return result.gone
 
-    def hear_out(self) -> None:
+    def read_output(self) -> None:
         """Read the output of plugins so far."""
         for plugin in self._present:
             if plugin.process is not None:
-                plugin.process.hear_out()
+                plugin.process.read_output()
 
     # -- start, restart and end ---------------------------------------------------------------
 

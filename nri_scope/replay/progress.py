@@ -28,7 +28,7 @@ class Audience:
 
 
 @dataclass(slots=True)
-class Story:
+class ReplayProgress:
     """The course of a replay, in order, reported to an audience and counted.
 
     With ``keep`` it is in the result, too, otherwise it is discarded once reported.

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class ReadAhead(Generic[T]):
     """An iterator whose next item can be fetched early."""
 
     def __init__(self, items: Iterator[T]) -> None:

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.recorder.writer import Recorder
 from nri_scope.runtime import Exchange, Plugin, Profile
@@ -37,7 +37,7 @@ class Tape:
         code, message = _status(exchange.error)
         self._recorder.capture(
             session,
-            Captured(
+            CapturedCall(
                 wall_ns=self._offset + exchange.started_ns,
                 mono_ns=exchange.started_ns,
                 method=exchange.method,

@@ -12,7 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import RECORDED, Profile, profile_named
 
-from .player import Manner
+from .player import PlaybackOptions
 from .plugins import Casting
 from .progress import Audience
 from .replay_recording import Tape
@@ -28,7 +28,7 @@ class Job:
     recording: Path
     casting: Casting
     choice: Choice = field(default_factory=Choice)
-    manner: Manner = field(default_factory=Manner)
+    playback: PlaybackOptions = field(default_factory=PlaybackOptions)
     profile: str = RECORDED
     rounds: int = 1
     """Number of times that everything is played; the runtime restarts in between."""
@@ -59,7 +59,7 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
             tape = Tape(job.output, profile)
             stack.callback(tape.close)
         performance = Performance(
-            script, profile, job.casting, job.manner, audience or Audience(), tape, keep=job.keep
+            script, profile, job.casting, job.playback, audience or Audience(), tape, keep=job.keep
         )
         result = await performance.perform(job.rounds)
     result.took_ns = monotonic_ns() - began_ns
@@ -67,12 +67,12 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
 
 
 def _check(job: Job, profile: Profile) -> None:
-    if not job.manner.effects and job.profile != RECORDED:
+    if not job.playback.effects and job.profile != RECORDED:
         raise UsageError(
             f"--no-effects plays what was recorded as it was, not as {job.profile} would send it",
             "leave one of the two out",
         )
-    if job.manner.faults.split_sync and not profile.split_sync:
+    if job.playback.faults.split_sync and not profile.split_sync:
         raise UsageError(
             f"{profile.title} never splits Synchronize, so --fault split-sync cannot be",
             "choose another --profile",

@@ -61,7 +61,7 @@ def subject_of(event: Recorded) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RecordingPlace:
     """A place in a recording: an event's number or a moment."""
 
     event_id: int | None = None
@@ -73,7 +73,7 @@ class Bound:
             return event.id >= self.event_id
         return self.at_ns is None or event.at_ns >= self.at_ns
 
-    def not_before(self, other: Bound) -> bool:
+    def not_before(self, other: RecordingPlace) -> bool:
         """Return whether ``other`` is at or before this place, as far as that is known."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
@@ -89,8 +89,8 @@ class Choice:
     where: Filter | None = None
     only: str = ""
     """``namespace/pod`` or ``namespace/pod/container``: play events of it and of its pod only."""
-    begin: Bound | None = None
-    end: Bound | None = None
+    begin: RecordingPlace | None = None
+    end: RecordingPlace | None = None
     """The first event that is no longer played."""
 
 

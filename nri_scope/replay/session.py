@@ -13,17 +13,17 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
-from nri_scope.oci import changes, manner_of
+from nri_scope.oci import changes, runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.dispatch import event_of
 
 from .effects import Effects
 from .golden import fingerprint
 from .ledger import Ledger
-from .player import Manner, Player, Stage
+from .player import PlaybackOptions, Player, ReplayParts
 from .plugin_setup import SetUp, crowd, size_of
-from .plugins import Cast, Casting
-from .progress import Audience, Story
+from .plugins import Casting, ReplayPlugins
+from .progress import Audience, ReplayProgress
 from .replay_recording import Tape
 from .reply_verdict import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
@@ -42,7 +42,7 @@ class Performance:
         script: Script,
         profile: Profile,
         casting: Casting,
-        manner: Manner,
+        playback: PlaybackOptions,
         audience: Audience,
         tape: Tape | None,
         *,
@@ -51,7 +51,7 @@ class Performance:
         """Prepare. Raises UsageError if the script has no events to be played."""
         session = script.session
         self._script = script
-        self._manner = manner
+        self._playback = playback
         self._tape = tape
         self._keep = keep
         self._judge = Judge()
@@ -63,14 +63,14 @@ class Performance:
             profile=profile.name,
             title=profile.title,
         )
-        self._story = Story(self._result, audience, keep)
-        self._cast = Cast(casting, self._printed, lambda: self._story.last_id)
+        self._story = ReplayProgress(self._result, audience, keep)
+        self._cast = ReplayPlugins(casting, self._printed, lambda: self._story.last_id)
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
         self._first_round: dict[str, ContainerResult] = {}
         self._prepare()
-        split = manner.faults.split_sync
+        split = playback.faults.split_sync
         self._runtime = Runtime(
             self._setup,
             on_new=self._new_plugin,
@@ -94,7 +94,7 @@ class Performance:
                     if number > 1:
                         await self._again(number)
                     playing_ns = monotonic_ns()
-                    await Player(self._script, self._stage(), self._manner).play()
+                    await Player(self._script, self._stage(), self._playback).play()
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
         finally:
@@ -105,9 +105,9 @@ class Performance:
             result.fingerprint = fingerprint(self._runtime_words, self._outline())
         return result
 
-    def _stage(self) -> Stage:
+    def _stage(self) -> ReplayParts:
         self._effects = self._new_effects()
-        return Stage(
+        return ReplayParts(
             runtime=self._runtime,
             world=self._world,
             effects=self._effects,
@@ -116,22 +116,22 @@ class Performance:
             restart=lambda: self._cast.restart(self._runtime),
             drop_connections=lambda reason: self._cast.send_away(self._runtime, reason),
             lost=lambda plugin: self._cast.lost(self._runtime, plugin),
-            hear_out=self._cast.hear_out,
+            read_output=self._cast.read_output,
         )
 
     def _prepare(self) -> None:
         """Set up the state before the first event to be played."""
-        manner = self._manner
+        playback = self._playback
         world = World.of(
             self._script.pods,
             self._script.containers,
-            effects=manner.effects,
+            effects=playback.effects,
             shows_rlimits=self._setup.profile.shows_rlimits,
         )
         for step in self._script.before():
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))
-        crowd(world, manner.faults.huge_sync)
+        crowd(world, playback.faults.huge_sync)
         self._world = self._setup.world = world
         self._result.name_of = world.name_of
         self._result.containers = {}
@@ -139,8 +139,8 @@ class Performance:
 
     def _new_effects(self) -> Effects:
         profile = self._setup.profile
-        manner = manner_of(profile.runtime_name)
-        ledger = Ledger(self._world, self._result.containers, manner, keep=self._keep)
+        rules = runtime_rules_of(profile.runtime_name)
+        ledger = Ledger(self._world, self._result.containers, rules, keep=self._keep)
         return Effects(self._world, ledger, profile.version)
 
     async def _again(self, number: int) -> None:
@@ -166,7 +166,7 @@ class Performance:
 
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
-        slow = self._manner.faults.slow
+        slow = self._playback.faults.slow
         if slow:
 
             def transit_ns(method: str, payload: bytes) -> int:

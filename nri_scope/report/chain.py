@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.differ.attribution.model import RoundDiff, Span
+from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.latency import Times, Timing
 from nri_scope.events import Event, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 
 from .limits import PLUGINS_MAX
-from .model import Link
+from .report_data import Link
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _ROLES: dict[str, str] = {

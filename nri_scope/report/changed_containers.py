@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import ChangeStep, Evidence, NameOf, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence, NameOf, RoundDiff
 from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.legend import Legend
 from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
 
 from .limits import CONTAINERS_MAX, STEPS_MAX, STEPS_OF_ONE_MAX, TRACKED_MAX, VALUE_MAX, WORDS_MAX
-from .model import Changed, Row
+from .report_data import Changed, Row
 
 _Key = tuple[str, int, tuple[Evidence, ...]]
 
@@ -145,7 +145,9 @@ def _row(step: ChangeStep) -> Row:
         after = f"{after} (as the {place(change.at)})"
     told = wording.details(step)
     trouble = [
-        text.removeprefix("! ") for weight, text in told if weight is not wording.Weight.REMARK
+        text.removeprefix("! ")
+        for weight, text in told
+        if weight is not wording.DetailWeight.REMARK
     ]
     return Row(
         step.event,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nri_scope import __version__
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.round_selection import Choice
 from nri_scope.differ.recorded import differ_of
 from nri_scope.differ.render import wording
@@ -21,7 +21,7 @@ from nri_scope.recording.summary import time_range
 
 from .chain import Links
 from .changed_containers import Changes
-from .diagnosis import Diagnosis, Scene
+from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.recording_facts import Latest
 from .lifetime_lanes import Lanes
 from .limits import (
@@ -33,7 +33,7 @@ from .limits import (
     TROUBLES_MAX,
     WORDS_MAX,
 )
-from .model import Facts, LeftOut, Mark, Troubled
+from .report_data import Facts, LeftOut, Mark, ProblemEvent
 
 _BY_EVENT_MAX = 40
 
@@ -87,7 +87,7 @@ class _Collector:
         self._links = Links(self._sessions)
         self._changes = Changes(self._name_of)
         self._diagnosis = Diagnosis(
-            Scene(
+            RecordingFacts(
                 {one.id: one for one in self._sessions},
                 tuple(self._gaps),
                 self._wanted,
@@ -100,7 +100,7 @@ class _Collector:
         self._first_ns: int | None = None
         self._last_ns: int | None = None
         self._by_event: dict[str, list[int]] = {}
-        self._troubles: list[Troubled] = []
+        self._troubles: list[ProblemEvent] = []
         self._troubles_in_all = 0
         self._containers: set[str] = set()
         self._pods: set[str] = set()
@@ -170,7 +170,7 @@ class _Collector:
         self._troubles_in_all += 1
         if len(self._troubles) < TROUBLES_MAX:
             self._troubles.append(
-                Troubled(
+                ProblemEvent(
                     diff.event,
                     diff.at_ns,
                     diff.name,

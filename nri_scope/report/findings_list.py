@@ -13,7 +13,7 @@ from nri_scope.text.styled_text import Style
 
 from . import wording
 from .finding import Finding, Level
-from .model import Facts
+from .report_data import Facts
 
 _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Style.NOTE}
 

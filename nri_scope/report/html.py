@@ -26,7 +26,7 @@ from nri_scope.text.escape import safe
 
 from . import svg_paths, wording
 from .limits import WORDS_MAX
-from .model import Facts, Mark
+from .report_data import Facts, Mark
 
 
 def html(facts: Facts) -> Iterator[str]:

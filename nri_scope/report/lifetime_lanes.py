@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import NameOf
+from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Role, Session
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
-from .model import Lane, Mark, Presence, Timeline
+from .report_data import Lane, Mark, Presence, Timeline
 
 _BEGINS = ("CreateContainer", "RunPodSandbox")
 _ENDS = ("RemoveContainer", "RemovePodSandbox")

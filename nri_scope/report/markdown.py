@@ -21,7 +21,7 @@ from nri_scope.text.escape import safe
 from . import wording
 from .finding import Finding, Level
 from .limits import MARKDOWN_MAX, WORDS_MAX
-from .model import Changed, Facts, Link, Row
+from .report_data import Changed, Facts, Link, Row
 
 _VALUE_MAX = 160
 """Maximum number of characters of one value; HTML has more."""

@@ -31,8 +31,8 @@ expect explanation external failed failing failure faster fileMode filtered find
 followed follows form-action handed handlers happened hardware having history hugepage
 hugepageLimits iSulad idempotent ignores included indices inferred injected instance instead
 intelRdt ioPriority itself kernel killed killer kubernetes labels launches leaves longer longest
-malformed markdown measured measures median memory memoryPolicy message method missed missed-
-mounts namespace namespaces narrows needed neither nested netDevices network newest
+malformed markdown measured measures median members memory memoryPolicy message method missed
+missed- mounts namespace namespaces narrows needed neither nested netDevices network newest
 nothing notice nri-scope nri_plugin_request_timeout number object oci-runtime operation options
 others otherwise outside oversized owners pageSize passive period personal pinning places plugin
 plugins poststart poststop present prestart probably probes problem process purpose raised

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from .model import Lane, Mark, Timeline
+from .report_data import Lane, Mark, Timeline
 
 HEIGHT = 40
 """Height of the drawing of event counts, in its own units."""

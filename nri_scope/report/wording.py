@@ -13,7 +13,7 @@ from nri_scope.recording.records import rfc3339
 
 from .finding import Finding, Level
 from .limits import EVENTS_NAMED, WORDS_MAX
-from .model import Facts, LeftOut, Link
+from .report_data import Facts, LeftOut, Link
 
 SECRETS = (
     "Values stand here as they do in the recording: environment variables and other secrets "

@@ -7,15 +7,15 @@ never starts a container.
 """
 
 from .answer import Answer as Answer
-from .lifecycle import Course as Course
+from .lifecycle import LifecycleState as LifecycleState
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
+from .plugin_process import exit_in as exit_in
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import RecordedSetUp as RecordedSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts
-from .process import exit_in as exit_in
 from .profile import Profile as Profile
 from .profiles import PROFILES as PROFILES
 from .profiles import RECORDED as RECORDED

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The event sequence of a runtime: which events it sends its plugins about pods and containers.
 
-Events recorded from one runtime are replayed on another one. `Course` returns the events that the
-other runtime sends: without those that it leaves out, and with those that it adds. It sends nothing
-itself and changes no request.
+Events recorded from one runtime are replayed on another one. `LifecycleState` returns the events
+that the other runtime sends: without those that it leaves out, and with those that it adds. It
+sends nothing itself and changes no request.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AFTERMATH = {
 """Events that do not follow if the key's event failed."""
 
 
-class Course:
+class LifecycleState:
     """The state that decides which events a runtime sends, for one run of it.
 
     Feed it with all events in order, including those that no plugin gets: later events of the

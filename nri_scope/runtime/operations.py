@@ -2,7 +2,7 @@
 """One event on its way through the chain, with all consequences of the answers.
 
 Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); differences of the runtimes'
-own code are in their `Conduct`.
+own code are in their `AnswerHandling`.
 """
 
 from __future__ import annotations

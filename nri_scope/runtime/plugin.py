@@ -36,7 +36,7 @@ from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
 from .answer import Answer
-from .process import Process
+from .plugin_process import Process
 from .rejection import Stage
 from .state_change import state_change_of
 

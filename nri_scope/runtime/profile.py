@@ -23,8 +23,8 @@ from nri_scope.nri.versions import (
     valid_mask,
 )
 
-from .runtime_behaviour import Conduct, conduct_of
-from .told_state import VERBATIM, Habits
+from .runtime_behaviour import AnswerHandling, conduct_of
+from .told_state import VERBATIM, LifecycleRules
 
 
 @cache
@@ -55,7 +55,7 @@ class Profile:
     """Whether Configure has the NRI version."""
     checks_names: bool
     """Whether plugin names may only contain letters, digits and ``_.+-``; else any but ""."""
-    conduct: Conduct
+    conduct: AnswerHandling
     """Consequences of plugins' answers."""
     synchronizes_launched: bool
     """Whether launched plugins get Synchronize. Up to NRI 0.6 (``startPlugins`` of NRI 0.6.1) and
@@ -63,7 +63,7 @@ class Profile:
     closes_unsynchronized: bool
     """Whether a failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected
     and gets no requests (``acceptPluginConnections`` of NRI 0.6.1)."""
-    habits: Habits = VERBATIM
+    habits: LifecycleRules = VERBATIM
     """Which data about pods and containers it sends, and which it does not."""
     never_sent: frozenset[Event] = frozenset()
     """Events that plugins can subscribe to but the runtime never sends."""

@@ -22,7 +22,7 @@ from .unused_fields import Lack
 
 
 @dataclass(frozen=True, slots=True)
-class Conduct:
+class AnswerHandling:
     """The consequences of plugins' answers."""
 
     failing: Mapping[Event, str]
@@ -48,7 +48,7 @@ class Conduct:
     """Fields that plugins may set but the runtime ignores."""
 
 
-CONTAINERD = Conduct(
+CONTAINERD = AnswerHandling(
     # Words of sandbox_run.go, sandbox_update_resources.go, container_create.go with
     # WithContainerAdjustment, container_start.go and container_update_resources.go.
     failing=MappingProxyType(
@@ -73,7 +73,7 @@ CONTAINERD = Conduct(
     ),
 )
 
-CRI_O = Conduct(
+CRI_O = AnswerHandling(
     # The errors without a prefix. StartContainer's is only logged. StopPodSandbox's is not: the pod
     # does not count as stopped, and the kubelet tries again, with the event.
     failing=MappingProxyType(
@@ -94,7 +94,7 @@ CRI_O = Conduct(
 
 _NO_HOOK = "iSulad's OCI runtime has no such hook"
 
-ISULAD = Conduct(
+ISULAD = AnswerHandling(
     # nri_adaption.cc: the request continues regardless of plugins' answers.
     failing=MappingProxyType({}),
     closes_on_error=True,
@@ -129,7 +129,7 @@ ISULAD = Conduct(
 _CONDUCTS = {"CRI-O": CRI_O, "iSulad": ISULAD}
 
 
-def conduct_of(runtime_name: str) -> Conduct:
+def conduct_of(runtime_name: str) -> AnswerHandling:
     """Return how the runtime of this name (as in Configure) treats plugins.
 
     An unknown runtime is assumed to behave like containerd.

@@ -34,8 +34,8 @@ from .command import command_of
 from .dispatcher import Dispatcher
 from .output import OnOutput
 from .plugin import Plugin
+from .plugin_process import Process, launch
 from .plugin_setup import ProfileSetUp, SetUp
-from .process import Process, launch
 from .profile import Profile
 from .rejection import Rejection, Stage
 

@@ -31,7 +31,7 @@ class _WithContainer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class LifecycleRules:
     """The behaviour of a runtime in every lifecycle. The default sends each event as it happens."""
 
     books_containers: bool = False
@@ -75,9 +75,9 @@ _COMMON = {
     Event.PostUpdateContainer: _State.CONTAINER_RUNNING,
 }
 
-VERBATIM = Habits()
+VERBATIM = LifecycleRules()
 
-CONTAINERD = Habits(
+CONTAINERD = LifecycleRules(
     books_containers=True,
     books_pods=True,
     forgets_pods=True,
@@ -92,7 +92,7 @@ CONTAINERD = Habits(
 )
 """containerd up to 2.2."""
 
-CONTAINERD_2_3 = Habits(
+CONTAINERD_2_3 = LifecycleRules(
     books_containers=True,
     books_pods=True,
     forgets_pods=True,
@@ -107,7 +107,7 @@ CONTAINERD_2_3 = Habits(
 )
 """containerd from 2.3 on; observed with 2.4.0-beta, whose code for this equals that of 2.3.0."""
 
-CRI_O = Habits(
+CRI_O = LifecycleRules(
     books_containers=True,
     states=MappingProxyType(
         {
@@ -120,7 +120,7 @@ CRI_O = Habits(
     ),
 )
 
-ISULAD = Habits(
+ISULAD = LifecycleRules(
     creates_without_id=True,
     states=MappingProxyType({Event.CreateContainer: _State.CONTAINER_UNKNOWN}),
 )

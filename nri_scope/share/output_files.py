@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recording.file_errors import in_words, way_to_write
+from nri_scope.recording.file_errors import error_words, way_to_write
 from nri_scope.recording.opening import is_settled
 from nri_scope.recording.trusted_location import FolderAccess, folder_access
 
@@ -155,7 +155,7 @@ class Outputs:
             raise _exists(target)
 
     def _unwritable(self, error: OSError) -> UsageError:
-        words = in_words(error)
+        words = error_words(error)
         return UsageError(f"{self.wanted}: cannot be written: {words}", way_to_write(words))
 
 

@@ -20,7 +20,7 @@ from nri_scope.errors import UsageError
 from nri_scope.plugin import Identity
 from nri_scope.runtime.command import Command
 from nri_scope.runtime.output import OnOutput, Stream
-from nri_scope.runtime.process import Process, launch
+from nri_scope.runtime.plugin_process import Process, launch
 
 from .connection import Connection, TapEnd
 from .run import Tap, connect

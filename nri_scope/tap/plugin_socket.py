@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nri_scope.errors import ConnectError, UsageError
-from nri_scope.transport.sockets import Door
+from nri_scope.transport.sockets import ListeningSocket
 
 from .connection import Connection
 from .run import Tap, connect
@@ -31,7 +31,7 @@ def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaita
         raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
 
     async def work(tap: Tap) -> int:
-        door = Door(listen)
+        door = ListeningSocket(listen)
         try:
             tap.say(f"plugins can connect to {listen}")
             await _serve(door, path, tap, wait=wait)
@@ -42,7 +42,7 @@ def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaita
     return work
 
 
-async def _serve(door: Door, path: Path, tap: Tap, *, wait: bool) -> None:
+async def _serve(door: ListeningSocket, path: Path, tap: Tap, *, wait: bool) -> None:
     peers: set[asyncio.Task[None]] = set()
     stopping = asyncio.ensure_future(tap.stop.wait())
     away = _Away(tap)

@@ -15,7 +15,7 @@ CLOSE = 1
 _PIECE = struct.Struct("=Iqq")
 
 
-class Told(IntEnum):
+class ReportKind(IntEnum):
     """Kinds of reports. All except pieces are JSON: relay number, a monotonic time, values."""
 
     READY = 0

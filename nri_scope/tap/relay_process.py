@@ -22,7 +22,7 @@ from nri_scope.process.child import spawn
 from nri_scope.transport.relay import RelayEnd
 
 from .faults import Faults
-from .relay_messages import CLOSE, RELAY, Told, fault_words, piece, values
+from .relay_messages import CLOSE, RELAY, ReportKind, fault_words, piece, values
 
 CLOSE_S = 3.0
 """Seconds for the process to close a connection as ordered, or to report earlier pieces; then it is
@@ -110,12 +110,12 @@ class Relaying:
 
     def told(self, kind: int, at_ns: int, values: list[Any]) -> None:
         """Handle any other report on this relay."""
-        if kind == Told.ENDED:
+        if kind == ReportKind.ENDED:
             first, words, faults = values
             self.end(Relayed(RelayEnd(first, words), at_ns, faults))
         elif self.listener is not None:
             try:
-                if kind == Told.KEPT:
+                if kind == ReportKind.KEPT:
                     self.listener.keep_from(*values)
                 else:
                     self.listener.deafen(values[0], at_ns)
@@ -240,17 +240,17 @@ class _Process:
         # Yield between messages, which take some microseconds: the runtime may need this processor.
         os.sched_yield()
         self.messages += 1
-        if kind in (Told.FORTH, Told.BACK):
+        if kind in (ReportKind.FORTH, ReportKind.BACK):
             number, arrived_ns, passed_ns, data = piece(payload)
-            self._relayings[number].heard(kind == Told.FORTH, data, arrived_ns, passed_ns)
+            self._relayings[number].heard(kind == ReportKind.FORTH, data, arrived_ns, passed_ns)
             return
         number, at_ns, *told = json.loads(payload)
-        if kind == Told.READY:
+        if kind == ReportKind.READY:
             if not self.ready.done():
                 self.ready.set_result(None)
         else:
             self._relayings[number].told(kind, at_ns, told)
-            if kind == Told.ENDED:
+            if kind == ReportKind.ENDED:
                 del self._relayings[number]
 
     def _end(self, words: str) -> None:

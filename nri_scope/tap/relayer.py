@@ -20,7 +20,7 @@ from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.relay import Relay
 
-from .relay_messages import RELAY, Told, fault_words, piece_head, values
+from .relay_messages import RELAY, ReportKind, fault_words, piece_head, values
 
 if TYPE_CHECKING:
     from .fault_injection import Faulty
@@ -36,7 +36,7 @@ WAIT_S = 0.02
 """Seconds that the report of a piece may wait. Sending each at once would take microseconds of
 processor time for which the peer that receives the piece may be waiting."""
 
-_FORTH, _BACK = int(Told.FORTH), int(Told.BACK)
+_FORTH, _BACK = int(ReportKind.FORTH), int(ReportKind.BACK)
 """The values as plain integers, which are packed in half the time."""
 
 
@@ -64,7 +64,7 @@ class Relayer:
         self._relays: dict[int, Relay] = {}
         self._deaf: set[int] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        self._tell(Told.READY, 0)
+        self._tell(ReportKind.READY, 0)
 
     async def close(self) -> None:
         """Close all connections, and report it if the channel is still open."""
@@ -73,7 +73,7 @@ class Relayer:
         await asyncio.gather(*self._ending)
         await self._channel.drain(LAST_S)
 
-    def _tell(self, kind: Told, number: int, *more: object) -> None:
+    def _tell(self, kind: ReportKind, number: int, *more: object) -> None:
         self._channel.send(kind, values(number, monotonic_ns(), *more))
 
     def _obey(self, kind: int, payload: bytes, descriptors: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ class Relayer:
                 words = fault_words(error)
         for sock in sockets:
             sock.close()
-        self._tell(Told.ENDED, number, None, words, "")
+        self._tell(ReportKind.ENDED, number, None, words, "")
 
     def _begin(
         self,
@@ -122,7 +122,7 @@ class Relayer:
         from .faults import parse_faults
 
         faulty = Faulty(parse_faults(**faults))
-        faulty.on_kept = lambda *kept: self._tell(Told.KEPT, number, *kept)
+        faulty.on_kept = lambda *kept: self._tell(ReportKind.KEPT, number, *kept)
         return faulty
 
     def _heard(
@@ -136,11 +136,11 @@ class Relayer:
 
     def _deafen(self, number: int, words: str) -> None:
         self._deaf.add(number)
-        self._tell(Told.DEAF, number, words)
+        self._tell(ReportKind.DEAF, number, words)
 
     async def _end(self, number: int, relay: Relay, faulty: Faulty | None) -> None:
         end = await relay.wait_closed()
         del self._relays[number]
         self._deaf.discard(number)
         made = faulty.summary() if faulty is not None else ""
-        self._tell(Told.ENDED, number, end.first, end.words, made)
+        self._tell(ReportKind.ENDED, number, end.first, end.words, made)

@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 """Callback for messages to the user, line by line. Never blocks."""
 
 
-class Stop:
+class StopRequest:
     """The request to stop, set once by a signal; a run polls it or waits for it."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Tap:
         self.relays = Relays()
         self.recorder = recorder
         self.say = say
-        self.stop = Stop()
+        self.stop = StopRequest()
         self.sessions = 0
         self._there: Counter[str] = Counter()
         self._started = monotonic()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
-from nri_scope.events import LATE, Captured, Role, SessionStart
+from nri_scope.events import LATE, CapturedCall, Role, SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import Introduction, introduced, registration, subscribed
@@ -83,7 +83,7 @@ class TapSession:
         self._asked: dict[_Key, _Asked] = {}
         self._asked_bytes = 0
         self._kept_from: dict[_Key, str] = {}
-        self._early: list[Captured] = []
+        self._early: list[CapturedCall] = []
         self._early_bytes = 0
         self._early_lines: list[tuple[int, str, str]] = []
         self._noted = 0
@@ -219,7 +219,7 @@ class TapSession:
         # The deadline is the caller's, and includes the time in the tap.
         if not code and 0 < request.timeout_ns < passed_ns - asked.arrived_ns:
             code, message = Code.DEADLINE_EXCEEDED, LATE
-        item = Captured(
+        item = CapturedCall(
             self._wall_offset + asked.arrived_ns,
             asked.arrived_ns,
             request.method,
@@ -244,7 +244,7 @@ class TapSession:
                 self._on_refused()
         self._capture(item)
 
-    def _capture(self, item: Captured) -> None:
+    def _capture(self, item: CapturedCall) -> None:
         if self._session is not None:
             self._sink.capture(self._session, item)
         elif len(self._early) < EARLY_MAX and self._early_bytes < EARLY_BYTES_MAX:
@@ -260,7 +260,7 @@ class TapSession:
         if told is not None and not self._named and not self.registered:
             self.identity = Identity(index=told[0], name=told[1])
 
-    def _begin(self, request: RequestHeard, response: ResponseHeard, item: Captured) -> None:
+    def _begin(self, request: RequestHeard, response: ResponseHeard, item: CapturedCall) -> None:
         introduction = introduced(request.payload) or Introduction("", "", None, False, 0, 0)
         mask = 0 if response.code else subscribed(response.payload, introduction.version)
         # The offset between the clocks may have changed during a suspend of the machine.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.events import Captured, Event
+from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.capture import AtSource
     from nri_scope.share.redaction.rules import Rules
 
-OnEvent = Callable[[Event, Captured], None]
+OnEvent = Callable[[Event, CapturedCall], None]
 """Callback for each stored event, called in the writer's thread."""
 
 

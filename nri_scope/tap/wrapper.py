@@ -99,7 +99,7 @@ class Places:
         return self.folder / "start.py"
 
     @property
-    def manner(self) -> Path:
+    def instructions(self) -> Path:
         """The settings of the tap, for the starter."""
         return self.folder / "tap.json"
 
@@ -138,19 +138,19 @@ def _no_step(step: str) -> None:
 
 
 def wrap(
-    plugin: Path, starter: bytes, manner: bytes, step: Callable[[str], None] = _no_step
+    plugin: Path, starter: bytes, instructions: bytes, step: Callable[[str], None] = _no_step
 ) -> Places:
     """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if possible.
 
     ``starter`` gets the name under which the runtime called the wrapper, and the arguments; it
-    finds ``manner`` and the original beside itself. ``step`` is called with the name of each step
-    before the step is done. If `UsageError` is raised, everything is unchanged.
+    finds ``instructions`` and the original beside itself. ``step`` is called with the name of each
+    step before the step is done. If `UsageError` is raised, everything is unchanged.
     """
     places = Places.of(plugin)
     with _told(places), _alone(places):
         _check_wrappable(places)
         try:
-            _prepare(places, starter, manner, step)
+            _prepare(places, starter, instructions, step)
             step("in place")
             # Not `Path.replace`: this rename is the decisive step and should be prominent.
             os.rename(places.draft, places.place)  # noqa: PTH104
@@ -184,15 +184,17 @@ def _check_wrappable(places: Places) -> None:
         raise _lost(places)
 
 
-def _prepare(places: Places, starter: bytes, manner: bytes, step: Callable[[str], None]) -> None:
+def _prepare(
+    places: Places, starter: bytes, instructions: bytes, step: Callable[[str], None]
+) -> None:
     """Create all files, including the wrapper as a draft."""
     step("folder")
     places.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     if places.state() is not State.BEGUN:
         step("second name")
         os.link(places.place, places.original, follow_symlinks=False)
-    step("manner")
-    _write(places.manner, manner, 0o600)
+    step("instructions")
+    _write(places.instructions, instructions, 0o600)
     step("starter")
     _write(places.starter, starter, 0o644)
     step("wrapper")
@@ -344,7 +346,7 @@ def _missing(places: Places) -> UsageError:
 
 def _tidy(places: Places, step: Callable[[str], None]) -> None:
     """Remove the files made by wrapping. The plugin's name must already lead to the original."""
-    for path in (places.draft, places.starter, places.manner, places.untapped):
+    for path in (places.draft, places.starter, places.instructions, places.untapped):
         for each in (path, path.with_name(f"{path.name}.part")):
             step(f"without {each.name}")
             each.unlink(missing_ok=True)

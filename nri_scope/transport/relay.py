@@ -41,7 +41,7 @@ class RelayEnd(NamedTuple):
     """The system's error, or why it was closed here; "" for a normal end."""
 
 
-class Through(Protocol):
+class FaultHook(Protocol):
     """A hook in one direction of a relay, for faults. It decides which bytes `pass_on` gets."""
 
     def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
@@ -65,7 +65,7 @@ class Relay:
         second: socket.socket,
         on_piece: OnPiece,
         *,
-        through: Through | None = None,
+        through: FaultHook | None = None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         """Start relaying at once; call it in a running event loop."""
@@ -106,7 +106,7 @@ class Relay:
         self._finish()
 
     def pass_on(self, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Write ``data`` as if it had come in this direction; for a `Through`. It may be queued."""
+        """Write ``data`` as if it had come in this direction, for a `FaultHook`. May queue it."""
         if not self.closed:
             (self._forth if forth else self._back).write(data, arrived_ns)
 
@@ -199,7 +199,7 @@ class _Way:
         source: socket.socket,
         target: socket.socket,
         buffer: memoryview,
-        through: Through | None,
+        through: FaultHook | None,
     ) -> None:
         self.forth = forth
         self.source = source
@@ -208,7 +208,7 @@ class _Way:
         """Whether the source is to be read."""
         self.waiting: deque[tuple[bytes, int]] = deque()
         """Pieces that the target has not accepted yet, each with its time of arrival. At most one,
-        unless a `Through` adds more.
+        unless a `FaultHook` adds more.
         """
         self.over = False
         """Whether no more bytes will be passed on in this direction."""

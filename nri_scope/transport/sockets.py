@@ -108,7 +108,7 @@ async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
     return Server(server, os.fspath(path), inode)
 
 
-class Door:
+class ListeningSocket:
     """A listening unix socket whose peers become plain sockets. Created as by `listen_unix`."""
 
     def __init__(self, path: str | Path) -> None:

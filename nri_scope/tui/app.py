@@ -255,8 +255,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _detail_left(self) -> None:
         self.views.focus_view()
 
-    @on(messages.Said)
-    def _said(self, event: messages.Said) -> None:
+    @on(messages.StatusText)
+    def _said(self, event: messages.StatusText) -> None:
         self.frame.say(event.text, problem=event.problem)
 
     @on(messages.Failed)

@@ -174,6 +174,6 @@ class Views(Container):
 
     def redraw_marks(self) -> None:
         """Draw marks again."""
-        self.events.remark()
+        self.events.refresh_marks()
         for board in self.boards.values():
             board.body.changed()

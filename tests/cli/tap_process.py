@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.running import PATIENCE, Running, running
-from tests.runtime_role.scripts import ROOT
+from tests.runtime_emulation.scripts import ROOT
 
 __all__ = ["PATIENCE", "Tap", "no_larger_than", "plugin_file", "tapping"]
 

@@ -20,12 +20,12 @@ from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.cli import demo, demo_runtime
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Stored
-from tests.runtime_role.captures import exchanges
+from tests.runtime_emulation.captures import exchanges
 from tests.tui.terminal import needs_tmux, terminal
 
 PLAY = """
@@ -62,7 +62,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for stored, reply in stream:
         recorder.capture(
             session,
-            Captured(stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "",
+            CapturedCall(stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "",
                      50_000, stored.timeout_ns),
         )  # fmt: skip
     recorder.end_session(session, "closed", stream[-1].stored.at_ns)

@@ -15,7 +15,7 @@ import pytest
 from nri_scope._gen.cri.runtime.v1 import ContainerStatusRequest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.events import Captured, Role
+from nri_scope.events import CapturedCall, Role
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
@@ -287,7 +287,7 @@ def test_what_became_of_changes_stands_beside_them(
     session = recorder.begin_session(replace(a_start("-cri"), role=Role.CRI))
     recorder.capture(
         session,
-        Captured(
+        CapturedCall(
             wall_ns=START_NS + 3600 * 10**9,
             mono_ns=START_NS + 3600 * 10**9,
             method="ContainerStatus",

@@ -26,8 +26,8 @@ from nri_scope.runtime import Profile, Runtime
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.cri.peers import Relay, saying
-from tests.runtime_role.profiles import patient
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 OLD, MIDDLE, NEW = patient("containerd-1.7"), patient("containerd-2.1"), patient("containerd-2.3")
 POD = api.PodSandbox(id="pod-1", namespace="shop", name="web")

@@ -19,7 +19,7 @@ from nri_scope.cli.new_plugin import TEMPLATE
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Adjustment
 from nri_scope.runtime import Runtime
-from tests.runtime_role.profiles import NEW
+from tests.runtime_emulation.profiles import NEW
 
 ROOT = Path(__file__).parents[2]
 

@@ -27,7 +27,7 @@ from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.amount import EXAMPLES
 from tests.cli.recording_process import Record, recording
-from tests.runtime_role.captures import NAMES, exchanges
+from tests.runtime_emulation.captures import NAMES, exchanges
 
 
 def setup(profile: str = "containerd-1.7") -> ProfileSetUp:

@@ -13,8 +13,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from tests.cli.live_process import live
 from tests.cli.recording_process import recording
-from tests.runtime_role.profiles import patient
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 SECRET = "correct-Horse7-battery"
 RULES = """

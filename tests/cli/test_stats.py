@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
-from nri_scope.events import Captured, Role
+from nri_scope.events import CapturedCall, Role
 from nri_scope.recorder.writer import Recorder
 from tests.recording.made import START, at
 from tests.recording.recordings import a_start, captured, record
@@ -125,7 +125,7 @@ def test_a_rate_that_is_next_to_nothing_is_no_power_of_ten(tmp_path: Path) -> No
 def test_many_pods_are_cut_short_in_text_only(tmp_path: Path) -> None:
     from nri_scope._gen.nri.api_pb2 import PodSandbox, RunPodSandboxRequest
 
-    like: Captured = next(item for _, item in captured())
+    like: CapturedCall = next(item for _, item in captured())
     recorder = Recorder.open(tmp_path / "many.nriscope.db")
     session = recorder.begin_session(a_start(started_ns=START))
     for number in range(30):

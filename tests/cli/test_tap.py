@@ -26,8 +26,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.replay.recordings import RECORDING
-from tests.runtime_role.scripts import is_running
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.scripts import is_running
+from tests.runtime_emulation.small_plugin import SmallPlugin
 from tests.tap.processes import relayer_of
 
 ADJUSTS = """\

@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli import trace_printer
 from nri_scope.cli.trace_lines import Exchange, TraceLines
 from nri_scope.cli.trace_printer import Trace
-from nri_scope.events import Captured, Event
+from nri_scope.events import CapturedCall, Event
 from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder.encode import status_of
@@ -37,7 +37,7 @@ def exchange(
     """One exchange of the plugin 60-policy, two seconds of which were granted."""
     data = request if isinstance(request, bytes) else request.SerializeToString()
     answer = reply if isinstance(reply, bytes) else reply.SerializeToString()
-    captured = Captured(
+    captured = CapturedCall(
         1_700_000_000 * 10**9, 1, method, data, answer, code, words, 91_000, 2 * 10**9, service
     )
     decoded = decode_request(method, data, service)

@@ -11,9 +11,9 @@ from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.attribution.model import RoundDiff
-from nri_scope.differ.attribution.owner import Owner, Who
+from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event, Role, Session
 from nri_scope.nri import merging
@@ -165,7 +165,9 @@ def named(owner: Owner, plugin: str) -> bool:
     if owner.plugins:
         return plugin in owner.plugins
     index = plugin[:2]
-    return owner.who is Who.ONE_OF and (owner.first <= index <= owner.last or index in owner.ties)
+    return owner.who is OwnerKind.ONE_OF and (
+        owner.first <= index <= owner.last or index in owner.ties
+    )
 
 
 def related(one: str, other: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.replay.recordings import of_capture
-from tests.runtime_role.captures import NAMES
+from tests.runtime_emulation.captures import NAMES
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import Event as NriEvent
@@ -190,7 +190,7 @@ class Node:
         self.now_ns = START_NS
         self._recorder = Recorder.open(path)
         self._cri = 0
-        self._late: Captured | None = None
+        self._late: CapturedCall | None = None
         """An answer of the CRI that is recorded after what happened meanwhile."""
         self._attempts: dict[str, int] = {}
         self._cases = _cases("CreateContainer")
@@ -378,7 +378,7 @@ class Node:
             self.now_ns += took
             return 0
         answer = b"" if reply is None or status[0] else reply.SerializeToString()
-        item = Captured(
+        item = CapturedCall(
             self.now_ns, self.now_ns - START_NS, method, request.SerializeToString(), answer,
             *status, took, 0 if service else 2_000 * MS, service,
         )  # fmt: skip
@@ -796,7 +796,7 @@ class Node:
         life.told = self.operation
         real = {key: value for key, value in life.real.items() if key not in ("cdiDevices", "nri")}
         self.now_ns += 50 * MS
-        item = Captured(
+        item = CapturedCall(
             self.now_ns, self.now_ns - START_NS, CONTAINER_STATUS,
             cri_answers.status_request(name), json.dumps({"runtimeSpec": real}).encode(),
             0, "", MS, 0, CRI_SERVICE,
@@ -806,7 +806,7 @@ class Node:
         else:
             self._answered(item)
 
-    def _answered(self, item: Captured | None) -> None:
+    def _answered(self, item: CapturedCall | None) -> None:
         if item is not None:
             self._recorder.capture(self._cri, item)
             self.number += 1

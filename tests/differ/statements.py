@@ -11,18 +11,18 @@ from typing import Any
 
 from nri_scope import oci
 from nri_scope.differ import excerpt
-from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import (
+from nri_scope.differ.attribution.attributed_changes import (
     EVICTION,
     Applied,
-    Asked,
     ChangeStep,
     Evidence,
+    PluginRequest,
     RequestFate,
     RoundDiff,
 )
-from nri_scope.differ.attribution.owner import Owner, Who
+from nri_scope.differ.attribution.differ import Differ
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.differ.recorded import blame, differ_of, histories, rounds
@@ -33,7 +33,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import FindingKind
-from nri_scope.report.model import Facts
+from nri_scope.report.report_data import Facts
 
 from .chains import named, related
 from .node import GHOST, Creation, Life, Node
@@ -112,7 +112,7 @@ class _Checker:
     # -- owners ---------------------------------------------------------------------------------
 
     def _step(self, one: RoundDiff, step: ChangeStep) -> None:
-        unknown = step.owner.who is Who.UNKNOWN
+        unknown = step.owner.who is OwnerKind.UNKNOWN
         self.verdict.count("owner", unknown=unknown)
         self.verdict.count("exact", unknown=not step.owner.exact)
         if step.change.kind != "moved" and _ODD not in step.change.path and not unknown:
@@ -157,9 +157,9 @@ class _Checker:
             if container == step.container
             and (related(each, path) or (path, each) == (_SWAP, _LIMIT))
         )
-        if step.owner.who is Who.REQUEST and asked:
+        if step.owner.who is OwnerKind.REQUEST and asked:
             return
-        by_runtime = step.owner.who is Who.RUNTIME or step.owner.or_runtime
+        by_runtime = step.owner.who is OwnerKind.RUNTIME or step.owner.or_runtime
         if by_runtime and (not claims or self._is_runtimes(step, operation)):
             return
         self._wrong("the wrong owner", _told(step), f"it was one of {sorted(set(claims))}")
@@ -192,7 +192,7 @@ class _Checker:
         if step.applied is not Applied.YES and any(oci.same(one, after) for one in values[-1:]):
             self._wrong("applied, and said not to be", _told(step), step.applied)
 
-    def _asked(self, one: RoundDiff, asked: Asked) -> None:
+    def _asked(self, one: RoundDiff, asked: PluginRequest) -> None:
         self.verdict.count("request", unknown=asked.fate is RequestFate.UNKNOWN)
         operation = self.node.operation_of[asked.event]
         claims = [
@@ -202,11 +202,11 @@ class _Checker:
             if not asked.path or (claim.path and related(claim.path, asked.path))
         ]
         evicts = asked.path == EVICTION
-        requested = asked.owner.who is Who.REQUEST
+        requested = asked.owner.who is OwnerKind.REQUEST
         if (
             not evicts
             and not requested
-            and asked.owner.who is not Who.UNKNOWN
+            and asked.owner.who is not OwnerKind.UNKNOWN
             and not any(
                 named(asked.owner, plugin) or _in_range(asked.owner, plugin) for plugin in claims
             )
@@ -311,12 +311,12 @@ class _Checker:
         for line in lines(history):
             if not line.there or line.heading or _ODD in line.path:
                 continue
-            unknown = line.owner is None or line.owner.who is Who.UNKNOWN
+            unknown = line.owner is None or line.owner.who is OwnerKind.UNKNOWN
             self.verdict.count("line", unknown=unknown)
             if line.path.startswith(_HIDDEN):
                 continue
             owner = line.owner
-            if owner is not None and owner.who in (Who.PLUGIN, Who.ONE_OF):
+            if owner is not None and owner.who in (OwnerKind.PLUGIN, OwnerKind.ONE_OF):
                 claims = {
                     claim.plugin
                     for claim in self.node.claims
@@ -338,7 +338,7 @@ class _Checker:
                     }
                 if not any(named(owner, one) for one in claims) and not owner.or_runtime:
                     self._wrong("a line with the wrong owner", container, line.path, owner, claims)
-            if owner is not None and owner.who is Who.RUNTIME and not owner.or_runtime:
+            if owner is not None and owner.who is OwnerKind.RUNTIME and not owner.or_runtime:
                 self._runtimes_own(life, line, creations)
             asked = max(
                 (each.operation for each in self.node.claims if each.container == container),
@@ -553,7 +553,7 @@ def _told(step: ChangeStep) -> str:
     )
 
 
-def _said(one: Asked) -> str:
+def _said(one: PluginRequest) -> str:
     what = f"event {one.event} {one.container} {one.path} = {one.value!r}"
     return f"{what} by {one.owner}, {one.fate}: {one.reason}"
 
@@ -580,7 +580,7 @@ def _of_step(one: ChangeStep) -> tuple[object, ...]:
     )
 
 
-def _of_asked(one: Asked) -> tuple[object, ...]:
+def _of_asked(one: PluginRequest) -> tuple[object, ...]:
     return one.container, one.event, one.path, one.value, str(one.owner), one.fate, one.reason
 
 

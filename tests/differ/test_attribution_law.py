@@ -10,9 +10,9 @@ import pytest
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.attribution.attributed_changes import Evidence
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.hidden_changes import MAPS, PATHS
-from nri_scope.differ.attribution.model import Evidence
 from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN
 from nri_scope.events import Role
 from nri_scope.nri.versions import NriVersion

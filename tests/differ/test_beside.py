@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import blame
-from nri_scope.differ.attribution.model import Applied, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import Applied, RoundDiff
 from nri_scope.differ.render import Format
 from nri_scope.differ.render import renderer as renderer_of
 from nri_scope.events import Role

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import recorded
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
-from tests.runtime_role.captures import NAMES
+from tests.runtime_emulation.captures import NAMES
 
 INJECTOR, POLICY = "30-env-injector", "60-cpu-policy"
 APP = "shop/web/app"

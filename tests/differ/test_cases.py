@@ -15,8 +15,8 @@ import pytest
 
 from nri_scope.cli.main import main
 from nri_scope.differ import excerpt
+from nri_scope.differ.attribution.attributed_changes import RequestFate, RoundDiff
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import RequestFate, RoundDiff
 from nri_scope.differ.blame import lines
 from nri_scope.differ.recorded import blame, rounds
 from nri_scope.events import Container, Event

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ.attribution.applied_spec import judge_all
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import RUNTIME, plugin
 from nri_scope.differ.comparison import Comparison, compare, compare_recordings
 from nri_scope.events import Pod

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.attribution.model import Claim, Evidence
+from nri_scope.differ.attribution.attributed_changes import Claim, Evidence
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.events import Role
 

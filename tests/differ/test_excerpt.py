@@ -10,8 +10,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import excerpt, recorded
-from nri_scope.differ.attribution.model import Applied, Evidence, RoundDiff
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
+from nri_scope.differ.attribution.attributed_changes import Applied, Evidence, RoundDiff
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers
 from nri_scope.recording.display import subject
@@ -100,7 +100,9 @@ def _of_two_steps(path: Path) -> Path:
     def capture(session: int, method: str, request: bytes, reply: bytes, service: str = "") -> None:
         nonlocal now
         now += MS
-        item = Captured(now, now - START_NS, method, request, reply, 0, "", MS, 2_000 * MS, service)
+        item = CapturedCall(
+            now, now - START_NS, method, request, reply, 0, "", MS, 2_000 * MS, service
+        )
         recorder.capture(session, item)
 
     sessions = begin(Role.PROBE, "00", "a"), begin(Role.TAP, "20", "x")

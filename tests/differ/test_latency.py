@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.rounds import Rounds
 from nri_scope.differ.latency import Latency, TimeIn, latency
-from nri_scope.events import Captured, Event, Role, Session
+from nri_scope.events import CapturedCall, Event, Role, Session
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.recording.made import START, a_session, an_event
@@ -194,7 +194,7 @@ def recorded(path: Path, *plugins: str, capture: str = "containerd-2.1.9") -> di
 def test_what_probes_saw_of_a_real_chain(capture: str, tmp_path: Path) -> None:
     found = recorded(tmp_path, *PROBES, capture=capture)
     # Independently: each probe gets every event, so the n-th ones belong together.
-    seen: dict[str, list[Captured]] = {}
+    seen: dict[str, list[CapturedCall]] = {}
     for plugin, item in captured(capture):
         if item.method not in ("Synchronize", "ValidateContainerAdjustment"):
             seen.setdefault(plugin, []).append(item)

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from nri_scope.cli.main import cli
-from nri_scope.differ.attribution.model import Evidence
+from nri_scope.differ.attribution.attributed_changes import Evidence
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.replay.recordings import of_capture

@@ -23,7 +23,7 @@ with atheris.instrument_imports(
         "nri_scope.recording.trusted_location",
     ]
 ):
-    from tests.recording.companions import Scene, impatient, one_scene
+    from tests.recording.companions import RecordingFacts, impatient, one_scene
 
 from tests.recording.traffic import MEMORY
 
@@ -36,7 +36,7 @@ def one_input(data: bytes) -> None:
     faulthandler.dump_traceback_later(_SECONDS, exit=True)
     try:
         with impatient():
-            one_scene(Path(_FOLDER.name), Scene.of(data))
+            one_scene(Path(_FOLDER.name), RecordingFacts.of(data))
     finally:
         faulthandler.cancel_dump_traceback_later()
 

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, PluginRequest, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Asked, ChangeStep, RoundDiff
 from nri_scope.differ.recorded import rounds
 from nri_scope.recording.reader import Recording
 from tests.interop.attribution_run import PLUGINS, PROBES, Run, View, run, write
@@ -50,7 +50,7 @@ class Found:
     histories: dict[str, History]
     steps: dict[str, list[ChangeStep]] = field(default_factory=lambda: defaultdict(list))
     """By the container's id."""
-    asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
+    asked: dict[str, list[PluginRequest]] = field(default_factory=lambda: defaultdict(list))
     about: dict[tuple[str, str], RoundDiff] = field(default_factory=dict)
     """By event and container."""
 

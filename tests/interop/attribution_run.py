@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.logger.service import LoggerService
 from nri_scope.nri.events import Event
@@ -67,7 +67,7 @@ class Tee:
     """A recorder that lets us look at what goes into it."""
 
     recorder: Recorder
-    log: list[tuple[int, Captured]]
+    log: list[tuple[int, CapturedCall]]
     """What every session was asked, in order."""
     starts: dict[int, SessionStart] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Tee:
         self.starts[session] = start
         return session
 
-    def capture(self, session: int, item: Captured) -> None:
+    def capture(self, session: int, item: CapturedCall) -> None:
         self.log.append((session, item))
         self.recorder.capture(session, item)
 
@@ -349,7 +349,7 @@ def write(seen: Run, view: View, path: Path) -> Path:
             sessions[one.plugin] = recorder.begin_session(_start(seen, view, one.plugin, at_ns))
         recorder.capture(
             sessions[one.plugin],
-            Captured(
+            CapturedCall(
                 at_ns, at_ns, one.method, one.request, one.reply, 0, "", 50_000, 2 * 10**9
             ),
         )  # fmt: skip
@@ -391,7 +391,7 @@ def _ask_cri(
     reply = json.dumps({"runtimeSpec": spec}).encode()
     recorder.capture(
         sessions["cri"],
-        Captured(
+        CapturedCall(
             at_ns + 1, at_ns + 1, CONTAINER_STATUS, request, reply, 0, "", 1000, 0,
             CRI_SERVICE,
         ),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nri_scope.differ.attribution.model import ChangeStep
+from nri_scope.differ.attribution.attributed_changes import ChangeStep
 from nri_scope.oci import Json
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.attribution.model import ChangeStep
-from nri_scope.differ.attribution.owner import Owner, Who
+from nri_scope.differ.attribution.attributed_changes import ChangeStep
+from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.nri.merging import adjusted
 from nri_scope.nri.versions import V0_10, V0_11, V0_12, NriVersion
 from nri_scope.oci import Json, Spec
@@ -168,13 +168,13 @@ def of_update(case: UpdateCase) -> Truth:
 
 def admits(owner: Owner, actor: str) -> bool:
     """Whether `owner` leaves room for this being the one."""
-    if owner.who is Who.UNKNOWN:
+    if owner.who is OwnerKind.UNKNOWN:
         return True
     if actor == RUNTIME:
-        return owner.who is Who.RUNTIME or owner.or_runtime
+        return owner.who is OwnerKind.RUNTIME or owner.or_runtime
     if owner.plugins:
         return actor in owner.plugins
-    if owner.who is not Who.ONE_OF or not "00" <= owner.first <= owner.last <= "99":
+    if owner.who is not OwnerKind.ONE_OF or not "00" <= owner.first <= owner.last <= "99":
         return False
     within = owner.first <= actor[:2] <= owner.last and len(owner.first) == len(owner.last) == 2
     return within or actor[:2] in owner.ties

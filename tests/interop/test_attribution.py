@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope import oci
-from nri_scope.differ.attribution.model import Applied, ChangeStep, Evidence
-from nri_scope.differ.attribution.owner import Who
+from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Evidence
+from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.nri.merging import fields as known
 from nri_scope.nri.versions import V0_10, V0_11, V0_12
 from tests.interop.attribution_cases import FIRST, SECOND, Case, Did, cases, container_named
@@ -123,7 +123,7 @@ def test_each_source_shows_what_it_can_see(release: Merger, view: str) -> None:
             for step in _own(found, case)
             # Not what the runtime makes undone of what the chain had agreed on.
             if not _is_rule_for_device(case, step)
-            and not (step.owner.who is Who.RUNTIME and step.note == oci.ONLY_THE_LIMIT)
+            and not (step.owner.who is OwnerKind.RUNTIME and step.note == oci.ONLY_THE_LIMIT)
         ]
         expected = expected_of(case, view, seen)
         if view == REPLIES:
@@ -133,7 +133,9 @@ def test_each_source_shows_what_it_can_see(release: Merger, view: str) -> None:
         if said(own) != expected:
             wrong[case.name] = (said(own), expected)
         assert all(
-            step.evidence in EVIDENCE[view] for step in own if step.owner.who is not Who.RUNTIME
+            step.evidence in EVIDENCE[view]
+            for step in own
+            if step.owner.who is not OwnerKind.RUNTIME
         ), case.name
         assert not any(step.disputed for step in own), case.name
     none_of(wrong)
@@ -236,7 +238,7 @@ def test_the_cri_tells_what_was_applied(tmp_path: Path) -> None:
         real = real_spec(case, seen)
         for step in _own(found, case):
             path, after = step.change.path, step.change.after
-            if step.owner.who is not Who.PLUGIN:
+            if step.owner.who is not OwnerKind.PLUGIN:
                 continue
             told = value_or_none(real, path) == after
             # Where a later event shows that it came to nothing, the CRI is not asked any more; and

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope import oci
-from nri_scope.differ.attribution.model import Evidence
+from nri_scope.differ.attribution.attributed_changes import Evidence
 from tests.interop.attribution_cases import Asker, UpdateCase, update_cases
 from tests.interop.attribution_expected import expected_of_update, fails
 from tests.interop.attribution_found import ALL, REPLIES, VALIDATED, found_in, seen_by

@@ -17,7 +17,7 @@ from nri_scope.runtime import Profile, Runtime
 from nri_scope.wire import Code
 from tests.interop.build import Variant
 from tests.interop.reference import ReferenceRuntime
-from tests.runtime_role.small_plugin import Handler, SmallPlugin
+from tests.runtime_emulation.small_plugin import Handler, SmallPlugin
 
 HURRIED = 0.5
 """Seconds that both runtimes give a plugin."""

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
-from nri_scope.events import Captured, SessionStart
+from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.plugin import Identity, PluginSession, SessionEnd, unix_socket
 from nri_scope.wire import Code, RequestReceived
@@ -27,14 +27,14 @@ class Memory:
 
     def __init__(self) -> None:
         self.starts: list[SessionStart] = []
-        self.captured: list[Captured] = []
+        self.captured: list[CapturedCall] = []
         self.notes: list[str] = []
 
     def begin_session(self, start: SessionStart) -> int:
         self.starts.append(start)
         return len(self.starts)
 
-    def capture(self, session: int, item: Captured) -> None:
+    def capture(self, session: int, item: CapturedCall) -> None:
         self.captured.append(item)
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None: ...

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from nri_scope.differ import recorded
-from nri_scope.differ.attribution.model import Evidence
+from nri_scope.differ.attribution.attributed_changes import Evidence
 from nri_scope.logger.probes import Probes
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording

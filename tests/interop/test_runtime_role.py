@@ -33,7 +33,7 @@ CONSERVATIVE_MASK = 0x7FF
 
 @dataclass(frozen=True)
 class Pairing:
-    """A manner of our runtime and a Go plugin."""
+    """A way of our runtime and a Go plugin."""
 
     profile: Profile
     variant: Variant

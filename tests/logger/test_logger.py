@@ -15,7 +15,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, RpcError, UsageError
-from nri_scope.events import Captured, SessionStart
+from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.logger import logger as logger_module
 from nri_scope.logger.logger import Logger, SessionReport
 from nri_scope.logger.service import LoggerService, watch_clock
@@ -32,7 +32,7 @@ class ListSink:
 
     def __init__(self) -> None:
         self.sessions: list[SessionStart] = []
-        self.captured: list[tuple[int, Captured]] = []
+        self.captured: list[tuple[int, CapturedCall]] = []
         self.ends: list[tuple[int, str]] = []
         self.ended_ns: list[int] = []
         self.gaps: list[tuple[int | None, str, int | None]] = []
@@ -42,7 +42,7 @@ class ListSink:
         self.sessions.append(start)
         return len(self.sessions)
 
-    def capture(self, session: int, item: Captured) -> None:
+    def capture(self, session: int, item: CapturedCall) -> None:
         self.captured.append((session, item))
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:

@@ -20,7 +20,7 @@ from nri_scope.plugin import SessionEnd
 from nri_scope.runtime import Profile, Runtime
 from tests.logger.test_logger import ListSink
 from tests.plugin.runtime_end import RuntimeEnd
-from tests.runtime_role.profiles import NEW, OLD
+from tests.runtime_emulation.profiles import NEW, OLD
 
 START = api.StartContainerRequest(
     pod=api.PodSandbox(id="pod"), container=api.Container(id="c", pod_sandbox_id="pod")

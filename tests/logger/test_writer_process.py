@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import Captured, Gap
+from nri_scope.events import CapturedCall, Gap
 from nri_scope.logger import writer_process
 from nri_scope.logger.writer_messages import (
     Progress,
@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.nriscope.db"
 
 
-def item(number: int, size: int = 10) -> Captured:
+def item(number: int, size: int = 10) -> CapturedCall:
     return an_item(request=b"\xff" * size, wall_ns=NOW + number)
 
 

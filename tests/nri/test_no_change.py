@@ -32,7 +32,7 @@ from nri_scope.plugin.handlers import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
 from tests.logger.test_logger import ListSink
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 ME = Identity("42", "passive")
 PLUGIN_METHODS = [one for one in METHODS.values() if one.service == PLUGIN_SERVICE]

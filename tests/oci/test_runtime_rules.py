@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.oci import UpdatePath, manner_of
+from nri_scope.oci import UpdatePath, runtime_rules_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ from nri_scope.oci import UpdatePath, manner_of
     ],
 )
 def test_no_runtime_is_taken_for_another(name: str, own: UpdatePath, other: UpdatePath) -> None:
-    manner = manner_of(name)
-    assert (manner.own_updates, manner.other_updates) == (own, other)
-    assert manner.ignores_evictions == (own is not UpdatePath.UNKNOWN)
+    rules = runtime_rules_of(name)
+    assert (rules.own_updates, rules.other_updates) == (own, other)
+    assert rules.ignores_evictions == (own is not UpdatePath.UNKNOWN)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, SessionEnd, inherited, serve
 from nri_scope.runtime import Plugin, Runtime
-from tests.runtime_role.profiles import NEW, OLD, SPLITTING
+from tests.runtime_emulation.profiles import NEW, OLD, SPLITTING
 
 __all__ = ["NEW", "OLD", "SPLITTING", "attached"]
 

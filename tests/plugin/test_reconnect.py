@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope.errors import ConnectError, NriScopeError, RpcError
 from nri_scope.plugin import ABSENT_POLL, Backoff, SessionEnd, keep_connected
-from nri_scope.transport.sockets import Door, connect_socket
+from nri_scope.transport.sockets import ListeningSocket, connect_socket
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 GONE = ConnectError("/run/nri.sock", "no such socket", may_come=True)
@@ -147,7 +147,7 @@ async def test_a_runtime_is_found_wherever_its_folder_was_meanwhile(tmp_path: Pa
                 left_behind.bind(str(path))
                 left_behind.close()
                 await asyncio.sleep(0.01)
-            door = Door(path)
+            door = ListeningSocket(path)
             before = sessions
             while sessions == before:
                 await asyncio.sleep(0.001)

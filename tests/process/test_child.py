@@ -17,26 +17,26 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.child import START, Child, keep_exit_statuses, spawn
-from tests.runtime_role.scripts import is_running
+from tests.runtime_emulation.scripts import is_running
 
 PATIENCE = 60.0
 MODULE = """
 import os, signal, sys, time
 from pathlib import Path
 
-def main(descriptor, manner="", *more):
+def main(descriptor, mode="", *more):
     def say(words):
         os.write(descriptor, len(words).to_bytes(4, sys.byteorder) + b"\\0" + words)
-    if manner == "deaf":
+    if mode == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     say(repr((os.getppid(), os.getsid(0) == os.getpid(), more)).encode())
-    if manner == "reads":
+    if mode == "reads":
         os.read(descriptor, 1)
         return 3
-    if manner == "fails":
+    if mode == "fails":
         raise LookupError
-    if manner.isdigit():
-        os.write(int(manner), b"%d" % len(os.listdir("/proc/self/fd")))
+    if mode.isdigit():
+        os.write(int(mode), b"%d" % len(os.listdir("/proc/self/fd")))
         return
     time.sleep(1000)
 """
@@ -79,11 +79,9 @@ def test_how_it_ended_is_known_whatever_the_one_who_started_us_ignores(
     assert child.stop(PATIENCE) == end
 
 
-@pytest.mark.parametrize(
-    ("manner", "needed"), [("sleeps", signal.SIGTERM), ("deaf", signal.SIGKILL)]
-)
-def test_one_that_does_not_end_is_ended(manner: str, needed: signal.Signals) -> None:
-    child, _ = helper(manner)
+@pytest.mark.parametrize(("mode", "needed"), [("sleeps", signal.SIGTERM), ("deaf", signal.SIGKILL)])
+def test_one_that_does_not_end_is_ended(mode: str, needed: signal.Signals) -> None:
+    child, _ = helper(mode)
     end = child.stop(0, terminate_s=PATIENCE if needed == signal.SIGTERM else 0.1)
     assert (end.code, end.needed, end.words) == (-needed, needed, f"killed by {needed.name}")
 

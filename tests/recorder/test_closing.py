@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.recorder.transactions import LATE, Writing
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -43,7 +43,7 @@ class Slow(AtSource):
         self._steps = steps
         self.begun = threading.Event()
 
-    def captured(self, item: Captured) -> Captured:
+    def captured(self, item: CapturedCall) -> CapturedCall:
         self.begun.set()
         self._steps.acquire(timeout=60)
         return super().captured(item)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import RING_REMOVED, Captured, Mark
+from nri_scope.events import RING_REMOVED, CapturedCall, Mark
 from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.transactions import Writing
@@ -41,7 +41,7 @@ from tests.recording.traffic import (
 _SIZE = MIN_SIZE
 
 
-def noisy(number: int) -> list[Captured]:
+def noisy(number: int) -> list[CapturedCall]:
     """A lifecycle that fills the file quickly: it has nothing in common with another."""
     chance = random.Random(number)
     items = []
@@ -64,7 +64,7 @@ class Written:
     def __init__(self, path: Path, ring: Ring) -> None:
         self.path = path
         self.writing = Writing(RecordingFile.open(path), ring)
-        self.sent: list[Captured] = []
+        self.sent: list[CapturedCall] = []
         self.largest = 0
 
     def write(self, *entries: Entry) -> None:
@@ -73,7 +73,7 @@ class Written:
             pass
         self.largest = max(self.largest, size_of(self.path))
 
-    def send(self, items: list[Captured], session: int = 1) -> None:
+    def send(self, items: list[CapturedCall], session: int = 1) -> None:
         self.sent += items
         self.write(*((session, item) for item in items))
 

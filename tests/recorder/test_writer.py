@@ -14,7 +14,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import KILLED, Captured, Event, Gap
+from nri_scope.events import KILLED, CapturedCall, Event, Gap
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema import APPLICATION_ID, VERSION
@@ -120,7 +120,7 @@ def test_counters_say_what_became_of_everything(path: Path) -> None:
 
 class TestCallbacks:
     def test_get_the_events_as_a_reader_will_see_them(self, path: Path) -> None:
-        told: list[tuple[Event, Captured]] = []
+        told: list[tuple[Event, CapturedCall]] = []
         items = list(lifecycle(1, containers=2))
         record(path, items, on_event=lambda event, item: told.append((event, item)))
         with Recording.open(path) as recording:
@@ -128,7 +128,7 @@ class TestCallbacks:
         assert [item for _, item in told] == items
 
     def test_get_what_was_written_where_it_is_redacted(self, path: Path) -> None:
-        told: list[tuple[Event, Captured]] = []
+        told: list[tuple[Event, CapturedCall]] = []
         request = api.CreateContainerRequest(container=api.Container(id="c", env=["KEY=hunter2x"]))
         reply = api.CreateContainerResponse()
         reply.adjust.env.add(key="DB_PASSWORD", value="correct-Horse7-battery")

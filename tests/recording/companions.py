@@ -44,7 +44,7 @@ class Companion:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RecordingFacts:
     """A recording in a folder."""
 
     folder_mode: int
@@ -114,7 +114,7 @@ def impatient() -> Iterator[None]:
         yield
 
 
-def one_scene(folder: Path, scene: Scene) -> None:
+def one_scene(folder: Path, scene: RecordingFacts) -> None:
     """Read, mark and record, in ``folder``: what is not the recording's is as it was."""
     root = os.geteuid() == 0
     private = folder / "private"

@@ -9,21 +9,21 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 
 FOLDER = Path(__file__).parent.parent / "data" / "captures"
 PLUGIN = "00-probe-a"
 
 
-def captured(capture: str = "containerd-2.1.9") -> Iterator[tuple[str, Captured]]:
+def captured(capture: str = "containerd-2.1.9") -> Iterator[tuple[str, CapturedCall]]:
     """What the plugins of a capture were sent after Configure, with their answers."""
     with gzip.open(FOLDER / f"{capture}.jsonl.gz", "rt") as lines:
         for line in map(json.loads, lines):
             if line["method"] != "Configure":
                 yield (
                     line["plugin"],
-                    Captured(
+                    CapturedCall(
                         wall_ns=line["at_ns"],
                         mono_ns=line["at_ns"] % 10**15,
                         method=line["method"],

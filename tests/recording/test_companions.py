@@ -22,7 +22,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.private_copy import private_copy
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
-from tests.recording.companions import Scene, impatient, one_scene
+from tests.recording.companions import RecordingFacts, impatient, one_scene
 from tests.recording.marks.recordings import SAMPLE, a_copy, events_of
 from tests.recording.other_user import (
     acting,
@@ -259,4 +259,4 @@ class TestInOurOwnFolder:
 @given(data=st.binary(min_size=16, max_size=16))
 def test_anything_beside_a_recording_does_no_harm(data: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, impatient():
-        one_scene(Path(folder), Scene.of(data))
+        one_scene(Path(folder), RecordingFacts.of(data))

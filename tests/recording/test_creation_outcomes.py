@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
@@ -68,7 +68,8 @@ def write(recorder: Recorder, told: Sequence[Told]) -> None:
                 method, request = one.events[step]
                 content = request.SerializeToString()
                 recorder.capture(
-                    number, Captured(at_ns, at_ns, method, content, b"", 0, "", 1000, 2 * _SECOND)
+                    number,
+                    CapturedCall(at_ns, at_ns, method, content, b"", 0, "", 1000, 2 * _SECOND),
                 )
     for number, one in zip(numbers, told, strict=True):
         if one.ended:

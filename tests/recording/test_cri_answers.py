@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Event, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.cri_answers import asked_about, reply_as_plain, status_request
@@ -41,7 +41,7 @@ def a_cri_session() -> SessionStart:
     )
 
 
-def an_answer(container_id: str = CONTAINER, reply: bytes = ANSWER) -> Captured:
+def an_answer(container_id: str = CONTAINER, reply: bytes = ANSWER) -> CapturedCall:
     return an_item(
         CONTAINER_STATUS,
         status_request(container_id),

@@ -20,7 +20,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder import encode
 from nri_scope.recorder.transactions import DELETED
@@ -61,7 +61,7 @@ class Live:
         self.session = self.recorder.begin_session(a_start())
         self.sent = 0
 
-    def send(self, items: list[Captured]) -> None:
+    def send(self, items: list[CapturedCall]) -> None:
         for item in items:
             self.recorder.capture(self.session, item)
         self.sent += len(items)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Captured, Event, Gap
+from nri_scope.events import CapturedCall, Event, Gap
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.log_rows import Log
@@ -24,7 +24,7 @@ ITEMS = [item for plugin, item in captured() if plugin == PLUGIN][1:]
 """Without Synchronize."""
 
 
-def item(number: int, seconds: float) -> Captured:
+def item(number: int, seconds: float) -> CapturedCall:
     return ITEMS[number % len(ITEMS)]._replace(wall_ns=at(seconds))
 
 
@@ -134,7 +134,7 @@ def test_a_file_that_is_not_the_same_any_more_is_told(
         log.has_news()
 
 
-def bulky(number: int) -> Captured:
+def bulky(number: int) -> CapturedCall:
     """An event whose request is like no other, so that the ring soon has to turn."""
     like = item(number, number / 100)
     content = random.Random(number).randbytes(4000)

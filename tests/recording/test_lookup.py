@@ -12,7 +12,7 @@ import pytest
 from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
 from nri_scope._gen.nri.api_pb2 import CreateContainerRequest, PodSandbox, StopContainerRequest
 from nri_scope.errors import UsageError
-from nri_scope.events import Captured, Container, Event, Pod
+from nri_scope.events import CapturedCall, Container, Event, Pod
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
@@ -34,7 +34,7 @@ def more(recorder: Recorder, session: int) -> None:
     recorder.capture(session, replace_request(like, "StopContainer", stop.SerializeToString()))
 
 
-def replace_request(like: Captured, method: str, request: bytes) -> Captured:
+def replace_request(like: CapturedCall, method: str, request: bytes) -> CapturedCall:
     return like._replace(method=method, request=request, wall_ns=like.wall_ns + 60 * 10**9)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
@@ -41,7 +41,7 @@ _valid = st.builds(
 _method = st.sampled_from(sorted(METHODS)) | st.text(st.characters(codec=None), max_size=8)
 _payload = _valid | st.tuples(_method, st.binary(max_size=80))
 _captured = st.builds(
-    lambda sent, reply, code, message, times: Captured(
+    lambda sent, reply, code, message, times: CapturedCall(
         times[0], times[1], sent[0], sent[1], reply, code, message, times[2], times[3]
     ),
     _payload,
@@ -52,7 +52,7 @@ _captured = st.builds(
 )
 
 
-def _read_back(path: Path, items: list[Captured]) -> None:
+def _read_back(path: Path, items: list[CapturedCall]) -> None:
     with Recording.open(path) as recording:
         events = list(recording.events())
         assert [event.id for event in events] == list(range(1, len(items) + 1))
@@ -66,7 +66,7 @@ def _read_back(path: Path, items: list[Captured]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(_captured, max_size=12))
-def test_any_traffic_comes_back_as_it_was(items: list[Captured]) -> None:
+def test_any_traffic_comes_back_as_it_was(items: list[CapturedCall]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "r.nriscope.db"
         record(path, items)

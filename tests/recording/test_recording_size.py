@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.traffic import CAPTURES, captured, repeated
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from tests.recording.traffic import RUNTIMES, an_item, lifecycles, record
 
 
-def _ratio(path: Path, items: list[Captured]) -> float:
+def _ratio(path: Path, items: list[CapturedCall]) -> float:
     record(path, items)
     empty = path.with_name("empty.db")
     record(empty, [])

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.recorder.event_subjects import Subjects
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import long_names, reader, row_limits
@@ -35,14 +35,14 @@ def few() -> Iterator[None]:
         yield
 
 
-def _created(number: int, name: str = "") -> Captured:
+def _created(number: int, name: str = "") -> CapturedCall:
     pod = api.PodSandbox(id=f"pod-{number}", name=name, namespace="shop")
     container = api.Container(id=f"c-{number}", pod_sandbox_id=pod.id, name="app")
     request = api.CreateContainerRequest(pod=pod, container=container)
     return an_item("CreateContainer", request, wall_ns=NOW + number)
 
 
-def _record(path: Path, items: list[Captured]) -> tuple[int, int]:
+def _record(path: Path, items: list[CapturedCall]) -> tuple[int, int]:
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
     for item in items:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import RUN, GapStats, PodStats, Sample, Took, tally
+from nri_scope.recording.stats import RUN, GapStats, PodStats, ResponseTimes, Sample, tally
 from nri_scope.recording.summary import summarise
 from tests.recording.made import SECOND, START, a_gap, at
 from tests.recording.recordings import captured, record
@@ -47,7 +47,7 @@ def test_counts_by_event_pod_status_and_second() -> None:
         ("StopContainer", 1, 1),
         ("Synchronize", 1, 0),
     ]
-    assert stats.by_event[0].took == Took(50_000, 70_000, 70_000)
+    assert stats.by_event[0].took == ResponseTimes(50_000, 70_000, 70_000)
     assert stats.by_event[0].wire_bytes == 200
     assert stats.by_pod == (PodStats("shop", "web", 2), PodStats("jobs", "batch", 1))
     assert stats.without_pod == 1
@@ -74,7 +74,7 @@ def test_one_event_has_no_rate() -> None:
 def test_percentiles_are_values_with_as_much_below_them(times: list[int], run: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nri_scope.recording.stats.RUN", run)
-        took = Took.of(array("q", times))
+        took = ResponseTimes.of(array("q", times))
     assert took is not None
     for value, share in ((took.p50, 0.50), (took.p99, 0.99), (took.max, 1.0)):
         assert value in times

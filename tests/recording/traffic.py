@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
 
@@ -55,9 +55,9 @@ def an_item(
     status_code: int = 0,
     status_message: str = "",
     service: str = "",
-) -> Captured:
+) -> CapturedCall:
     payload = request if isinstance(request, bytes) else request.SerializeToString()
-    return Captured(
+    return CapturedCall(
         wall_ns=wall_ns,
         mono_ns=wall_ns % 10**15,
         method=method,
@@ -71,7 +71,7 @@ def an_item(
     )
 
 
-def record(path: Path, items: list[Captured], **options: Any) -> None:
+def record(path: Path, items: list[CapturedCall], **options: Any) -> None:
     """Make a recording of one session, or add one."""
     recorder = Recorder.open(path, **options)
     session = recorder.begin_session(a_start())
@@ -90,7 +90,7 @@ def canonical(method: str, payload: bytes) -> bytes:
 
 
 @cache
-def captured(runtime: str) -> tuple[tuple[str, Captured], ...]:
+def captured(runtime: str) -> tuple[tuple[str, CapturedCall], ...]:
     """All that a chain of five plugins got, with the plugin's ``NN-name``, in order."""
     with gzip.open(CAPTURES / f"{runtime}.jsonl.gz", "rt") as lines:
         return tuple(
@@ -107,7 +107,7 @@ def captured(runtime: str) -> tuple[tuple[str, Captured], ...]:
         )
 
 
-def one_stream(runtime: str) -> list[Captured]:
+def one_stream(runtime: str) -> list[CapturedCall]:
     """What a passive plugin at index 00 got."""
     return [item for plugin, item in captured(runtime) if plugin == "00-probe-a"]
 
@@ -140,17 +140,17 @@ def a_container(pod: api.PodSandbox, name: str = "app", variables: int = 60) -> 
     return container
 
 
-def lifecycle(number: int, containers: int = 1) -> Iterator[Captured]:
+def lifecycle(number: int, containers: int = 1) -> Iterator[CapturedCall]:
     """A pod from its start to its removal, as a runtime with NRI 0.6 tells it."""
     pod = a_pod(number)
     wall_ns = NOW + number * 10**9
 
-    def item(method: str, request: Message) -> Captured:
+    def item(method: str, request: Message) -> CapturedCall:
         nonlocal wall_ns
         wall_ns += 20_000_000
         return an_item(method, request, wall_ns=wall_ns)
 
-    def change(event: api.Event.ValueType, container: api.Container | None = None) -> Captured:
+    def change(event: api.Event.ValueType, container: api.Container | None = None) -> CapturedCall:
         return item("StateChange", api.StateChangeEvent(event=event, pod=pod, container=container))
 
     yield change(api.RUN_POD_SANDBOX)
@@ -175,7 +175,7 @@ def lifecycle(number: int, containers: int = 1) -> Iterator[Captured]:
     yield change(api.REMOVE_POD_SANDBOX)
 
 
-def lifecycles(count: int, first: int = 0) -> list[Captured]:
+def lifecycles(count: int, first: int = 0) -> list[CapturedCall]:
     return [item for number in range(first, first + count) for item in lifecycle(number)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime_role.captures import NAMES
+from tests.runtime_emulation.captures import NAMES
 
 from .recordings import of_capture
 

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.player import Manner
+from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting, InProcess
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
@@ -22,7 +22,7 @@ from nri_scope.replay.script import Choice
 from nri_scope.runtime.state_change import own_request
 from nri_scope.transport.loop import run
 from nri_scope.wire import RequestReceived
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 
 def job_of(
@@ -38,8 +38,8 @@ def job_of(
 ) -> Job:
     """``plugins`` are objects with handlers by their ``NN-name``."""
     casting = Casting(tuple(InProcess(name[:2], name[3:], one) for name, one in plugins.items()))
-    manner = Manner(faults=parse_faults(faults), effects=effects)
-    return Job(recording, casting, choice or Choice(), manner, profile, rounds, output)
+    playback = PlaybackOptions(faults=parse_faults(faults), effects=effects)
+    return Job(recording, casting, choice or Choice(), playback, profile, rounds, output)
 
 
 def played(recording: Path, plugins: Mapping[str, object], **options: object) -> Replayed:

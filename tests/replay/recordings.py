@@ -10,13 +10,13 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from tests.runtime_role.captures import exchanges
+from tests.runtime_emulation.captures import exchanges
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = {
@@ -110,7 +110,7 @@ def write_session(
         at_ns = START_NS + number * 10**9
         data = request if isinstance(request, bytes) else request.SerializeToString()
         recorder.capture(
-            session, Captured(at_ns, at_ns, method, data, b"", 0, "", 1000, timeout_ms * 10**6)
+            session, CapturedCall(at_ns, at_ns, method, data, b"", 0, "", 1000, timeout_ms * 10**6)
         )
     recorder.end_session(session, "closed", START_NS + 3600 * 10**9)
 
@@ -139,7 +139,7 @@ def of_capture(name: str, path: Path) -> Path:
             )
         recorder.capture(
             sessions[stored.plugin],
-            Captured(
+            CapturedCall(
                 stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "", 50_000,
                 60 * 10**9,
             ),
@@ -153,7 +153,7 @@ def as_tapped(
     path: Path,
     *asked: api.UpdateContainersRequest,
     note: str = "",
-    change: Callable[[Captured], Captured] = lambda item: item,
+    change: Callable[[CapturedCall], CapturedCall] = lambda item: item,
 ) -> Path:
     """The recording of a replay as a tap would have made it: with RegisterPlugin in front, and what
     the plugins, after their first event, ``asked`` for by themselves.
@@ -164,7 +164,7 @@ def as_tapped(
         starts = {one.id: one for one in recording.sessions()}
         for event, request, reply in recording.exchanges():
             start = starts[event.session]
-            item = Captured(
+            item = CapturedCall(
                 event.at_ns, event.mono_ns, event.method, request, reply, event.status_code,
                 event.status_message, event.took_ns, event.timeout_ns,
             )  # fmt: skip
@@ -204,7 +204,7 @@ def of_taps(name: str, path: Path) -> Path:
         newest = stored.at_ns
         if "-probe-" in stored.plugin:
             continue
-        item = Captured(
+        item = CapturedCall(
             stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "", 50_000,
             2 * 10**9, held_ns=31_000, metadata=(("trace", stored.method),),
         )  # fmt: skip
@@ -251,7 +251,7 @@ def _event(method: str, request: bytes) -> str:
     return decode_request(method, request).event
 
 
-def _own(beside: Captured, method: str, request: Message) -> Captured:
+def _own(beside: CapturedCall, method: str, request: Message) -> CapturedCall:
     """What a plugin called, at the time of something else."""
     return beside._replace(
         method=method,

@@ -15,7 +15,7 @@ from nri_scope.plugin import Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed
-from nri_scope.replay.script import Bound, Choice, Script
+from nri_scope.replay.script import Choice, RecordingPlace, Script
 from tests.recording.test_cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
 
@@ -77,12 +77,12 @@ def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *first, *second[:4]])
     nobody = Nobody()
     # Configure and Synchronize are the events 1 and 2, RunPodSandbox is 3.
-    played(path, {"10-n": nobody}, choice=Choice(begin=Bound(event_id=5)))
+    played(path, {"10-n": nobody}, choice=Choice(begin=RecordingPlace(event_id=5)))
     assert nobody.state == ["one"]
-    played(path, {"10-n": nobody}, choice=Choice(begin=Bound(event_id=10)))
+    played(path, {"10-n": nobody}, choice=Choice(begin=RecordingPlace(event_id=10)))
     assert nobody.state == []
     at_ns = START_NS + 10 * 10**9
-    replayed = played(path, {"10-n": nobody}, choice=Choice(begin=Bound(at_ns=at_ns)))
+    replayed = played(path, {"10-n": nobody}, choice=Choice(begin=RecordingPlace(at_ns=at_ns)))
     assert nobody.state == ["two"]
     assert [event for event, _ in events(replayed)] == [
         "PostCreateContainer", "StartContainer", "PostStartContainer",
@@ -108,8 +108,8 @@ def test_a_filter_chooses_and_the_rest_happens_all_the_same() -> None:
     ("choice", "words"),
     [
         (Choice(where=parse("pod:nobody")), "no event that you chose"),
-        (Choice(begin=Bound(event_id=1000)), "no event that you chose"),
-        (Choice(end=Bound(event_id=1)), "no event that you chose"),
+        (Choice(begin=RecordingPlace(event_id=1000)), "no event that you chose"),
+        (Choice(end=RecordingPlace(event_id=1)), "no event that you chose"),
         (Choice(only="shop/wbe"), "no event of shop/wbe; did you mean shop/web?"),
         (Choice(only="x"), "write ns/pod or ns/pod/container"),
     ],

@@ -22,7 +22,7 @@ from nri_scope.replay.result import Replayed
 from nri_scope.runtime import RECORDED
 from nri_scope.runtime.profiles import PROFILES
 from nri_scope.wire import Code, RequestReceived
-from tests.runtime_role.small_plugin import Reply, SmallPlugin
+from tests.runtime_emulation.small_plugin import Reply, SmallPlugin
 
 from .plays import job_of, played, played_to_peers, told
 from .recordings import POD, RECORDING, container, life, recording, run_pod

@@ -17,12 +17,12 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.replies import Verdict
-from nri_scope.replay.script import Bound, Choice
+from nri_scope.replay.script import Choice, RecordingPlace
 from nri_scope.replay.world import ADJUSTABLE
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 from nri_scope.wire import RequestReceived
-from tests.runtime_role.captures import NAMES, exchanges
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.captures import NAMES, exchanges
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 from .plays import event_told, job_of, played_to_peers, told
 from .recordings import BUNDLED
@@ -142,7 +142,9 @@ def test_any_part_comes_as_it_was_with_the_state_that_it_met(
 ) -> None:
     path = BUNDLED[name]
     peer = SmallPlugin("00-idle", OUR_MASK)
-    choice = Choice(begin=Bound(event_id=begin), end=Bound(event_id=begin + length))
+    choice = Choice(
+        begin=RecordingPlace(event_id=begin), end=RecordingPlace(event_id=begin + length)
+    )
     replayed = played_to_peers(job_of(path, {}, choice=choice), peer)
     assert {reply.verdict for reply in replayed.replies()} == {Verdict.OK}
     events = events_of(path)

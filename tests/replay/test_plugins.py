@@ -12,15 +12,15 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.replay.chain import Command
-from nri_scope.replay.plugins import Cast, Casting
+from nri_scope.replay.plugins import Casting, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.runtime import Runtime
 from nri_scope.runtime.profiles import PROFILES
 from nri_scope.transport.loop import run
-from tests.runtime_role.scripts import children, descriptors, plugin, python
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.scripts import children, descriptors, plugin, python
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 from .plays import job_of, played_to_peers
 from .recordings import container, life, recording, run_pod
@@ -110,9 +110,9 @@ def test_one_that_goes_by_itself_is_told_of(one_life: Path) -> None:
 
     from dataclasses import replace
 
-    from nri_scope.replay.player import Manner
+    from nri_scope.replay.player import PlaybackOptions
 
-    replayed = run(replay(replace(job, manner=Manner(wait=wait_until_it_is_gone))))
+    replayed = run(replay(replace(job, playback=PlaybackOptions(wait=wait_until_it_is_gone))))
     assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
     assert "exit status 0" in replayed.plugins[0].deserted
     assert not replayed.ok
@@ -237,7 +237,7 @@ async def test_a_refusal_is_heard_of_after_more_of_them_than_are_kept(
             await join_in_vain(before)
             await runtime.wait_for(lambda number=number: runtime.rejected == number)  # type: ignore[misc]
         assert len(runtime.rejections) == 1
-        cast = Cast(Casting(listen=after, expect=1), lambda line: None, lambda: 0)
+        cast = ReplayPlugins(Casting(listen=after, expect=1), lambda line: None, lambda: 0)
         entering = asyncio.create_task(cast.enter(runtime))
         while not after.exists():
             await asyncio.sleep(0)

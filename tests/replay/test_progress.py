@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.replay import progress
-from nri_scope.replay.progress import Audience, Story
+from nri_scope.replay.progress import Audience, ReplayProgress
 from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 
 LINE = PrintedLine("10-a", "stdout", "hello", 0)
@@ -28,7 +28,7 @@ class Counting(Audience):
 
 def tell(*, keep: bool, events: int, lines: int) -> Counting:
     audience = Counting()
-    one = Story(Replayed("", "", ""), audience, keep)
+    one = ReplayProgress(Replayed("", "", ""), audience, keep)
     for number in range(events):
         one.begin(PlayedEvent(number, "StopContainer", "", 0))
         for _ in range(lines - 1):

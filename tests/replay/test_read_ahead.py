@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.replay.read_ahead import Ahead
+from nri_scope.replay.read_ahead import ReadAhead
 
 
 @given(st.lists(st.integers()), st.data())
 def test_whenever_one_looks_the_items_are_the_same(items: list[int], data: st.DataObject) -> None:
-    ahead = Ahead(iter(items))
+    ahead = ReadAhead(iter(items))
     seen: list[int] = []
     for item in ahead:
         seen.append(item)
@@ -27,7 +27,7 @@ def test_an_error_comes_in_its_turn() -> None:
         yield 1
         raise UsageError("no second one")
 
-    ahead = Ahead(items())
+    ahead = ReadAhead(items())
     assert next(ahead) == 1
     ahead.look()
     with pytest.raises(UsageError, match="no second one"):

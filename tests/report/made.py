@@ -16,7 +16,7 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role
+from nri_scope.events import CapturedCall, Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.run import replay
@@ -33,8 +33,8 @@ from tests.replay.recordings import (
     run_pod,
     write_session,
 )
-from tests.runtime_role.captures import exchanges
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.captures import exchanges
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 TIMEOUT_MS = 500
 SECRET = "hunter2-hunter2"
@@ -287,7 +287,7 @@ def left_the_chain(folder: Path) -> Path:
                 request = message.SerializeToString()
         recorder.capture(
             sessions[stored.plugin],
-            Captured(
+            CapturedCall(
                 stored.at_ns, stored.at_ns, stored.method, request, reply, 0, "", 50_000, 60 * 10**9
             ),
         )  # fmt: skip
@@ -335,7 +335,7 @@ def named(folder: Path, name: str) -> Path:
         at_ns = START_NS + number * 10**9
         recorder.capture(
             session,
-            Captured(
+            CapturedCall(
                 at_ns, at_ns, method, request.SerializeToString(), answer, code, words, 1000, 10**9
             ),
         )
@@ -411,6 +411,8 @@ def silence(folder: Path, share: float) -> Path:
     deadline_ns = TIMEOUT_MS * 10**6
     for number, session in enumerate(sessions):
         at_ns = START_NS + 10**9 + int(number * share * deadline_ns)
-        recorder.capture(session, Captured(at_ns, at_ns, name, data, b"", 0, "", 1000, deadline_ns))
+        recorder.capture(
+            session, CapturedCall(at_ns, at_ns, name, data, b"", 0, "", 1000, deadline_ns)
+        )
     recorder.close()
     return path

@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report import limits
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
-from nri_scope.report.model import Facts, Mark
+from nri_scope.report.report_data import Facts, Mark
 from tests.replay.recordings import RECORDING, of_capture
 
 from . import made

@@ -16,7 +16,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.limits import MARKDOWN_MAX
 from nri_scope.report.markdown import markdown
-from nri_scope.report.model import Facts
+from nri_scope.report.report_data import Facts
 from tests.replay.recordings import of_capture
 from tests.tui.hostile import INVISIBLE, hostile_recording
 

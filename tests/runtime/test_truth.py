@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import blame, recorded
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.recorder.inbox import Missed
 from nri_scope.recording.reader import Recording

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.events import Captured, SessionStart
+from nri_scope.events import CapturedCall, SessionStart
 
 
 class ListSink:
@@ -11,7 +11,7 @@ class ListSink:
 
     def __init__(self) -> None:
         self.starts: list[SessionStart] = []
-        self.events: list[tuple[int, Captured]] = []
+        self.events: list[tuple[int, CapturedCall]] = []
         self.ends: list[tuple[int, str]] = []
         self.notes: list[tuple[int | None, str]] = []
         self.gaps: list[tuple[int | None, str]] = []
@@ -21,7 +21,7 @@ class ListSink:
         self.starts.append(start)
         return len(self.starts)
 
-    def capture(self, session: int, item: Captured) -> None:
+    def capture(self, session: int, item: CapturedCall) -> None:
         self.events.append((session, item))
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
@@ -40,7 +40,7 @@ class ListSink:
         self.lines.append((session, at_ns, stream, text))
 
     @property
-    def items(self) -> list[Captured]:
+    def items(self) -> list[CapturedCall]:
         """Events of all sessions."""
         return [item for _, item in self.events]
 

@@ -20,7 +20,7 @@ from nri_scope.tap import launched_plugin
 from nri_scope.tap.launched_plugin import Launch, to_socket
 from nri_scope.tap.run import Tap
 from nri_scope.tap.settings import Settings
-from tests.runtime_role.scripts import is_running, plugin, python
+from tests.runtime_emulation.scripts import is_running, plugin, python
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from nri_scope.process import child as child_module
 from nri_scope.tap import relay_process as relays_module
 from nri_scope.tap.faults import Fault, Faults
 from nri_scope.tap.relay_process import Relaying, Relays
-from tests.runtime_role.scripts import is_running
+from tests.runtime_emulation.scripts import is_running
 from tests.tap.processes import relayer_of
 
 PATIENCE = 60

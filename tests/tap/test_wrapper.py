@@ -104,7 +104,7 @@ def test_the_wrapper_is_run_in_its_place_and_the_original_comes_back(plugin: Pat
     assert run(plugin) == "tapped x\n"
     assert stat.S_IMODE(plugin.stat().st_mode) == 0o751
     assert seen(places.original) == before
-    assert places.manner.read_bytes() == b"{}"
+    assert places.instructions.read_bytes() == b"{}"
     assert unwrap(plugin) is State.WRAPPED
     assert seen(plugin) == before
     assert names(plugin.parent) == [plugin.name]
@@ -281,7 +281,7 @@ def test_wrapping_twice_and_unwrapping_what_is_not_wrapped(plugin: Path) -> None
     wrap(plugin, STARTER, b"1")
     with pytest.raises(UsageError, match="wrapped already"):
         wrap(plugin, STARTER, b"2")
-    assert Places.of(plugin).manner.read_bytes() == b"1"
+    assert Places.of(plugin).instructions.read_bytes() == b"1"
 
 
 def test_a_plugin_that_was_installed_over_the_wrapper_is_not_touched(plugin: Path) -> None:

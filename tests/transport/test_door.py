@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import ConnectError
-from nri_scope.transport.sockets import Door, connect_socket
+from nri_scope.transport.sockets import ListeningSocket, connect_socket
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def test_both_ends_are_plain_sockets_that_do_not_block(path: Path) -> None:
-    door = Door(path)
+    door = ListeningSocket(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     accepting = asyncio.ensure_future(door.accept())
     ours = await connect_socket(path)
@@ -36,20 +36,20 @@ async def test_both_ends_are_plain_sockets_that_do_not_block(path: Path) -> None
 async def test_only_a_path_that_is_free_or_left_behind_is_taken(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    door = Door(path)
+    door = ListeningSocket(path)
     with pytest.raises(ConnectError, match="another process listens there already"):
-        Door(path)
+        ListeningSocket(path)
     door.close()
     path.write_text("a letter")
     with pytest.raises(ConnectError, match="no socket is there already"):
-        Door(path)
+        ListeningSocket(path)
     assert path.read_text() == "a letter"
 
 
 async def test_another_socket_that_took_the_path_is_left_there(path: Path) -> None:
-    door = Door(path)
+    door = ListeningSocket(path)
     path.unlink()
-    other = Door(path)
+    other = ListeningSocket(path)
     door.close()
     (await connect_socket(path)).close()
     other.close()

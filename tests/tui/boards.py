@@ -15,13 +15,20 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.actions import DEFAULT, Keymap
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.board import Board
-from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said, SetFilter
+from nri_scope.tui.widgets.messages import (
+    Failed,
+    Narrow,
+    OpenEvent,
+    RowChosen,
+    SetFilter,
+    StatusText,
+)
 from tests.replay.recordings import START_NS, container, life, run_pod
 from tests.tui.keyboard import press
 from tests.tui.screen import settle
@@ -54,7 +61,7 @@ class BoardApp(App[None]):
     def on_set_filter(self, message: SetFilter) -> None:
         self.told.append(message)
 
-    def on_said(self, message: Said) -> None:
+    def on_status_text(self, message: StatusText) -> None:
         self.told.append(message)
 
     def on_failed(self, message: Failed) -> None:
@@ -137,7 +144,7 @@ class Growing:
             data = request.SerializeToString()
             at_ns = self._at_ns
             self._recorder.capture(
-                self._session, Captured(at_ns, at_ns, method, data, b"", 0, "", 1000, 2 * 10**9)
+                self._session, CapturedCall(at_ns, at_ns, method, data, b"", 0, "", 1000, 2 * 10**9)
             )
         for _ in events:
             assert self._stored.acquire(timeout=10)

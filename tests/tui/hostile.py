@@ -11,7 +11,7 @@ import unicodedata
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 
 START_NS = 1_763_673_480 * 10**9
@@ -109,7 +109,7 @@ def _events(recorder: Recorder, session: int, number: int, *, huge: bool) -> Non
         at_ns += 10_000_000
         recorder.capture(
             session,
-            Captured(
+            CapturedCall(
                 at_ns, at_ns, method, request, reply, code, message, 91_000, 2 * 10**9, service
             ),
         )  # fmt: skip

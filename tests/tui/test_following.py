@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.geometry import Region
 
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.list.event_list import EventList
 from tests.replay.recordings import START_NS, container, life, run_pod
@@ -54,7 +54,7 @@ class Writing:
             self.at_ns += SECOND
             self.recorder.capture(
                 session,
-                Captured(
+                CapturedCall(
                     wall_ns=self.at_ns,
                     mono_ns=self.at_ns,
                     method=method,
@@ -257,7 +257,7 @@ async def test_a_container_narrows_every_view(writing: Writing) -> None:
             writing.at_ns += SECOND
             writing.recorder.capture(
                 session,
-                Captured(
+                CapturedCall(
                     writing.at_ns,
                     writing.at_ns,
                     method,

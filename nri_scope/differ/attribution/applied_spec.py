@@ -30,8 +30,8 @@ from nri_scope.oci import (
 )
 from nri_scope.oci.resources import UNRESOLVED_CLASS
 
+from .attributed_changes import Applied, ChangeStep
 from .findings import standing
-from .model import Applied, ChangeStep
 
 NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
 CLASS_UNKNOWN = "only the node's configuration tells what the class means"

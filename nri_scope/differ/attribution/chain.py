@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .owner import UNKNOWN, Owner, Who, one_of
-from .rounds import Station
+from .owner import UNKNOWN, Owner, OwnerKind, one_of
+from .rounds import ConnectionPart
 
 LOWEST, HIGHEST = "00", "99"
 
@@ -23,12 +23,16 @@ class Chain:
     """Plugins whose connections were observed: their changes are known from these."""
 
     @classmethod
-    def of(cls, stations: Iterable[Station], plugins: Iterable[str] = ()) -> Chain:
+    def of(cls, stations: Iterable[ConnectionPart], plugins: Iterable[str] = ()) -> Chain:
         """Return the chain of one round."""
         return cls(tuple(plugins), frozenset(station.plugin for station in stations))
 
     def between(
-        self, after: Station | None, before: Station | None, *, or_runtime: bool = False
+        self,
+        after: ConnectionPart | None,
+        before: ConnectionPart | None,
+        *,
+        or_runtime: bool = False,
     ) -> Owner:
         """Return the plugins between two stations; None for the chain's beginning or end."""
         named = self._named(after, before)
@@ -36,9 +40,11 @@ class Chain:
             return _by_index(after, before, or_runtime=or_runtime)
         if named:
             return one_of(*named, or_runtime=or_runtime)
-        return Owner(Who.RUNTIME) if or_runtime else UNKNOWN
+        return Owner(OwnerKind.RUNTIME) if or_runtime else UNKNOWN
 
-    def _named(self, after: Station | None, before: Station | None) -> tuple[str, ...] | None:
+    def _named(
+        self, after: ConnectionPart | None, before: ConnectionPart | None
+    ) -> tuple[str, ...] | None:
         """Return the plugins by name; None if names are unknown or ambiguous."""
         if not self.plugins or len(set(self.plugins)) != len(self.plugins):
             return None
@@ -53,7 +59,9 @@ class Chain:
         return tuple(name for name in self.plugins[start:end] if name not in self.seen)
 
 
-def _by_index(after: Station | None, before: Station | None, *, or_runtime: bool) -> Owner:
+def _by_index(
+    after: ConnectionPart | None, before: ConnectionPart | None, *, or_runtime: bool
+) -> Owner:
     return _range(
         None if after is None else after.index, None if before is None else before.index, or_runtime
     )
@@ -71,7 +79,7 @@ def _range(after: str | None, before: str | None, or_runtime: bool) -> Owner:
     if not (first and last and first <= last):
         # No index is in between: only a plugin with the index of an observed one can be meant.
         first, last, ties = low, high, ()
-    return Owner(Who.ONE_OF, first=first, last=last, ties=ties, or_runtime=or_runtime)
+    return Owner(OwnerKind.ONE_OF, first=first, last=last, ties=ties, or_runtime=or_runtime)
 
 
 def _next(index: str) -> str:

@@ -13,8 +13,8 @@ from nri_scope.oci import Spec
 from nri_scope.recording.display import SHORT_ID
 
 from . import applied_spec, later_changes
+from .attributed_changes import ChangeStep, PluginRequest, RequestFate
 from .history import History
-from .model import Asked, ChangeStep, RequestFate
 from .owner import UNKNOWN, Owner
 from .rounds import CREATE, UNDOING, UPDATE, Round
 
@@ -81,7 +81,7 @@ class Containers:
             spec = oci.spec_of(container)
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
             history.shown = True
-            history.remark("it was there before the recording began")
+            history.add_remark("it was there before the recording began")
             self.histories[container.id] = history
             self._shown[container.id] = later_changes.fingerprint(container), 0
         return history
@@ -91,7 +91,7 @@ class Containers:
         history = self.histories.get(container_id)
         if history is None:
             history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
-            history.remark("what it was made of was not seen")
+            history.add_remark("what it was made of was not seen")
             self.histories[container_id] = history
         return history
 
@@ -161,8 +161,8 @@ class Containers:
         self._doing.setdefault(container_id, False)
 
     def compare(
-        self, container: api.Container, event: Event, manner: oci.Manner
-    ) -> tuple[list[ChangeStep], list[Asked]]:
+        self, container: api.Container, event: Event, rules: oci.RuntimeRules
+    ) -> tuple[list[ChangeStep], list[PluginRequest]]:
         """Return changes that an event shows and no known change explains, and requests that it
         shows as not applied.
 
@@ -198,7 +198,7 @@ class Containers:
         tail = self._tails.pop(container.id, None)
         if mark == before and tail is None:
             return [], []
-        drift = later_changes.drift(history, container, tail, event, manner)
+        drift = later_changes.drift(history, container, tail, event, rules)
         history.asked = [one for one in history.asked if one not in drift.applied]
         history.add(drift.steps, drift.spec)
         if drift.steps:

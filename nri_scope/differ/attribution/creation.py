@@ -23,23 +23,23 @@ from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 
 from . import evidence as told
+from .attributed_changes import EVICTION, ChangeStep, Claim, Evidence, PluginRequest, RequestFate
 from .chain import LOWEST, Chain
 from .findings import (
     Findings,
     Wanted,
     evidence_of,
-    manner_of,
     reply_of,
     request_of,
+    runtime_rules_of,
     standing,
     step,
     value_at,
     version_of,
 )
 from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
-from .model import EVICTION, Asked, ChangeStep, Claim, Evidence, RequestFate
-from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
-from .rounds import Station
+from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, OwnerKind, one_of, plugin
+from .rounds import ConnectionPart
 from .validator_owners import Owned
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
@@ -67,7 +67,7 @@ class Created:
     none."""
 
 
-def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
+def creation(stations: tuple[ConnectionPart, ...], owned: Owned | None) -> Created | None:
     """Evaluate one round and the validators' request of it; either may be missing.
 
     None if nothing can be decoded.
@@ -76,7 +76,7 @@ def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | No
 
 
 class _Creation:
-    def __init__(self, stations: tuple[Station, ...], owned: Owned | None) -> None:
+    def __init__(self, stations: tuple[ConnectionPart, ...], owned: Owned | None) -> None:
         self.stations = stations
         self.owned = owned
         self.chain = Chain.of(stations, owned.plugins if owned else ())
@@ -116,7 +116,7 @@ class _Creation:
         self.base = base = spec = oci.spec_of(container)
         self.hidden = Hidden(base)
         self.expected = container
-        before_this: Station | None = None
+        before_this: ConnectionPart | None = None
         for station, request in pairs:
             spec = self._reach(spec, before_this, station, request)
             spec = self._reply(spec, station, request)
@@ -150,7 +150,7 @@ class _Creation:
         """Whether the container is known as it was before all plugins."""
         return self.owned is not None or self._is_replay()
 
-    def _back(self, spec: Spec, last: Station | None) -> Spec:
+    def _back(self, spec: Spec, last: ConnectionPart | None) -> Spec:
         """Undo changes that plugins of the chain are shown and the runtime does not apply."""
         if self.found.failure:
             return spec
@@ -168,7 +168,7 @@ class _Creation:
             # Changes that no observed reply requested.
             made = self.found.steps[number]
             reason = _never_applied(made.change.path)
-            if reason and last is not None and manner_of(last).adjusts_as_upstream:
+            if reason and last is not None and runtime_rules_of(last).adjusts_as_upstream:
                 reasons.setdefault(made.change.path, (reason, made.evidence[0], made.event))
         back: list[Change] = []
         for path, (reason, evidence, event) in reasons.items():
@@ -202,8 +202,8 @@ class _Creation:
     def _reach(
         self,
         spec: Spec,
-        after: Station | None,
-        station: Station,
+        after: ConnectionPart | None,
+        station: ConnectionPart,
         request: api.CreateContainerRequest,
     ) -> Spec:
         """Apply to `spec` the changes made between `after` and `station`."""
@@ -233,7 +233,9 @@ class _Creation:
         # else `_compare` finds out.
         return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
 
-    def _reply(self, spec: Spec, station: Station, request: api.CreateContainerRequest) -> Spec:
+    def _reply(
+        self, spec: Spec, station: ConnectionPart, request: api.CreateContainerRequest
+    ) -> Spec:
         """Return the spec with the changes that the plugin behind `station` requested."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         if event.status_code not in (0, 4, 14):
@@ -253,7 +255,9 @@ class _Creation:
         self.expected = turn.request.container
         shown = oci.spec_of(turn.request.container)
         self.found.asked += [
-            Asked(self.id, owner, path, None, BY_CHANCE, evidence, event.id, RequestFate.UNKNOWN)
+            PluginRequest(
+                self.id, owner, path, None, BY_CHANCE, evidence, event.id, RequestFate.UNKNOWN
+            )
             for path in self.hidden.take(turn.adjustment, shown)
         ]
         self.before_reply[station.plugin] = spec
@@ -267,11 +271,13 @@ class _Creation:
         for one in remarks:
             # Resolved and unresolved values have an effect; a note of the step describes it.
             if one.kind not in ("resolved", "unresolved"):
-                self.found.remark(self.id, owner, evidence, event, one)
+                self.found.add_remark(self.id, owner, evidence, event, one)
         self.found.updates += [
             Wanted(owner, evidence, event, each, merged=True) for each in reply.update
         ]
-        self.found.asked += told.evictions(owner, evidence, event, reply.evict, manner_of(station))
+        self.found.asked += told.evictions(
+            owner, evidence, event, reply.evict, runtime_rules_of(station)
+        )
         return after
 
     def _take_dropped(
@@ -304,7 +310,9 @@ class _Creation:
                 value = gone.value
             elif value is None:
                 value = f"-{oci.split(gone.path)[-1]}"
-            self.found.ask(Asked(self.id, owner, gone.path, value, gone.reason, evidence, event.id))
+            self.found.ask(
+                PluginRequest(self.id, owner, gone.path, value, gone.reason, evidence, event.id)
+            )
         return notes
 
     def _refused(
@@ -319,10 +327,12 @@ class _Creation:
         self.found.fail(failure)
         for change in changes_of_chain(spec, oci.adjust(spec, adjustment)):
             self.found.asked.append(
-                Asked(self.id, owner, change.path, change.after, failure, evidence, event.id)
+                PluginRequest(
+                    self.id, owner, change.path, change.after, failure, evidence, event.id
+                )
             )
 
-    def _conflicts(self, spec: Spec, stations: tuple[Station, ...]) -> Spec:
+    def _conflicts(self, spec: Spec, stations: tuple[ConnectionPart, ...]) -> Spec:
         """Take back the requests of a plugin at which the runtime gave up."""
         culprit, failure = _refusal(stations)
         if not failure or self.found.failure:
@@ -334,7 +344,9 @@ class _Creation:
         self.found.asked += [one.asked(failure) for one in refused]
         return self.before_reply.get(culprit, spec)
 
-    def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
+    def _end(
+        self, spec: Spec, base: Spec, last: ConnectionPart | None, owned: Owned
+    ) -> Spec | None:
         """Return the spec at the end of the chain, by the validators' request; None if unknown."""
         request = owned.request
         turn = merging.Creation(
@@ -367,7 +379,7 @@ class _Creation:
             if (one.path, self.id) not in seen:
                 names = owned.owners_of(self.id, one.path)
                 owner = one_of(*names) if names else rest
-                self.found.remark(self.id, owner, Evidence.VALIDATOR, owned.event, one)
+                self.found.add_remark(self.id, owner, Evidence.VALIDATOR, owned.event, one)
         return final
 
     def _kept(self, change: Change, removal: ChangeStep, owned: Owned) -> None:
@@ -377,7 +389,7 @@ class _Creation:
         self.found.ask(not_passed_on(removal, owned.event))
 
     def _by_owner(
-        self, change: Change, rest: Owner, last: Station | None, owned: Owned
+        self, change: Change, rest: Owner, last: ConnectionPart | None, owned: Owned
     ) -> ChangeStep:
         """Return a change that only the merged adjustment shows."""
         names = owned.owners_of(self.id, change.path)
@@ -393,7 +405,7 @@ class _Creation:
         unseen = is_hidden(change)
         if last is None or unseen or not names:
             return made
-        if rest.who is not Who.UNKNOWN and any(may_be(rest, name) for name in names):
+        if rest.who is not OwnerKind.UNKNOWN and any(may_be(rest, name) for name in names):
             return made
         # Its owner was asked before a connection that did not see the change.
         return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
@@ -405,7 +417,7 @@ class _Creation:
             one = steps[number]
             path = one.change.path
             names = owned.owners_of(self.id, path)
-            if one.disputed or not names or one.owner.who is Who.RUNTIME:
+            if one.disputed or not names or one.owner.who is OwnerKind.RUNTIME:
                 continue
             if any(may_be(one.owner, name) for name in names):
                 continue
@@ -426,7 +438,7 @@ class _Creation:
         return version_of(self.stations[0]) if self.stations else None
 
 
-def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
+def _refusal(stations: tuple[ConnectionPart, ...]) -> tuple[str, str]:
     """Return the plugin at whose reply the runtime gave up, and its error; "" if it did not."""
     replies = [
         (station, cast("api.CreateContainerResponse", reply))
@@ -472,7 +484,7 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
     return notes
 
 
-def not_passed_on(removal: ChangeStep, event: Event) -> Asked:
+def not_passed_on(removal: ChangeStep, event: Event) -> PluginRequest:
     """Return the remark on a removal without effect, as `event` shows."""
     asked = removal.asked(NOT_PASSED_ON)
     return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
@@ -500,6 +512,6 @@ def may_be(owner: Owner, name: str) -> bool:
     """Return whether the plugin `name` (``NN-name``) may be meant by `owner`."""
     if owner.plugins:
         return name in owner.plugins
-    if owner.who is Who.ONE_OF:
+    if owner.who is OwnerKind.ONE_OF:
         return owner.first <= name[:2] <= owner.last or name[:2] in owner.ties
-    return owner.who is Who.UNKNOWN
+    return owner.who is OwnerKind.UNKNOWN

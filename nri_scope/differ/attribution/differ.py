@@ -15,11 +15,19 @@ from nri_scope.recording.display import duration
 
 from . import creation, updates
 from . import evidence as told
+from .attributed_changes import ChangeStep, Evidence, PluginRequest, RoundDiff
 from .chain import Chain
 from .containers import Containers
-from .findings import Findings, Wanted, evidence_of, manner_of, reply_of, request_of, version_of
+from .findings import (
+    Findings,
+    Wanted,
+    evidence_of,
+    reply_of,
+    request_of,
+    runtime_rules_of,
+    version_of,
+)
 from .history import History
-from .model import Asked, ChangeStep, Evidence, RoundDiff
 from .owner import plugin
 from .rounds import (
     ASIDE,
@@ -33,9 +41,9 @@ from .rounds import (
     UNSOLICITED,
     UPDATE,
     VALIDATE,
+    ConnectionPart,
     Round,
     Rounds,
-    Station,
 )
 from .spans import spans
 from .validator_owners import Owned
@@ -278,7 +286,7 @@ class Differ:
         self,
         wanted: Iterable[Wanted],
         found: Findings,
-        station: Station,
+        station: ConnectionPart,
         failed: Iterable[str] = (),
         doubt: str = "",
     ) -> None:
@@ -286,13 +294,13 @@ class Differ:
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
         event = station.event
-        self._containers.updates_stopped = manner_of(station).updates_stopped
+        self._containers.updates_stopped = runtime_rules_of(station).updates_stopped
         self._containers.is_unheard = lambda container: self._is_unheard(container, event)
         updates.beside(
             wanted,
             found,
             self._containers,
-            manner_of(station),
+            runtime_rules_of(station),
             version=version_of(station),
             failed=failed,
             doubt=doubt,
@@ -393,8 +401,8 @@ class Differ:
         if container is not None:
             self._compare(container, station, found)
 
-    def _compare(self, container: api.Container, station: Station, found: Findings) -> None:
-        steps, asked = self._containers.compare(container, station.event, manner_of(station))
+    def _compare(self, container: api.Container, station: ConnectionPart, found: Findings) -> None:
+        steps, asked = self._containers.compare(container, station.event, runtime_rules_of(station))
         found.steps += steps
         found.asked += asked
 
@@ -411,7 +419,7 @@ class Differ:
                 found.fail(station.event.status_message or "the runtime answered with an error")
             self._beside(wanted, found, station, failed)
             found.asked += told.evictions(
-                owner, evidence, station.event, request.evict, manner_of(station)
+                owner, evidence, station.event, request.evict, runtime_rules_of(station)
             )
         return self._plain(one, found)
 
@@ -448,7 +456,7 @@ class Differ:
             return None
         history = self.histories.get(one.first.container_id)
         if history is not None and status.failure:
-            history.remark(f"this spec was made and never run: {status.failure}")
+            history.add_remark(f"this spec was made and never run: {status.failure}")
         return self._plain(one, Findings(steps=steps or [], failure=status.failure))
 
     # -- results ----------------------------------------------------------------------------
@@ -466,7 +474,7 @@ class Differ:
                 self._containers.done(step.container, one.stations[0].answered_ns)
             elif step.container != first.container_id and Evidence.EVENTS not in step.evidence:
                 self._containers.touched(step.container)
-        asked: dict[str, list[Asked]] = {}
+        asked: dict[str, list[PluginRequest]] = {}
         for each in found.asked:
             asked.setdefault(each.container, []).append(each)
         for container, requests in asked.items():

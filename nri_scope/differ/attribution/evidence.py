@@ -14,11 +14,11 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.oci import Spec
 
+from .attributed_changes import EVICTION, Evidence, PluginRequest, RequestFate
 from .chain import Chain
-from .findings import Wanted, evidence_of, manner_of, reply_of
-from .model import EVICTION, Asked, Evidence, RequestFate
+from .findings import Wanted, evidence_of, reply_of, runtime_rules_of
 from .owner import Owner, plugin
-from .rounds import Round, Station
+from .rounds import ConnectionPart, Round
 from .validator_owners import Owned
 
 EVICTIONS_MAX = 5_000
@@ -35,7 +35,7 @@ class _WithEvictions(Protocol):
     def evict(self) -> Sequence[api.ContainerEviction]: ...
 
 
-def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> list[Wanted]:
+def updates_of_replies(stations: Iterable[ConnectionPart], *, merged: bool = True) -> list[Wanted]:
     """Return the updates that plugins requested in replies that have no other content.
 
     `merged`: whether NRI merges them, as in all replies except those to Synchronize.
@@ -62,19 +62,21 @@ def evictions(
     evidence: Evidence,
     event: Event,
     wanted: Iterable[api.ContainerEviction],
-    manner: oci.Manner,
-) -> list[Asked]:
+    rules: oci.RuntimeRules,
+) -> list[PluginRequest]:
     """Return the containers that a plugin asked the runtime to evict."""
-    ignored = manner.ignores_evictions
+    ignored = rules.ignores_evictions
     reason = "the runtime ignores evictions" if ignored else "evictions were not tried on it"
     fate = RequestFate.NOT_APPLIED if ignored else RequestFate.UNKNOWN
     return [
-        Asked(one.container_id, owner, EVICTION, one.reason, reason, evidence, event.id, fate)
+        PluginRequest(
+            one.container_id, owner, EVICTION, one.reason, reason, evidence, event.id, fate
+        )
         for one in islice(wanted, EVICTIONS_MAX)
     ]
 
 
-def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
+def evictions_of_replies(stations: Iterable[ConnectionPart]) -> list[PluginRequest]:
     """Return the evictions that plugins asked for in their replies."""
     return [
         asked
@@ -85,7 +87,7 @@ def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
             evidence_of(station),
             station.event,
             cast("_WithEvictions", reply).evict,
-            manner_of(station),
+            runtime_rules_of(station),
         )
     ]
 

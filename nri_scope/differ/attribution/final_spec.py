@@ -14,10 +14,10 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field
 from nri_scope.oci import ABSENT, Absent, Change, Json, Spec, apply, same, value_at
 
+from .attributed_changes import Applied, ChangeStep, Evidence
 from .chain import HIGHEST
 from .history import History
 from .later_changes import ANY_OWNER, UPDATABLE, may_be_left_out
-from .model import Applied, ChangeStep, Evidence
 from .owner import AFTER_ALL, RUNTIME, UNKNOWN, Owner
 from .steps_by_path import Newest
 

@@ -16,9 +16,9 @@ from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 
-from .model import Asked, ChangeStep, Evidence, RequestFate
+from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .owner import Owner, one_of
-from .rounds import Station
+from .rounds import ConnectionPart
 from .validator_owners import Owned
 
 
@@ -46,7 +46,7 @@ class Findings:
     """The findings of one round while it is evaluated."""
 
     steps: list[ChangeStep] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[PluginRequest] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     updates: list[Wanted] = field(default_factory=list)
     """Requested updates of other containers, to be applied unless the round failed."""
@@ -67,19 +67,23 @@ class Findings:
         """Keep the first failure: later ones are its consequences."""
         self.failure = self.failure or failure
 
-    def ask(self, one: Asked) -> None:
+    def ask(self, one: PluginRequest) -> None:
         """Keep a request, unless another source showed it already."""
         values = self._told.setdefault((one.container, one.path), [])
         if one.value not in values:
             values.append(one.value)
             self.asked.append(one)
 
-    def remark(
+    def add_remark(
         self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark
     ) -> None:
         """Keep a request that the runtime ignores, or applies differently."""
         fate = _FATES[one.kind]
-        self.ask(Asked(container, owner, one.path, one.value, one.reason, evidence, event.id, fate))
+        self.ask(
+            PluginRequest(
+                container, owner, one.path, one.value, one.reason, evidence, event.id, fate
+            )
+        )
 
 
 _FATES: dict[oci.RemarkKind, RequestFate] = {
@@ -97,12 +101,12 @@ def step(
     return ChangeStep(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
 
 
-def evidence_of(station: Station) -> Evidence:
+def evidence_of(station: ConnectionPart) -> Evidence:
     """Return the kind of evidence that a station's reply is."""
     return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
 
 
-def request_of(station: Station) -> Message | None:
+def request_of(station: ConnectionPart) -> Message | None:
     """Return the decoded request; None if it is malformed."""
     known = METHODS.get(station.event.method)
     if known is None or station.event.mark:
@@ -110,7 +114,7 @@ def request_of(station: Station) -> Message | None:
     return _decode(known.request, station.request)
 
 
-def reply_of(station: Station) -> Message | None:
+def reply_of(station: ConnectionPart) -> Message | None:
     """Return the decoded reply, as far as the runtime accepted it; None if it did not, or if
     malformed.
     """
@@ -129,12 +133,12 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
         return None
 
 
-def manner_of(station: Station) -> oci.Manner:
+def runtime_rules_of(station: ConnectionPart) -> oci.RuntimeRules:
     """Return the behaviours of a connection's runtime in which runtimes differ."""
-    return oci.manner_of(station.session.runtime_name)
+    return oci.runtime_rules_of(station.session.runtime_name)
 
 
-def version_of(station: Station) -> NriVersion | None:
+def version_of(station: ConnectionPart) -> NriVersion | None:
     """Return the NRI version that the runtime speaks; None if unknown."""
     return NriVersion.parse(station.session.nri_version)
 

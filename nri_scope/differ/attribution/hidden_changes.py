@@ -14,7 +14,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import ABSENT, Change, Json, Spec
 
-from .model import ChangeStep
+from .attributed_changes import ChangeStep
 
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
 """Paths at which later plugins are not shown any change."""

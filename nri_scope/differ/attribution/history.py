@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.oci import Spec
 
-from .model import Asked, ChangeStep, Evidence
+from .attributed_changes import ChangeStep, Evidence, PluginRequest
 from .owner import RUNTIME, UNKNOWN, Owner
 
 
@@ -27,7 +27,7 @@ class History:
     """The current spec, as far as it is known."""
     steps: list[ChangeStep] = field(default_factory=list)
     """The changes, in order."""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[PluginRequest] = field(default_factory=list)
     """Requests of plugins that were not simply carried out."""
     created_event: int = 0
     """The first event of the creation; 0 if that was before all events, or not seen."""
@@ -64,12 +64,12 @@ class History:
         self.steps += steps
         self.spec = spec
 
-    def ask(self, requests: Iterable[Asked]) -> None:
+    def ask(self, requests: Iterable[PluginRequest]) -> None:
         """Add requests that were not simply carried out, each once."""
         known = {_key(one) for one in self.asked}
         self.asked += (one for one in requests if _key(one) not in known)
 
-    def remark(self, text: str) -> None:
+    def add_remark(self, text: str) -> None:
         """Add a remark, once."""
         if text not in self.remarks:
             self.remarks.append(text)
@@ -100,6 +100,6 @@ class History:
         ]
 
 
-def _key(one: Asked) -> tuple[str, int, str, str]:
+def _key(one: PluginRequest) -> tuple[str, int, str, str]:
     # Values may be lists, which cannot be members of a set.
     return one.path, one.event, one.reason, str(one.value)

@@ -14,11 +14,11 @@ from nri_scope.nri.merging import NOT_PASSED_ON
 from nri_scope.oci import ABSENT, Change, Spec
 from nri_scope.oci.lists import KEYED, key_of
 
+from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .creation import changes_of_chain, not_passed_on
 from .hidden_changes import is_back, is_hidden, newest_steps
 from .history import History
-from .model import Asked, ChangeStep, Evidence, RequestFate
-from .owner import RUNTIME, UNKNOWN, Owner, Who
+from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
 
 _State = Literal[
     "labels",
@@ -56,7 +56,7 @@ _MAY_BE_LEFT_OUT = (
 absence means nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
 
 
-ANY_OWNER = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
+ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: out of turn, or beside another event"
 NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
@@ -136,9 +136,9 @@ class Drift:
     steps: list[ChangeStep] = field(default_factory=list)
     spec: Spec = field(default_factory=dict)
     """The container as it is known now."""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[PluginRequest] = field(default_factory=list)
     """Requests that this event shows to have had no effect."""
-    applied: list[Asked] = field(default_factory=list)
+    applied: list[PluginRequest] = field(default_factory=list)
     """Requests considered not applied until now, which this event shows as applied."""
 
 
@@ -147,7 +147,7 @@ def drift(
     container: api.Container,
     tail: Owner | None,
     event: Event,
-    manner: oci.Manner,
+    rules: oci.RuntimeRules,
 ) -> Drift:
     """Return the changes from the known state of a container to its state in `event`.
 
@@ -159,7 +159,7 @@ def drift(
         _carry_over(history.spec, shown, path)
     found = changes_of_chain(history.spec, shown)
     newest = newest_steps(history.steps) if found else {}
-    untold = [one for one in found if _is_no_news(one, history, newest, manner)]
+    untold = [one for one in found if _is_no_news(one, history, newest, rules)]
     if untold:
         shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(untold)]))
         found = changes_of_chain(history.spec, shown)
@@ -193,14 +193,17 @@ def drift(
 
 
 def _is_no_news(
-    change: Change, history: History, newest: Mapping[str, ChangeStep], manner: oci.Manner
+    change: Change,
+    history: History,
+    newest: Mapping[str, ChangeStep],
+    rules: oci.RuntimeRules,
 ) -> bool:
     """Return whether this runtime keeps showing an earlier value, even if it has changed."""
     path = change.path
-    if path.startswith("/annotations/") and manner.repeats_requested_annotations:
+    if path.startswith("/annotations/") and rules.repeats_requested_annotations:
         first = oci.value_at(history.base, path)
         return first is not ABSENT and oci.same(first, change.after)
-    if manner.tells_all_updates or path.startswith(_UPDATES_TOLD):
+    if rules.tells_all_updates or path.startswith(_UPDATES_TOLD):
         return False
     step = newest.get(path)
     if step is None or step.event <= history.created_until:
@@ -215,9 +218,9 @@ def _inverse(change: Change) -> Change:
     )
 
 
-def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
+def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest | None:
     """Return the newest request for exactly this change that is not known to have been applied."""
-    found: Asked | None = None
+    found: PluginRequest | None = None
     for one in asked:
         if one.path != change.path or one.fate is RequestFate.RESOLVED:
             continue
@@ -248,7 +251,7 @@ def _by(
     """Return the possible owners of a change that no connection observed."""
     if tail is None:
         return ANY_OWNER, NOT_SEEN
-    if is_hidden(change) and tail.who is not Who.RUNTIME:
+    if is_hidden(change) and tail.who is not OwnerKind.RUNTIME:
         return ANY_OWNER, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
         # The runtime sets it to the limit.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Who(StrEnum):
+class OwnerKind(StrEnum):
     """Kinds of owners."""
 
     PLUGIN = "plugin"
@@ -26,7 +26,7 @@ class Who(StrEnum):
 class Owner:
     """The owner of a change. Use the functions below to make one."""
 
-    who: Who
+    who: OwnerKind
     plugins: tuple[str, ...] = ()
     """Names of plugins (``NN-name``), in call order."""
     first: str = ""
@@ -50,48 +50,48 @@ class Owner:
     @property
     def exact(self) -> bool:
         """Whether the owner is certain."""
-        return self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST) and not (
+        return self.who in (OwnerKind.PLUGIN, OwnerKind.RUNTIME, OwnerKind.REQUEST) and not (
             self.or_runtime or self.first or self.ties
         )
 
     def __str__(self) -> str:
         match self.who:
-            case Who.PLUGIN:
+            case OwnerKind.PLUGIN:
                 text = ", ".join(self.plugins)
-            case Who.ONE_OF if self.plugins:
+            case OwnerKind.ONE_OF if self.plugins:
                 text = f"one of {', '.join(self.plugins)}"
-            case Who.ONE_OF if self.first == self.last:
+            case OwnerKind.ONE_OF if self.first == self.last:
                 text = f"a plugin at {self.first}"
-            case Who.ONE_OF:
+            case OwnerKind.ONE_OF:
                 text = f"one of {between(self.first, self.last)}"
-            case Who.REQUEST if self.first:
+            case OwnerKind.REQUEST if self.first:
                 text = f"CRI request, or one of {between(self.first, self.last)}"
-            case Who.REQUEST:
+            case OwnerKind.REQUEST:
                 text = "CRI request"
             case who:
                 text = str(who)
         return f"{text}, or the runtime" if self.or_runtime else text
 
 
-RUNTIME = Owner(Who.RUNTIME)
-REQUEST = Owner(Who.REQUEST)
-BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
+RUNTIME = Owner(OwnerKind.RUNTIME)
+REQUEST = Owner(OwnerKind.REQUEST)
+BEFORE_ALL = Owner(OwnerKind.RUNTIME, ties=("00",))
 """The runtime, as far as a connection at 00 can show: a second plugin at 00 may come before it."""
-AFTER_ALL = Owner(Who.RUNTIME, ties=("99",))
+AFTER_ALL = Owner(OwnerKind.RUNTIME, ties=("99",))
 """The runtime, as far as a connection at 99 can show: a second plugin at 99 may come after it."""
-ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
+ASKED_BEFORE_ALL = Owner(OwnerKind.REQUEST, ties=("00",))
 """The request, before the plugins with index 00."""
-UNKNOWN = Owner(Who.UNKNOWN)
+UNKNOWN = Owner(OwnerKind.UNKNOWN)
 
 
 def plugin(*names: str) -> Owner:
     """Return this plugin (``NN-name``) as owner; several for hooks, to which plugins add."""
-    return Owner(Who.PLUGIN, names)
+    return Owner(OwnerKind.PLUGIN, names)
 
 
 def one_of(*names: str, or_runtime: bool = False) -> Owner:
     """Return one of these plugins as owner; exactly that plugin if there is only one."""
-    kind = Who.PLUGIN if len(names) == 1 and not or_runtime else Who.ONE_OF
+    kind = OwnerKind.PLUGIN if len(names) == 1 and not or_runtime else OwnerKind.ONE_OF
     return Owner(kind, names, or_runtime=or_runtime)
 
 

@@ -9,7 +9,7 @@ from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 
-from .model import RoundDiff
+from .attributed_changes import RoundDiff
 
 
 class Choice:

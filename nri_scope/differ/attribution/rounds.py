@@ -50,7 +50,7 @@ GONE = (4, 14)
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class ConnectionPart:
     """One connection's part in a round."""
 
     event: Event
@@ -84,7 +84,7 @@ class Station:
 class Round:
     """One event on its way through the chain; has at least one station."""
 
-    stations: tuple[Station, ...]
+    stations: tuple[ConnectionPart, ...]
     """The stations, in the order in which the runtime asked them."""
     over_by: Event | None = None
     """The runtime's next question, which shows that this chain had ended. None: no more events were
@@ -101,7 +101,7 @@ class Round:
         return self.first.event
 
     @property
-    def stopped_at(self) -> Station | None:
+    def stopped_at(self) -> ConnectionPart | None:
         """The station whose error ended the chain; None if none did.
 
         Only an ordinary error ends it; the runtime skips a plugin that was late or disconnected.
@@ -127,7 +127,7 @@ class Rounds:
     had_joined: Callable[[Session, Event], bool] | None = None
     """Whether a session that had begun was synchronized when an event came, if not all events are
     fed. None: determined from the fed events."""
-    _open: list[Station] = field(default_factory=list)
+    _open: list[ConnectionPart] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
     """The position of each session's newest event in the session."""
@@ -151,7 +151,7 @@ class Rounds:
         if self._open and request == self._open[-1].request:
             # All connections between two changing plugins have the same request.
             request = self._open[-1].request
-        station = Station(event, session, request, reply)
+        station = ConnectionPart(event, session, request, reply)
         if event.method in ASIDE:
             self._newest[event.session] = event.seq
             return Round((station,))
@@ -306,7 +306,7 @@ class Rounds:
         session = self.sessions.get(event.session)
         return "" if session is None else session.runtime_name
 
-    def _belongs(self, new: Station) -> bool:
+    def _belongs(self, new: ConnectionPart) -> bool:
         first, last = self._open[0], self._open[-1]
         event, before = new.event, first.event
         return (
@@ -325,7 +325,7 @@ class Rounds:
             and (event.event != UPDATE or self._is_same_update(before, new))
         )
 
-    def _is_no_new_attempt(self, new: Station) -> bool:
+    def _is_no_new_attempt(self, new: ConnectionPart) -> bool:
         """Return whether a new attempt by the runtime would have begun at another connection.
 
         If some connections ended meanwhile, it may ask only the others, but in their order. No
@@ -338,7 +338,7 @@ class Rounds:
         answered = [one for one in self._open if one.event.status_code not in GONE or one in there]
         return len(there) == len(answered) or any(one.index < new.index for one in there)
 
-    def _is_same_update(self, first: Event, new: Station) -> bool:
+    def _is_same_update(self, first: Event, new: ConnectionPart) -> bool:
         """Return whether the two are the same update, even if events were lost.
 
         Loss could combine one connection's first update with another's second.
@@ -361,7 +361,7 @@ class Rounds:
             one.index < new.index and self._was_there(one, event) for one in sound
         )
 
-    def _was_there(self, station: Station, event: Event) -> bool:
+    def _was_there(self, station: ConnectionPart, event: Event) -> bool:
         # The session as it is known now, not as it was then.
         session = self.sessions.get(station.session.id, station.session)
         return outlived(session, station.event, event)

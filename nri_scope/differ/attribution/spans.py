@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from nri_scope.events import Role
 
+from .attributed_changes import Span
 from .chain import Chain
-from .model import Span
 from .owner import plugin
 from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
 

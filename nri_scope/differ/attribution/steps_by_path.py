@@ -6,10 +6,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from .model import ChangeStep
-from .owner import Who
+from .attributed_changes import ChangeStep
+from .owner import OwnerKind
 
-NOBODYS = (Who.RUNTIME, Who.REQUEST)
+NOBODYS = (OwnerKind.RUNTIME, OwnerKind.REQUEST)
 """Owners other than plugins."""
 
 

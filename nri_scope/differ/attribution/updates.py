@@ -16,21 +16,21 @@ from nri_scope.nri.merging import Dropped
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Json, Spec
 
+from .attributed_changes import EVICTION, ChangeStep, Evidence, PluginRequest, RequestFate
 from .chain import LOWEST, Chain
 from .findings import (
     Findings,
     Wanted,
     evidence_of,
-    manner_of,
     reply_of,
     request_of,
+    runtime_rules_of,
     step,
     version_of,
 )
 from .history import History
-from .model import EVICTION, Asked, ChangeStep, Evidence, RequestFate
-from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
-from .rounds import GONE, Round, Station
+from .owner import ASKED_BEFORE_ALL, Owner, OwnerKind, plugin
+from .rounds import GONE, ConnectionPart, Round
 
 UPDATES_MAX = 5_000
 """Maximum number of updates of other containers examined in one round: more than any node has."""
@@ -54,7 +54,7 @@ class _Updating:
         self.before = before
         self.found = Findings()
         self.id = one.first.container_id
-        self.path = manner_of(one.stations[0]).own_updates
+        self.path = runtime_rules_of(one.stations[0]).own_updates
 
     def look(self, failure: str) -> tuple[Findings, Spec]:
         spec, after = self.before, None
@@ -72,7 +72,7 @@ class _Updating:
             if after is not None:
                 for remark in remarks:
                     if _key(remark) not in known:
-                        self.found.remark(self.id, owner, evidence, station.event, remark)
+                        self.found.add_remark(self.id, owner, evidence, station.event, remark)
             known |= {_key(remark) for remark in remarks}
             spec = self._reply(shown, station, request, known)
             after = station
@@ -84,19 +84,19 @@ class _Updating:
             return self.found, self.before
         return self.found, spec
 
-    def _who(self, after: Station | None, station: Station) -> tuple[Owner, Evidence]:
+    def _who(self, after: ConnectionPart | None, station: ConnectionPart) -> tuple[Owner, Evidence]:
         if after is not None:
             return self.chain.between(after, station), Evidence.PROBES
         if station.index == LOWEST:
             return ASKED_BEFORE_ALL, Evidence.REQUEST
         before = self.chain.between(None, station)
-        owner = Owner(Who.REQUEST, first=before.first, last=before.last, ties=before.ties)
+        owner = Owner(OwnerKind.REQUEST, first=before.first, last=before.last, ties=before.ties)
         return owner, Evidence.REQUEST
 
     def _reply(
         self,
         spec: Spec,
-        station: Station,
+        station: ConnectionPart,
         request: api.UpdateContainerRequest,
         known: set[oci.Remark],
     ) -> Spec:
@@ -122,7 +122,7 @@ class _Updating:
                 self.found.updates.append(Wanted(owner, evidence, event, each, merged=True))
                 continue
             for remark in oci.remarks(each, path=self.path):
-                self.found.remark(self.id, owner, evidence, event, remark)
+                self.found.add_remark(self.id, owner, evidence, event, remark)
                 known.add(_key(remark))
                 told.add(remark.path)
         self.found.asked += (
@@ -138,7 +138,7 @@ class _Updating:
         self.found.steps = []
 
 
-def _refusal(stations: Iterable[Station]) -> str:
+def _refusal(stations: Iterable[ConnectionPart]) -> str:
     """Return why the runtime gave up, by the known replies; "" if they do not show it."""
     turn: merging.Updating | None = None
     for station in stations:
@@ -157,7 +157,7 @@ def _refusal(stations: Iterable[Station]) -> str:
     return ""
 
 
-def stop_refusal(stations: Iterable[Station]) -> str:
+def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
     """Return why the runtime applied no request that plugins made beside a StopContainer.
 
     One plugin answered with an error, or two requested the same. "" if the replies do not show it.
@@ -199,7 +199,7 @@ def beside(
     wanted: Iterable[Wanted],
     found: Findings,
     targets: Targets,
-    manner: oci.Manner,
+    rules: oci.RuntimeRules,
     *,
     version: NriVersion | None,
     failed: Iterable[str] = (),
@@ -222,10 +222,12 @@ def beside(
             fate, reason = targets.absence(target)
             if target in not_done:
                 fate, reason = RequestFate.NOT_APPLIED, _FAILED
-            found.ask(Asked(target, one.owner, "", None, reason, one.evidence, one.event.id, fate))
+            found.ask(
+                PluginRequest(target, one.owner, "", None, reason, one.evidence, one.event.id, fate)
+            )
             continue
         kept, dropped = _merged(one, version)
-        path = manner.other_updates
+        path = rules.other_updates
         after = oci.update(history.spec, kept, path)
         steps = [
             step(target, change, one.owner_of(change.path), one.evidence, one.event)
@@ -240,7 +242,7 @@ def beside(
         for gone in dropped:
             found.ask(_asked(gone, one.owner, one.evidence, one.event))
         for remark in oci.remarks(kept, path=path):
-            found.remark(target, one.owner_of(remark.path), one.evidence, one.event, remark)
+            found.add_remark(target, one.owner_of(remark.path), one.evidence, one.event, remark)
         found.steps += steps
         history.add(steps, after)
     left_out = sum(1 for _ in updates)
@@ -258,16 +260,18 @@ def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdat
     return turn.updates[0], turn.dropped
 
 
-def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Asked:
+def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> PluginRequest:
     """Return a request that merging drops."""
     number = gone.value.removeprefix("-").isdecimal() and gone.value.isascii()
     value: Json = int(gone.value) if number else gone.value
-    return Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence, event.id)
+    return PluginRequest(
+        gone.container_id, owner, gone.path, value, gone.reason, evidence, event.id
+    )
 
 
 def _not_done(
     steps: Sequence[ChangeStep], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
-) -> list[Asked]:
+) -> list[PluginRequest]:
     """Return requested changes that were not applied, or not known to be applied."""
     limits = [one.change.after for one in steps if one.change.path == _LIMIT]
     # The runtime sets the swap limit to the memory limit, without a request.

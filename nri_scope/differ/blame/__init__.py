@@ -11,7 +11,7 @@ from .folding import view as view
 from .markdown import markdown as markdown
 from .owned_lines import OwnedLine as OwnedLine
 from .owned_lines import lines as lines
-from .path_history import Past as Past
+from .path_history import PathHistory as PathHistory
 from .path_history import asked_for as asked_for
 from .path_history import past as past
 from .path_history import resolve as resolve

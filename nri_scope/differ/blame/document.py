@@ -8,17 +8,17 @@ from collections.abc import Iterable, Sequence
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 
+from ..attribution.attributed_changes import ChangeStep, PluginRequest
 from ..attribution.history import History
-from ..attribution.model import Asked, ChangeStep
 from ..records import asked_record, shallow, step_record
 from .owned_lines import OwnedLine
-from .path_history import Past, asked_for
+from .path_history import PathHistory, asked_for
 
 
 def document(
     history: History,
     lines: Iterable[OwnedLine],
-    pasts: Iterable[Past] | None = None,
+    pasts: Iterable[PathHistory] | None = None,
     path: str = "",
 ) -> dict[str, Plain]:
     """Return present ``lines`` with values, each with its owner, and ``changes`` in order.
@@ -39,7 +39,7 @@ def document(
     }
     if pasts is None:
         steps: list[ChangeStep] = list(history.steps)
-        asked: Sequence[Asked] = history.asked
+        asked: Sequence[PluginRequest] = history.asked
     else:
         pasts = list(pasts)
         mine = {id(step) for past in pasts for step in past.steps}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from nri_scope.text.escape import columns, safe
 
-from ..attribution.model import Evidence
-from ..attribution.owner import Owner, Who
+from ..attribution.attributed_changes import Evidence
+from ..attribution.owner import Owner, OwnerKind
 
 LETTERS = {
     Evidence.TAP: "T",
@@ -27,7 +27,7 @@ def short(owner: Owner) -> str:
     """Return an owner in few columns; not escaped."""
     if not owner.or_runtime:
         return str(owner)
-    who = "CRI request" if owner.who is Who.REQUEST else owner.index or str(owner.who)
+    who = "CRI request" if owner.who is OwnerKind.REQUEST else owner.index or str(owner.who)
     return f"{who} or runtime"
 
 
@@ -72,7 +72,7 @@ class Gutter:
                 f"one of {best.index}: a plugin with {indices}{where}; nothing shows which"
             )
         lines += (f"{safe(short(owner), self._most)}: {owner}" for owner in self._cut())
-        if any(owner.who is Who.ONE_OF and owner.plugins for owner in self._owners):
+        if any(owner.who is OwnerKind.ONE_OF and owner.plugins for owner in self._owners):
             lines.append("one of …: any one of these plugins, or several; nothing shows which")
         ties = sorted({index for owner in self._owners for index in owner.ties})
         if ties:
@@ -82,9 +82,9 @@ class Gutter:
             )
         if any(owner.or_runtime for owner in self._owners):
             lines.append("or runtime: it may have been no plugin, but the runtime itself")
-        if any(owner.who is Who.UNKNOWN for owner in self._owners):
+        if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):
             lines.append("unknown: it was not seen, or was there before the recording began")
-        if any(owner.who is Who.REQUEST for owner in self._owners):
+        if any(owner.who is OwnerKind.REQUEST for owner in self._owners):
             lines.append(
                 "CRI request: the client that asked the runtime for it, usually the kubelet"
             )
@@ -99,4 +99,4 @@ class Gutter:
 
 
 def _is_range(owner: Owner) -> bool:
-    return owner.who is Who.ONE_OF and not owner.plugins and bool(owner.index)
+    return owner.who is OwnerKind.ONE_OF and not owner.plugins and bool(owner.index)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import SHORT_ID
 
+from ..attribution.attributed_changes import PluginRequest
 from ..attribution.history import History
-from ..attribution.model import Asked
 from ..render import wording
 from ..render.markdown_escape import code, prose
 from .owned_lines import OwnedLine
@@ -23,7 +23,7 @@ def markdown(
     lines: Sequence[OwnedLine] | None,
     body: Sequence[str],
     legend: Sequence[str],
-    about: Sequence[Asked] | None = None,
+    about: Sequence[PluginRequest] | None = None,
 ) -> Iterator[str]:
     """Yield the Markdown. `body`: the text between head and legend, unbroken and without colour.
 

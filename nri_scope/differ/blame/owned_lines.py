@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from nri_scope.oci import ABSENT, Json, value_at
 
+from ..attribution.attributed_changes import Applied, ChangeStep, Evidence
 from ..attribution.final_spec import FinalOwners, final_spec
 from ..attribution.history import History
-from ..attribution.model import Applied, ChangeStep, Evidence
-from ..attribution.owner import Owner, Who
+from ..attribution.owner import Owner, OwnerKind
 from .remarks import Remarks, is_overruled
 from .spec_lines import Node, put_back, tree
 
@@ -159,7 +159,7 @@ class _Lines:
             return " "
         if not node.there and step.change.kind != "removed":
             return UNMET if step.applied is Applied.NO else MARKS[step.change.kind]
-        if step.owner.who is Who.RUNTIME and not self._newest.by_plugins(step.change.path):
+        if step.owner.who is OwnerKind.RUNTIME and not self._newest.by_plugins(step.change.path):
             return " "
         if step.change.kind == "removed" and node.there:
             # The value was replaced by another one.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from nri_scope.errors import UsageError
 from nri_scope.oci import ABSENT, Json, pointer, split, value_at
 
+from ..attribution.attributed_changes import EVICTION, ChangeStep, PluginRequest
 from ..attribution.final_spec import final_spec
 from ..attribution.history import History
-from ..attribution.model import EVICTION, Asked, ChangeStep
 from .spec_lines import tree
 
 _LISTED = 5
@@ -24,7 +24,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PathHistory:
     """The history of one path."""
 
     path: str
@@ -36,7 +36,7 @@ class Past:
     """The steps at exactly this path, in order."""
 
 
-def past(history: History, path: str) -> list[Past]:
+def past(history: History, path: str) -> list[PathHistory]:
     """Return the histories of `path`, of its parents and of its parts; at least one.
 
     There is one for each of these paths that was changed, or one for `path` if none was.
@@ -47,13 +47,13 @@ def past(history: History, path: str) -> list[Past]:
     return [_past(history, each, steps) for each, steps in (found or {path: []}).items()]
 
 
-def _past(history: History, path: str, steps: list[ChangeStep]) -> Past:
+def _past(history: History, path: str, steps: list[ChangeStep]) -> PathHistory:
     began = value_at(history.base, path)
     there = began is not ABSENT
-    return Past(path, there, None if began is ABSENT else began, tuple(steps))
+    return PathHistory(path, there, None if began is ABSENT else began, tuple(steps))
 
 
-def asked_for(history: History, path: str) -> list[Asked]:
+def asked_for(history: History, path: str) -> list[PluginRequest]:
     """Return the requests not simply carried out at `path`, at its parents and at its parts."""
     return [
         one

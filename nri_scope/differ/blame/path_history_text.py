@@ -12,20 +12,20 @@ from nri_scope.text.layout import broken
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.text.yaml_flow import fill
 
+from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
-from ..attribution.model import ChangeStep
 from ..render import wording
 from ..render.values import place
 from .gutter import Gutter
 from .owned_lines import MARKS
-from .path_history import Past
+from .path_history import PathHistory
 from .text import LEAST, STYLES
 
 _NOTHING = "(nothing seen to change it)"
 
 
 def past_body(
-    history: History, pasts: Sequence[Past], width: int | None = None
+    history: History, pasts: Sequence[PathHistory], width: int | None = None
 ) -> tuple[list[str], list[str]]:
     """Return the values in order, each with time, event and owner; and the legend."""
     steps = [step for past in pasts for step in past.steps]
@@ -84,7 +84,7 @@ class _Columns:
                 yield StyledText(margin, Span(f"  # {text}", Style.DIM))
 
 
-def _past(history: History, past: Past, write: _Columns, days: Days) -> Iterator[str]:
+def _past(history: History, past: PathHistory, write: _Columns, days: Days) -> Iterator[str]:
     if past.began_there:
         remark = "" if past.steps else _NOTHING[1:-1]
         yield from write.write(None, history, past.began, remark)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope.oci import Json
 from nri_scope.text.yaml_text import inline
 
-from ..attribution.model import Applied, ChangeStep
+from ..attribution.attributed_changes import Applied, ChangeStep
 from ..attribution.steps_by_path import Newest
 from ..render import wording
 from ..render.values import place

@@ -12,9 +12,9 @@ from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.text.yaml_flow import fill
 from nri_scope.text.yaml_text import key
 
+from ..attribution.attributed_changes import Applied, Evidence, PluginRequest
 from ..attribution.history import History
-from ..attribution.model import Applied, Asked, Evidence
-from ..attribution.owner import Owner, Who
+from ..attribution.owner import Owner, OwnerKind
 from ..render import wording
 from .folding import Fold, Row
 from .gutter import Gutter, short
@@ -36,7 +36,7 @@ def head(
     history: History,
     lines: Sequence[OwnedLine] | None,
     width: int | None = None,
-    about: Sequence[Asked] | None = None,
+    about: Sequence[PluginRequest] | None = None,
 ) -> Iterator[str]:
     """Yield the container's name, how many lines were changed, and limits of the evidence.
 
@@ -141,7 +141,7 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
 
 def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = doing(line)
-    own = owner is not None and owner.who is Who.RUNTIME and not line.changed
+    own = owner is not None and owner.who is OwnerKind.RUNTIME and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
     remark = safe("; ".join(line.remarks))
@@ -166,6 +166,6 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
 
 def _fold(fold: Fold, gutter: Gutter) -> str:
     plural = "" if fold.hidden == 1 else "s"
-    by = " by the runtime" if fold.owner.who is Who.RUNTIME else ""
+    by = " by the runtime" if fold.owner.who is OwnerKind.RUNTIME else ""
     text = f"{' ' * fold.indent}# … {fold.hidden:,} line{plural}{by}"
     return styled(Style.DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")

@@ -43,7 +43,7 @@ class ChainSeen(NamedTuple):
     indices: tuple[str, ...]
 
 
-class Asked(NamedTuple):
+class CriPollingEnded(NamedTuple):
     """Sent when all questions to the CRI have been asked."""
 
     answered: int
@@ -80,11 +80,21 @@ class Closed(NamedTuple):
     """Whether nri-scope never connected, and the file is new, empty and to be removed."""
 
 
-ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | Asked | Unread
+ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | CriPollingEnded | Unread
 FromRecorder: TypeAlias = ReadPosition | FinishAsking | Closed
 Message: TypeAlias = ToRecorder | FromRecorder
 
-_TYPES = (CriBegan, CriEnded, Answer, ChainSeen, Asked, Unread, ReadPosition, FinishAsking, Closed)
+_TYPES = (
+    CriBegan,
+    CriEnded,
+    Answer,
+    ChainSeen,
+    CriPollingEnded,
+    Unread,
+    ReadPosition,
+    FinishAsking,
+    Closed,
+)
 
 
 def encode(message: Message) -> tuple[int, bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nri_scope.events import Event
 
-from ..attribution.model import RoundDiff
+from ..attribution.attributed_changes import RoundDiff
 from ..attribution.rounds import CONTAINER_STATUS, CREATE
 
 _DONE = frozenset({"PostCreateContainer", "PostStartContainer", "PostUpdateContainer"})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import time_ns
 
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.sink import Sink
 from nri_scope.recording.cri_answers import status_request
 
@@ -54,7 +54,7 @@ class CriSessions:
         self.answers += 1
         sink.capture(
             self._session,
-            Captured(
+            CapturedCall(
                 wall_ns=answer.wall_ns,
                 mono_ns=answer.mono_ns,
                 method=CONTAINER_STATUS,

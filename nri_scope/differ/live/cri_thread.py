@@ -12,7 +12,7 @@ from time import time_ns
 
 from nri_scope.cri import CriClient
 
-from .channel import Asked, CriBegan, ToRecorder
+from .channel import CriBegan, CriPollingEnded, ToRecorder
 from .cri_polling import Asker
 
 FINISH_SECONDS = 3.0
@@ -72,4 +72,4 @@ class CriThread:
             await asker.finish(FINISH_SECONDS)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-            self._tell(Asked(asker.answered, asker.unanswered))
+            self._tell(CriPollingEnded(asker.answered, asker.unanswered))

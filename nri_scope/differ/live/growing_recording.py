@@ -14,8 +14,8 @@ from nri_scope.recording.display import duration
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 
+from ..attribution.attributed_changes import RoundDiff
 from ..attribution.differ import Differ
-from ..attribution.model import RoundDiff
 from .channel import ReadPosition
 
 QUIET_NS = 10 * 10**9

@@ -10,7 +10,7 @@ from typing import Protocol
 
 FIRST_PLACES = ("00", "50", "99")
 """Indices of probes before the chain is known."""
-MOST = 16
+MAX_PROBES = 16
 """Maximum number of probes at one time. Each adds some 0.1 ms to every event in the runtime."""
 PAUSE = 5.0
 """Seconds between two moves: the runtime sends all its containers to each new connection, and a
@@ -62,7 +62,8 @@ def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
 
     Always 00 and 99, and one between any two neighbouring plugins if an index is free; else no
     probe can be placed between them. Of several free indices, one of ``now`` (existing probes) is
-    preferred, else the middle. Of more than `MOST` places, some in between are left out, evenly.
+    preferred, else the middle. Of more than `MAX_PROBES` places, some in between are left out,
+    evenly.
     """
     plugins = sorted({int(index) for index in chain})
     kept = {int(index) for index in now}
@@ -71,6 +72,6 @@ def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
         free = range(one + 1, other)
         if free:
             between.append(next((i for i in free if i in kept), (one + other) // 2))
-    if len(between) > MOST - 2:
-        between = [between[n * len(between) // (MOST - 2)] for n in range(MOST - 2)]
+    if len(between) > MAX_PROBES - 2:
+        between = [between[n * len(between) // (MAX_PROBES - 2)] for n in range(MAX_PROBES - 2)]
     return tuple(f"{index:02d}" for index in sorted({0, *between, 99}))

@@ -13,7 +13,15 @@ from nri_scope.recording.reader import Recording
 
 from ..attribution.differ import Differ
 from .chain import ChainWatch
-from .channel import Asked, ChainSeen, Closed, FinishAsking, Message, ReadPosition, ToRecorder
+from .channel import (
+    ChainSeen,
+    Closed,
+    CriPollingEnded,
+    FinishAsking,
+    Message,
+    ReadPosition,
+    ToRecorder,
+)
 from .cri_queue import Starting, is_gone, worth_asking
 from .growing_recording import Follower, Seen
 
@@ -109,7 +117,7 @@ class Watcher:
                     self._cri.want(self._starting.rest())
                     self._cri.finish()
                 else:
-                    self._tell(Asked(0, 0))
+                    self._tell(CriPollingEnded(0, 0))
             if self._cri is not None and not self._asking_finished:
                 self._cri.want(self._starting.due(time.monotonic()))
             time.sleep(POLL_SECONDS)

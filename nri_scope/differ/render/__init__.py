@@ -7,7 +7,7 @@ This package never looks for evidence, and does not know where its lines go.
 
 from __future__ import annotations
 
-from ..attribution.model import NameOf as NameOf
+from ..attribution.attributed_changes import NameOf as NameOf
 from .document import JsonRenderer
 from .markdown import MarkdownRenderer
 from .renderer import Format as Format

@@ -10,7 +10,7 @@ from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
 from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 
-from ..comparison import Comparison, Difference, Named, Pair, Side
+from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
 from ..records import by_record, change_record
 from . import wording
 from .change_lines import change_lines
@@ -89,7 +89,7 @@ def _by(one: Difference) -> str:
     return f"{ours} → {theirs}" if theirs else ours
 
 
-def _side(side: Side) -> str:
+def _side(side: ComparedValue) -> str:
     """Return the owner; "" if the value is missing and was not seen to be removed."""
     known = f" ({wording.sources(side.evidence)})" if side.evidence else ""
     if side.present:
@@ -178,7 +178,7 @@ def _record(pair: Pair, one: Difference) -> dict[str, Plain]:
     }
 
 
-def _side_record(side: Side) -> dict[str, Plain]:
+def _side_record(side: ComparedValue) -> dict[str, Plain]:
     step = side.step
     return {
         "present": side.present,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 
-from ..attribution.model import ChangeStep, NameOf, RoundDiff, Span
+from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
 from ..records import asked_record, by_record, step_record
 from . import wording
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..attribution.model import Evidence, RoundDiff
-from ..attribution.owner import Owner, Who
+from ..attribution.attributed_changes import Evidence, RoundDiff
+from ..attribution.owner import Owner, OwnerKind
 
 
 class Legend:
@@ -33,7 +33,7 @@ class Legend:
         """Note an owner and its evidence."""
         self._evidence.update(evidence)
         self._ties.update(who.ties)
-        if who.who is not Who.ONE_OF:
+        if who.who is not OwnerKind.ONE_OF:
             return
         if who.plugins:
             self._choice = self._choice or str(who)

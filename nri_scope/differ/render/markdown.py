@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nri_scope.oci import Change
 from nri_scope.recording.records import rfc3339
 
-from ..attribution.model import ChangeStep, NameOf, RoundDiff
+from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff
 from . import wording
 from .legend import Legend
 from .markdown_escape import code, folded, prose, table

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from ..attribution.model import NameOf, RoundDiff
+from ..attribution.attributed_changes import NameOf, RoundDiff
 
 Format: TypeAlias = Literal["text", "json", "markdown"]
 

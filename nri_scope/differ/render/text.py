@@ -9,15 +9,15 @@ from nri_scope.recording.display import Days, clock, many
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style
 
-from ..attribution.model import Applied, ChangeStep, NameOf, RoundDiff
+from ..attribution.attributed_changes import Applied, ChangeStep, NameOf, RoundDiff
 from . import wording
 from .change_lines import DEEPER, change_lines
 from .legend import Legend
 
 _WEIGHTS = {
-    wording.Weight.TROUBLE: Style.BAD,
-    wording.Weight.DOUBT: Style.WARN,
-    wording.Weight.REMARK: Style.DIM,
+    wording.DetailWeight.TROUBLE: Style.BAD,
+    wording.DetailWeight.DOUBT: Style.WARN,
+    wording.DetailWeight.REMARK: Style.DIM,
 }
 
 

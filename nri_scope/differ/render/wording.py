@@ -10,26 +10,26 @@ from nri_scope.oci import Change, Json, split
 from nri_scope.recording.display import duration
 from nri_scope.recording.records import deadline_ms
 
-from ..attribution.model import (
+from ..attribution.attributed_changes import (
     EVICTION,
     Applied,
-    Asked,
     ChangeStep,
     Claim,
     Evidence,
     NameOf,
+    PluginRequest,
     RequestFate,
     RoundDiff,
     Span,
 )
-from ..attribution.owner import Owner, Who
+from ..attribution.owner import Owner, OwnerKind
 from .values import clipped, shown
 
 _VALUE_MAX = 200
 """Maximum number of characters of a value within a sentence."""
 
 
-class Weight(Enum):
+class DetailWeight(Enum):
     """The importance of a detail."""
 
     TROUBLE = 0
@@ -50,16 +50,16 @@ _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 def owner(who: Owner) -> str:
     """Return an owner in words."""
     match who.who:
-        case Who.RUNTIME:
+        case OwnerKind.RUNTIME:
             return "the runtime"
-        case Who.REQUEST:
+        case OwnerKind.REQUEST:
             return "a CRI request, or the runtime" if who.or_runtime else "a CRI request"
     return str(who)
 
 
 def by(who: Owner) -> str:
     """Return an owner in words, to be put after a change."""
-    return "owner unknown" if who.who is Who.UNKNOWN else f"by {owner(who)}"
+    return "owner unknown" if who.who is OwnerKind.UNKNOWN else f"by {owner(who)}"
 
 
 def sources(evidence: Iterable[Evidence]) -> str:
@@ -67,14 +67,14 @@ def sources(evidence: Iterable[Evidence]) -> str:
     return ", ".join(evidence)
 
 
-def details(step: ChangeStep) -> list[tuple[Weight, str]]:
+def details(step: ChangeStep) -> list[tuple[DetailWeight, str]]:
     """Return the details of a step, for the lines below it."""
-    found: list[tuple[Weight, str]] = []
+    found: list[tuple[DetailWeight, str]] = []
     if trouble := fate(step):
-        found.append((Weight.TROUBLE, f"! {trouble}"))
-    found += ((Weight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
+        found.append((DetailWeight.TROUBLE, f"! {trouble}"))
+    found += ((DetailWeight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
     if step.note:
-        found.append((Weight.REMARK, f"note: {step.note}"))
+        found.append((DetailWeight.REMARK, f"note: {step.note}"))
     return found
 
 
@@ -107,7 +107,7 @@ def _not_applied(change: Change) -> str:
 def claim(other: Claim, step: ChangeStep) -> str:
     """Return the contradicting statement of another source."""
     parts: list[str] = []
-    if other.owner != step.owner and other.owner.who is not Who.UNKNOWN:
+    if other.owner != step.owner and other.owner.who is not OwnerKind.UNKNOWN:
         parts.append(by(other.owner))
     if step.change.kind != "moved" and (other.value != step.change.after or not parts):
         there = other.value is not None
@@ -123,13 +123,13 @@ FATES = {
 }
 
 
-def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
+def asked(one: PluginRequest, diff: RoundDiff, name_of: NameOf) -> str:
     """Return a request of a round, with its fate and the reason."""
     of = name_of(one.container) if one.container not in ("", diff.container) else ""
     return f"{FATES[one.fate]}: {request(one, of)}"
 
 
-def request(one: Asked, of: str = "") -> str:
+def request(one: PluginRequest, of: str = "") -> str:
     """Return the owner, the request and why it was not simply carried out.
 
     `of` names the container if that is not the current one.
@@ -137,7 +137,7 @@ def request(one: Asked, of: str = "") -> str:
     return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
 
 
-def _wish(one: Asked, of: str) -> str:
+def _wish(one: PluginRequest, of: str) -> str:
     if one.path == EVICTION:
         why = f" ({_value('', one.value)})" if one.value else ""
         return f"to evict {of or 'the container'}{why}"
@@ -146,7 +146,7 @@ def _wish(one: Asked, of: str) -> str:
     return f"{_wished(one)}{f' on {of}' if of else ''}"
 
 
-def _wished(one: Asked) -> str:
+def _wished(one: PluginRequest) -> str:
     if one.path and one.value == f"-{split(one.path)[-1]}":
         # As in the protocol: a minus before the key.
         return f"to remove {one.path}"
@@ -155,7 +155,7 @@ def _wished(one: Asked) -> str:
     return f"for{what}{value}"
 
 
-def unnoted(requests: Iterable[Asked], steps: Iterable[ChangeStep]) -> list[Asked]:
+def unnoted(requests: Iterable[PluginRequest], steps: Iterable[ChangeStep]) -> list[PluginRequest]:
     """Return the requests whose reasons are not already in the note of a step."""
     noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
     return [one for one in requests if (one.container, one.path, one.reason) not in noted]

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from nri_scope.errors import RecordingError
 
 from ..display import size as in_bytes
-from ..file_errors import in_words, way_to_read
+from ..file_errors import error_words, reading_hint
 from .manifest import (
     MANIFEST,
     MAX_MANIFEST,
@@ -156,8 +156,8 @@ def opened(path: Path) -> Iterator[Opened]:
     except FileNotFoundError as error:
         raise RecordingError(path, "no such file", _GIVE) from error
     except OSError as error:
-        words = in_words(error)
-        raise RecordingError(path, words, way_to_read(words)) from error
+        words = error_words(error)
+        raise RecordingError(path, words, reading_hint(words)) from error
 
 
 def _file(path: Path) -> BinaryIO:

@@ -19,7 +19,7 @@ from pathlib import Path
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
 from nri_scope.nri.plain import Plain
 
-from ..file_errors import in_words
+from ..file_errors import error_words
 from ..sqlite_text import HIGHEST
 
 SCHEMA_VERSION = 1
@@ -44,14 +44,14 @@ def read(path: Path) -> dict[MarkKey, Mark]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Unusable(f"{path} cannot be read: {in_words(error)}") from error
+        raise Unusable(f"{path} cannot be read: {error_words(error)}") from error
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise Unusable(f"{path} is no file")
         with os.fdopen(opened, "rb", closefd=False) as file:
             content = file.read(_MAX_FILE + 1)
     except OSError as error:
-        raise Unusable(f"{path} cannot be read: {in_words(error)}") from error
+        raise Unusable(f"{path} cannot be read: {error_words(error)}") from error
     finally:
         os.close(opened)
     if len(content) > _MAX_FILE:

@@ -14,7 +14,7 @@ from pathlib import Path
 from nri_scope.errors import RecordingError
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
 
-from ..file_errors import in_words
+from ..file_errors import error_words
 from ..query_budget import Patience
 from ..reader import Recording
 from ..rows import ascending as in_order
@@ -104,7 +104,7 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
     except RecordingError as error:
         raise Refused(error.problem) from error
     except (sqlite3.Error, OSError) as error:
-        raise Refused(in_words(error)) from error
+        raise Refused(error_words(error)) from error
     return kept
 
 

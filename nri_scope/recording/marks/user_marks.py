@@ -16,7 +16,7 @@ from nri_scope.events import MAX_COMMENT, MAX_MARKS, Event, Mark, MarkKey
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.text_comparison import fold
 
-from ..file_errors import in_words
+from ..file_errors import error_words
 from ..reader import Recording
 from . import sidecar, table
 from .recorder_lock import RecorderWatch
@@ -191,7 +191,7 @@ class Marks:
             if isinstance(error, sidecar.Unusable):
                 notice = _left(str(error), is_kept=not rest)
             else:
-                notice = f"{LOST}: {self.path}: {in_words(error)}" if rest else ""
+                notice = f"{LOST}: {self.path}: {error_words(error)}" if rest else ""
             kept = set(changed) - set(rest)
         else:
             notice, kept = "", set(changed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.regular_files import write_private
 from nri_scope.runtime import RECORDED
 from nri_scope.text.escape import safe
@@ -98,7 +98,7 @@ def write_test(
         write_private(place.test, test.encode(), only_new=not force)
     except OSError as error:
         raise UsageError(
-            f"{error.filename or place.test}: cannot be written: {in_words(error)}",
+            f"{error.filename or place.test}: cannot be written: {error_words(error)}",
             "name another folder after --pytest",
         ) from error
 
@@ -190,7 +190,7 @@ def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
         yield f"profile={_text(job.profile)},"
     if faults:
         yield f"faults=[{', '.join(map(_text, faults))}],"
-    if not job.manner.effects:
+    if not job.playback.effects:
         yield "effects=False,"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.events import Event
 from nri_scope.oci import Spec
 
@@ -26,14 +26,14 @@ from .event_order import Order
 from .ignored_requests import Dropped
 from .name_clashes import Names
 from .recording_facts import Detector
-from .recording_facts import Scene as Scene
+from .recording_facts import RecordingFacts as RecordingFacts
 from .unknown_containers import Missed
 
 
 class Diagnosis:
     """Takes events and rounds as they come; its findings are complete in the end."""
 
-    def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
+    def __init__(self, scene: RecordingFacts, spec_of: Callable[[str], Spec]) -> None:
         """Set up the detectors; ``spec_of`` gives a container's current spec by its id."""
         self._parts: tuple[Detector, ...] = (
             Times(scene),

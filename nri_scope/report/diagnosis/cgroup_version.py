@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nri_scope.differ.attribution.model import RoundDiff
-from nri_scope.differ.attribution.owner import Who
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
+from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.oci import Spec
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, Latest, Scene
+from .recording_facts import Detector, Latest, RecordingFacts
 
 _PATH = "/linux/resources/unified"
 _ADVICE = (
@@ -33,7 +33,7 @@ _ENDS = ("StopContainer", "RemoveContainer")
 class Unified(Detector):
     """See `Detector`."""
 
-    def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
+    def __init__(self, scene: RecordingFacts, spec_of: Callable[[str], Spec]) -> None:
         super().__init__(scene)
         self._spec_of = spec_of
         self._waiting: Latest[tuple[int, str], tuple[int, str, str]] = Latest()
@@ -65,7 +65,7 @@ class Unified(Detector):
             return
         for step in diff.own:
             if step.change.path.startswith(_PATH) and step.change.kind != "removed":
-                if step.owner.who in (Who.RUNTIME, Who.REQUEST):
+                if step.owner.who in (OwnerKind.RUNTIME, OwnerKind.REQUEST):
                     continue
                 name = self._scene.name_of(diff.container)
                 self._waiting[0, diff.container] = step.event, wording.owner(step.owner), name

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from nri_scope.differ.attribution.attributed_changes import NameOf, RequestFate, RoundDiff
 from nri_scope.differ.attribution.differ import NOT_KNOWN
-from nri_scope.differ.attribution.model import NameOf, RequestFate, RoundDiff
-from nri_scope.differ.attribution.owner import Who
+from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
 from nri_scope.differ.render.values import clipped
@@ -17,7 +17,7 @@ from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
-from .recording_facts import Detector, Scene
+from .recording_facts import Detector, RecordingFacts
 
 _CONFLICT = "both tried to set"
 """Part of the runtime's error, in all versions (containerd/nri, pkg/adaptation)."""
@@ -70,7 +70,7 @@ class _Refused:
 class Refused(Detector):
     """See `Detector`."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._found: dict[tuple[str, str], _Refused] = {}
 
@@ -107,7 +107,9 @@ def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
             yield words.request(
                 one, "" if one.container == diff.container else name_of(one.container)
             )
-    steps = [step for step in diff.own if step.owner.who not in (Who.RUNTIME, Who.REQUEST)]
+    steps = [
+        step for step in diff.own if step.owner.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST)
+    ]
     for step in sorted(steps, key=lambda step: not step.note):
         note = f" ({step.note})" if step.note else ""
         yield f"{words.owner(step.owner)} {_DID[step.change.kind]} {step.change.path}{note}"

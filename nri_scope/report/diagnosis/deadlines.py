@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import RoundDiff, Span
+from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.render import wording
 from nri_scope.events import Event, Role
 from nri_scope.nri.request_subject import is_plugins_call
@@ -14,7 +14,7 @@ from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, Scene
+from .recording_facts import Detector, RecordingFacts
 
 _ADVICE = (
     "Answer first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
@@ -50,7 +50,7 @@ class _Slow:
 class Times(Detector):
     """See `Detector`."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._found: dict[str, _Slow] = {}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.differ.render import wording
 from nri_scope.events import Event, Role, Session
@@ -16,7 +16,7 @@ from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX
-from .recording_facts import Detector, Scene
+from .recording_facts import Detector, RecordingFacts
 
 _WORDS: dict[int, str] = {
     Code.DEADLINE_EXCEEDED: "did not answer in time",
@@ -50,7 +50,7 @@ class _Gone:
 class Vanished(Detector):
     """See `Detector`."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._gone: dict[str, _Gone] = {}
         """The newest disconnection of each plugin, until the plugin is back."""

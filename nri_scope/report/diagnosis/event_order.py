@@ -11,7 +11,7 @@ from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, Latest, Scene, Sequence
+from .recording_facts import Detector, Latest, RecordingFacts, Sequence
 
 _RANKS = {
     "CreateContainer": 1,
@@ -79,7 +79,7 @@ class _Course:
 class Order(Detector):
     """See `Detector`. Each connection is examined separately, as a plugin sees only its own."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._sequence = Sequence(scene)
         self._containers: Latest[tuple[int, str], _Course] = Latest()

@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.model import (
+from nri_scope.differ.attribution.attributed_changes import (
     EVICTION,
     Applied,
-    Asked,
     ChangeStep,
+    PluginRequest,
     RequestFate,
     RoundDiff,
 )
-from nri_scope.differ.attribution.owner import Owner, Who
+from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
-from .recording_facts import Detector, Scene
+from .recording_facts import Detector, RecordingFacts
 
 _ADVICE = (
     "The plugin thinks that it has this, and it has not. Ask for it in a way that this runtime "
@@ -44,7 +44,7 @@ class _Dropped:
 class Dropped(Detector):
     """See `Detector`."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._found: dict[tuple[str, str, str], _Dropped] = {}
 
@@ -72,7 +72,7 @@ class Dropped(Detector):
                 one.advice,
             )
 
-    def _asked(self, asked: Asked, event: int) -> None:
+    def _asked(self, asked: PluginRequest, event: int) -> None:
         who = wording.owner(asked.owner)
         what = "an eviction" if asked.path == EVICTION else asked.path or "an update"
         self._add(
@@ -111,4 +111,4 @@ class Dropped(Detector):
 
 
 def _is_plugins(owner: Owner) -> bool:
-    return owner.who not in (Who.RUNTIME, Who.REQUEST)
+    return owner.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST)

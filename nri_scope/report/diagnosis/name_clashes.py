@@ -7,12 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render import wording
 from nri_scope.events import Event, Role
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, Scene
+from .recording_facts import Detector, RecordingFacts
 
 _TITLE = re.compile(r"[0-9]{2}-.")
 _SAME_ADVICE = (
@@ -29,7 +29,7 @@ _INDEX_ADVICE = "Give them different indices: the lower one is asked first."
 class Names(Detector):
     """See `Detector`. Alternating events show which connections coexist; clocks do not."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._ours = scene.passive_plugins()
         self._newest: dict[str, int] = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from nri_scope.differ.attribution.model import NameOf, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import NameOf, RoundDiff
 from nri_scope.events import Event, Gap, Role, Session
 
 from ..finding import Finding
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RecordingFacts:
     """Facts about the recording for all detectors."""
 
     sessions: Mapping[int, Session]
@@ -43,7 +43,7 @@ class Scene:
 class Detector:
     """Looks for one kind of finding. Values are untrusted input: no method raises."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         self._scene = scene
 
     def see(self, event: Event) -> None:
@@ -69,7 +69,7 @@ class Latest(OrderedDict[K, V]):
 class Sequence:
     """Detects sessions that lost events: in these, a missing event proves nothing."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         self._scene = scene
         self._newest: dict[int, int] = {}
         self._lossy: set[int] = set()

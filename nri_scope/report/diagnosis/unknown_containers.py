@@ -13,7 +13,7 @@ from nri_scope.events import Event, Role
 from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, Latest, Scene, Sequence
+from .recording_facts import Detector, Latest, RecordingFacts, Sequence
 
 _LIVING = frozenset(
     {
@@ -37,7 +37,7 @@ _CREATE_BIT = NriEvent.CreateContainer.bit
 class Missed(Detector):
     """See `Detector`."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._sequence = Sequence(scene)
         self._known: Latest[tuple[int, str], bool] = Latest()

@@ -11,7 +11,7 @@ from nri_scope.recording.bundle.manifest import Manifest
 from nri_scope.recording.bundle.unpack import read_manifest, unpack
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import number_of
-from nri_scope.recording.schema_check import recover
+from nri_scope.recording.schema_check import repair_hint
 
 from ..output_files import Outputs
 
@@ -28,7 +28,7 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
         try:
             recording = Recording.open(draft)
         except RecordingError as error:
-            hint = recover(path) if error.hint == recover(draft) else error.hint
+            hint = repair_hint(path) if error.hint == repair_hint(draft) else error.hint
             raise RecordingError(path, error.problem, hint) from error
         with closing(recording):
             events = number_of(recording.rows("SELECT count(*) FROM event")[0])

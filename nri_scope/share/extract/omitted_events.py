@@ -13,7 +13,7 @@ from nri_scope.recording.sqlite_text import int64
 
 from .row_pages import pages
 
-MOST = 256
+MAX_LISTED = 256
 """Maximum number of rows of ``gap`` for holes. If exceeded, neighbours are joined."""
 _INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
 
@@ -56,13 +56,13 @@ class Holes:
             return
         self.found.append(self._open)
         self._open = None
-        if len(self.found) == 2 * MOST:
+        if len(self.found) == 2 * MAX_LISTED:
             self._halve()
 
     def finish(self) -> None:
         """Close the last hole, and join neighbours if there are too many."""
         self.keep()
-        if len(self.found) > MOST:
+        if len(self.found) > MAX_LISTED:
             self._halve()
 
     def _halve(self) -> None:

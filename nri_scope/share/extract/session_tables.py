@@ -29,7 +29,7 @@ from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.rows import Row, number_of, optional_numbers_of
 from nri_scope.recording.rows import ascending as in_order
-from nri_scope.recording.schema_check import recover
+from nri_scope.recording.schema_check import repair_hint
 from nri_scope.recording.sqlite_errors import holds, sound
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
@@ -146,7 +146,7 @@ class Tables:
         return RecordingError(
             self._source.path,
             f"it is damaged in session {session}: {problem}",
-            recover(self._source.path),
+            repair_hint(self._source.path),
         )
 
     def _state_rows(self, session: int, event: int) -> Iterator[tuple[int | None, ...]]:
@@ -204,7 +204,7 @@ class Tables:
             for row in rows:
                 if tuple(map(type, row[: len(types)])) != types:
                     problem = f"damaged: a {table} has values of a wrong type"
-                    raise RecordingError(self._source.path, problem, recover(self._source.path))
+                    raise RecordingError(self._source.path, problem, repair_hint(self._source.path))
                 yield row
 
     def _pages_of(

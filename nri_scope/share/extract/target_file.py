@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.file_errors import in_words, way_to_write
+from nri_scope.recording.file_errors import error_words, way_to_write
 from nri_scope.recording.writable_file import lay_out
 
 _TAKEN = "the file exists; nothing was written"
@@ -105,5 +105,5 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
             raise RecordingError(path, f"no such folder: {path.parent}", "make it first") from error
-        words = in_words(error)
+        words = error_words(error)
         raise RecordingError(path, f"cannot be written: {words}", way_to_write(words)) from error

@@ -22,7 +22,7 @@ from sqlite_utils.db import ForeignKey
 
 from nri_scope.events import Event, Tapped
 from nri_scope.recording.documents import reply_of, request_of
-from nri_scope.recording.file_errors import code_of, in_words
+from nri_scope.recording.file_errors import code_of, error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
@@ -121,7 +121,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             # Errors of the recording itself are raised as RecordingError.
             full = code_of(error) == sqlite3.SQLITE_FULL
             number = errno.ENOSPC if full else errno.EIO
-            raise OSError(number, in_words(error), str(path.parent.parent)) from error
+            raise OSError(number, error_words(error), str(path.parent.parent)) from error
         with path.open("rb") as made:
             shutil.copyfileobj(made, stream, 1 << 20)
     return count

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import Captured
+from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import Begin, End, Missed, PluginLine, Remark, Resumed, Told
 
@@ -38,7 +38,7 @@ class AtSource:
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
         return cls(Redactor(rules, key, memory=MEMORY))
 
-    def captured(self, item: Captured) -> Captured:
+    def captured(self, item: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
         redactor = self._redactor
         known = item.method in METHODS

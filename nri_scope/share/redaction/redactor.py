@@ -136,7 +136,7 @@ class Redactor:
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """Return the redacted request of the RPC ``method``; ``service`` as in `Captured`.
+        """Return the redacted request of the RPC ``method``; ``service`` as in `CapturedCall`.
 
         Handles NRI requests and recorded requests to the CRI. A message that is malformed or of an
         unknown method is replaced by a token as a whole, since its content is unknown.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-MOST = 1_000
+MAX_BLOCK = 1_000
 """Maximum number of strings per list; in a single list, each insertion would move half of all."""
 
 Place = tuple[int, int]
@@ -27,7 +27,7 @@ class SortedStrings:
         some = self._lists[number]
         at = bisect_left(some, value)
         some.insert(at, value)
-        if len(some) <= MOST:
+        if len(some) <= MAX_BLOCK:
             return number, at
         half = len(some) // 2
         self._lists[number : number + 1] = [some[:half], some[half:]]

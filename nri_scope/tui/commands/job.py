@@ -16,13 +16,13 @@ from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import columns, safe
 
 from ..actions import Keymap
 from ..frame import Frame
-from ..store.reader_thread import Stop
+from ..store.reader_thread import CancelFlag
 from ..text.styled_line import Style, line
 from ..textual_gaps import begin
 from ..widgets.screens import ReadingScreen
@@ -50,7 +50,7 @@ class Jobs:
     """Files that were created; added by the work that writes them."""
     _worker: Worker[None] | None = None
     _in_thread: asyncio.Task[object] | None = None
-    _stop: Stop = field(default_factory=Stop)
+    _stop: CancelFlag = field(default_factory=CancelFlag)
 
     @property
     def busy(self) -> bool:
@@ -88,7 +88,7 @@ class Jobs:
         except OSError as error:
             # The path of a temporary folder, or of a program to be started.
             where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-            self._tell(f"{where}{in_words(error)}")
+            self._tell(f"{where}{error_words(error)}")
         except asyncio.CancelledError:
             late = [path.name for path in self.made[made:]]
             was_written = f"too late to be stopped: ./{late[0]} was written" if late else ""
@@ -108,7 +108,7 @@ class Jobs:
 
         A cancelled job waits until the work has ended.
         """
-        stop, part = Stop(), 0.0
+        stop, part = CancelFlag(), 0.0
         self._stop = stop
 
         def progress(done: float) -> None:

@@ -19,7 +19,7 @@ from textual.app import App
 from nri_scope.errors import UsageError
 from nri_scope.recording.display import many, size
 from nri_scope.recording.documents import document
-from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import inert, to_yaml
@@ -294,13 +294,15 @@ def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = Non
             continue
         except OSError as error:
             hint = "start in a folder you can write to"
-            raise UsageError(f"{path}: {in_words(error)}", hint) from error
+            raise UsageError(f"{path}: {error_words(error)}", hint) from error
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.writelines(texts)
         except BaseException as error:
             path.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                raise UsageError(f"{path}: {in_words(error)}", "start in another folder") from error
+                raise UsageError(
+                    f"{path}: {error_words(error)}", "start in another folder"
+                ) from error
             raise
         return path

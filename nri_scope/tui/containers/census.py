@@ -23,7 +23,7 @@ from .outline import NO_POD
 if TYPE_CHECKING:
     from ..store.store import Store
 
-FOR_EVER = (1 << 63) - 1
+NEVER_ENDS = (1 << 63) - 1
 """End of a life or phase that has not ended."""
 
 
@@ -101,8 +101,8 @@ class Life(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        """The time of its end; `FOR_EVER` for one that still exists."""
-        return max(self.removed_ns, self.last_ns) if self.removed_ns else FOR_EVER
+        """The time of its end; `NEVER_ENDS` for one that still exists."""
+        return max(self.removed_ns, self.last_ns) if self.removed_ns else NEVER_ENDS
 
 
 _UNKNOWN = Life()
@@ -151,7 +151,7 @@ class Lives:
         if slot is None:
             return 0, 0
         removed, last = self._columns["removed_ns"][slot], self._columns["last_ns"][slot]
-        return self._columns["first_ns"][slot], max(removed, last) if removed else FOR_EVER
+        return self._columns["first_ns"][slot], max(removed, last) if removed else NEVER_ENDS
 
     def tell(self, key: int, thing: int, at_ns: int) -> None:
         """Note that Synchronize listed it; only the first time counts."""
@@ -217,7 +217,7 @@ def life_words(life: Life, until_ns: int) -> str:
         for stage, from_ns, to_ns in phases(life, until_ns)
         if stage is not Stage.REMOVED
     ]
-    if life.end_ns != FOR_EVER:
+    if life.end_ns != NEVER_ENDS:
         told.append("removed")
     return ", ".join(told)
 

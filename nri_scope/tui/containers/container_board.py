@@ -14,7 +14,7 @@ from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
 from ..text.styled_line import StyledLine, TableGrid
-from ..widgets.messages import Narrow, OpenEvent, Said
+from ..widgets.messages import Narrow, OpenEvent, StatusText
 from .census_board import CensusBoard
 from .outline import Level, Node, Outline
 from .outline_lines import FIELDS, life_of, node_line, node_words, read
@@ -228,7 +228,7 @@ class ContainerBoard(CensusBoard):
             self.body.go_to(there)
         else:
             word = "later" if forwards else "earlier"
-            self.post_message(Said(f"no {word} event of this container"))
+            self.post_message(StatusText(f"no {word} event of this container"))
 
     action_next_of_container = partialmethod(_go_on, forwards=True)
     action_previous_of_container = partialmethod(_go_on, forwards=False)

@@ -26,7 +26,7 @@ from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import broken
 
 from ..actions import DEFAULT, Keymap, Scope, bindings
-from ..store.reader_thread import Stop
+from ..store.reader_thread import CancelFlag
 from ..store.store import Store
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..textual_gaps import begin
@@ -106,9 +106,9 @@ class Comparison:
             yield (Span(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
 
 
-def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
+def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Comparison:
     """Return the containers of two events, each as shown by its event. Raises
-    RecordingError, and CancelledError after `Stop.set`.
+    RecordingError, and CancelledError after `CancelFlag.set`.
     """
     one, other = _side(recording, a), _side(recording, b)
     stop.check()
@@ -203,7 +203,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         self._keymap = keymap
         self._store = store
         self._events = a, b
-        self._stop = Stop()
+        self._stop = CancelFlag()
         self._lines = _Differences([line("…", Style.DIM)], wrap=True)
 
     def compose(self) -> ComposeResult:

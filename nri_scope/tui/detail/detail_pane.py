@@ -19,7 +19,7 @@ from nri_scope.recording.display import subject
 from nri_scope.text.escape import safe
 
 from ..actions import DEFAULT, Keymap
-from ..store.reader_thread import Stop
+from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
 from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, line
@@ -101,7 +101,7 @@ class DetailPane(Widget):
         self._read_last: TabRequest | None = None
         """The request whose lines are shown now; None if there are none, or "…"."""
         self._renewal: Timer | None = None
-        self._stop = Stop()
+        self._stop = CancelFlag()
         self.set_class(hidden, "-hidden")
 
     def compose(self) -> ComposeResult:
@@ -253,10 +253,10 @@ class DetailPane(Widget):
     def _load(self, after: float = 0.0) -> None:
         """Read the wanted content, once the cursor has not moved for ``after`` seconds."""
         self._stop.set()
-        self._stop = Stop()
+        self._stop = CancelFlag()
         begin(self, partial(self._read, after, self._stop), "detail", exclusive=True)
 
-    async def _read(self, after: float, stop: Stop) -> None:
+    async def _read(self, after: float, stop: CancelFlag) -> None:
         if after:
             await asyncio.sleep(after)
         before, wanted = self._shown, self._wanted()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tabs of the detail pane, and their content for a row.
 
-Functions of a recording only, for a thread that may read it; long ones end soon after `Stop.set`.
+Functions of a recording only, for a thread that may read it; long ones end soon after
+`CancelFlag.set`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.styled_text import spans_of
 
-from ..store.reader_thread import Stop
+from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
 from ..text.styled_line import Style, StyledLine, line
 from ..text.wrapping import folded
@@ -55,8 +56,8 @@ class TabRequest:
     """The user's comment on the event."""
 
 
-def detail(recording: Recording, wanted: TabRequest, stop: Stop) -> list[StyledLine]:
-    """Return the lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
+def detail(recording: Recording, wanted: TabRequest, stop: CancelFlag) -> list[StyledLine]:
+    """Return the lines of a tab. Raises RecordingError, and CancelledError after `CancelFlag.set`.
 
     Their content is not escaped yet.
     """
@@ -80,7 +81,7 @@ def detail(recording: Recording, wanted: TabRequest, stop: Stop) -> list[StyledL
 
 
 def _summary(
-    recording: Recording, event: Event, wanted: TabRequest, _stop: Stop
+    recording: Recording, event: Event, wanted: TabRequest, _stop: CancelFlag
 ) -> Iterator[StyledLine]:
     return _folded(summary.of_event(recording, event, wanted.comment), wanted)
 
@@ -92,7 +93,7 @@ def _folded(lines: Iterable[StyledLine], wanted: TabRequest) -> Iterator[StyledL
 
 
 def _container(
-    recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
+    recording: Recording, event: Event, _wanted: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
     """Return the container as shown by this event, or else the pod."""
     if event.mark:
@@ -115,7 +116,7 @@ def _container(
 
 
 def _changes(
-    recording: Recording, event: Event, wanted: TabRequest, stop: Stop
+    recording: Recording, event: Event, wanted: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
     """Return the differ's result for the event's round."""
     # The differ takes long to import: not before the first screen, nor while drawing.
@@ -138,7 +139,7 @@ def _changes(
 
 
 def _blame(
-    recording: Recording, event: Event, wanted: TabRequest, stop: Stop
+    recording: Recording, event: Event, wanted: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
     """Return the container's final state line by line, with the owner of each line."""
     from nri_scope.differ import blame, excerpt
@@ -167,7 +168,7 @@ def _blame(
 
 
 def _raw(
-    recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
+    recording: Recording, event: Event, _wanted: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
     """Return request and reply as they were on the wire, decoded if possible."""
     content, reply = recording.request(event.id), recording.reply(event.id)
@@ -181,7 +182,7 @@ def _raw(
         yield from _message("reply", reply_of(event, reply), reply, stop)
 
 
-_OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, Stop], Iterator[StyledLine]]] = {
+_OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, CancelFlag], Iterator[StyledLine]]] = {
     Tab.SUMMARY: _summary,
     Tab.CONTAINER: _container,
     Tab.CHANGES: _changes,
@@ -197,7 +198,7 @@ def _not_understood(event: Event) -> Iterator[StyledLine]:
     yield from _note(f"What it says is not known ({mark_words(event.mark)}): see Raw.")
 
 
-def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[StyledLine]:
+def _message(name: str, value: Plain, content: bytes, stop: CancelFlag) -> Iterator[StyledLine]:
     odd = {MALFORMED: "malformed", RAW: "of an unknown method or service, kept raw"}
     key = next((key for key in odd if isinstance(value, dict) and key in value), None)
     if key is not None:
@@ -209,7 +210,7 @@ def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[St
         yield from yaml_lines({name: value}, stop)
 
 
-def _hex(content: bytes, stop: Stop) -> Iterator[str]:
+def _hex(content: bytes, stop: CancelFlag) -> Iterator[str]:
     """Format bytes as hexdump(1) does."""
     for at in range(0, min(len(content), _HEX_MAX), 16):
         if not at % 4096:

@@ -19,7 +19,7 @@ from ..store.markers import Key
 from ..store.rows import Row, RowStyle
 from ..store.store import Store
 from ..store.view import View
-from ..widgets.messages import AddToFilter, GoToSameContainer, RowChosen, RowOpened, Said
+from ..widgets.messages import AddToFilter, GoToSameContainer, RowChosen, RowOpened, StatusText
 from . import columns
 from .columns import place
 from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter
@@ -74,8 +74,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Create the list. ``is_marked`` returns whether a row has a mark; see `remark`. ``grows``
-        returns whether new events may still come.
+        """Create the list. ``is_marked`` returns whether a row has a mark; see `refresh_marks`.
+        ``grows`` returns whether new events may still come.
         """
         super().__init__()
         self.store = store
@@ -145,9 +145,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.go_to(self.view.position_of(event_id))
         return True
 
-    def remark(self) -> None:
+    def refresh_marks(self) -> None:
         """Draw marks and comments again after they have changed."""
-        self._reader.remark()
+        self._reader.refresh_marks()
         self._told = None
         self.restyle()
         self._tell()
@@ -350,7 +350,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def _say_ended(self, words: str) -> None:
-        self.post_message(Said(f"this recording is over: {words}", problem=True))
+        self.post_message(StatusText(f"this recording is over: {words}", problem=True))
 
     def action_open(self) -> None:
         """Show the details of the row under the cursor."""
@@ -390,7 +390,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         if found:
             self.post_message(AddToFilter(found, out=out))
         else:
-            self.post_message(Said(columns.no_filter(row, self._painter.field), problem=True))
+            self.post_message(StatusText(columns.no_filter(row, self._painter.field), problem=True))
 
     def action_next_of_container(self) -> None:
         """Go to the next event of the same container."""
@@ -404,6 +404,6 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         words = columns.no_container(row) if row is not None else ""
         if words:
-            self.post_message(Said(words, problem=True))
+            self.post_message(StatusText(words, problem=True))
         else:
             self.post_message(GoToSameContainer(forwards=forwards))

@@ -117,7 +117,7 @@ class RowReader:
         self._keep(rows)
         return rows
 
-    def remark(self) -> None:
+    def refresh_marks(self) -> None:
         """Update the marks of the cached rows."""
         self.rows.change(self._marked)
 

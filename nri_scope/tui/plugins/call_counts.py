@@ -13,7 +13,7 @@ from nri_scope.events import Container, Event, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import Took
+from nri_scope.recording.stats import ResponseTimes
 from nri_scope.recording.timeline import interleaved
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ class CallCounts:
         return self._latency.result() if self._latency is not None else ()
 
     @staticmethod
-    def took(counts: list[SessionCounts]) -> Took | None:
+    def took(counts: list[SessionCounts]) -> ResponseTimes | None:
         """Return the combined times of several sessions."""
         if len(counts) == 1:
-            return Took.of(counts[0].times)
+            return ResponseTimes.of(counts[0].times)
         every = array("q")
         for one in counts:
             every.extend(one.times)
-        return Took.of(every)
+        return ResponseTimes.of(every)
 
     def _has_chain(self) -> bool:
         if self.where is not None:

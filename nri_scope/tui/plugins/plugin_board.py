@@ -16,7 +16,7 @@ from nri_scope.events import Role, Session
 from nri_scope.filter.tree import quote
 from nri_scope.recording.display import duration
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import Took
+from nri_scope.recording.stats import ResponseTimes
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
@@ -50,7 +50,7 @@ class ChainPlace:
     """``NN-name``; between two connections, the possible indices."""
     calls: int | None
     """Number of calls; None if it cannot be known."""
-    took: Took | None
+    took: ResponseTimes | None
     deadline_ns: int
     """The deadline; 0 if there was none."""
     over_half: int

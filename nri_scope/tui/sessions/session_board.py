@@ -19,7 +19,7 @@ from nri_scope.recording.subject_queries import event_from
 from ..actions import Scope, bindings
 from ..plugins.call_counts import CallCounts, SessionCounts, call_counts_of
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
-from ..widgets.messages import OpenEvent, Said
+from ..widgets.messages import OpenEvent, StatusText
 from ..widgets.table_board import TableBoard
 
 
@@ -244,7 +244,7 @@ class SessionBoard(TableBoard[Entry]):
             if number:
                 self.post_message(OpenEvent(number))
             else:
-                self.post_message(Said("this session has no event"))
+                self.post_message(StatusText("this session has no event"))
 
     async def _open_after(self, at_ns: int) -> None:
         where, about = self.context.shown(), self.context.about
@@ -254,6 +254,6 @@ class SessionBoard(TableBoard[Entry]):
 
         number = await self.store.run(find)
         if number is None:
-            self.post_message(Said("no event that is shown came after this gap"))
+            self.post_message(StatusText("no event that is shown came after this gap"))
         else:
             self.post_message(OpenEvent(number))

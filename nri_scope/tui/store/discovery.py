@@ -118,7 +118,7 @@ _STRETCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class WalkEnded:
     """The walk through all events has ended."""
 
 
@@ -155,7 +155,7 @@ class EventDiscovery:
         self._log.has_news()
         return self._look(recording)
 
-    def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | Walked]:
+    def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | WalkEnded]:
         """Walk through all events."""
         for step in walk(recording, self._last):
             if isinstance(step, Damage):
@@ -164,7 +164,7 @@ class EventDiscovery:
                 self._last = step.runs[-1][1]
             yield step
         self._walked = True
-        yield Walked()
+        yield WalkEnded()
 
     def news(
         self, recording: Recording, questions: Sequence[tuple[Question, int]]

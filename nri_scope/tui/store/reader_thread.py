@@ -29,7 +29,7 @@ _Waiting = tuple[int, int, "Future[Any]", _Work]
 """Kind and turn of a request, which order requests; the future for its result; the work."""
 
 
-class Stop:
+class CancelFlag:
     """A flag: set where the work was requested, checked by the work in another thread."""
 
     def __init__(self) -> None:

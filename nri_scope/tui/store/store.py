@@ -29,7 +29,7 @@ from nri_scope.recording.event_pages import (
 )
 from nri_scope.recording.reader import Recording
 
-from .discovery import EventDiscovery, Facts, Growth, RecordingNews, Walked, facts_of
+from .discovery import EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
 from .markers import DamageMarker, Key
 from .reader_thread import ReaderThread
 from .rows import Row, damaged_row, event_row, gone_row, marker_row, marker_text
@@ -289,7 +289,7 @@ class Store:
         if not self._walked and newest - oldest < self._look.size // _LEAST_ROW:
             self._runs.assume(newest)
 
-    def _walk_on(self, step: NumberRuns | Damage | Walked) -> None:
+    def _walk_on(self, step: NumberRuns | Damage | WalkEnded) -> None:
         self._stirred = True
         match step:
             case NumberRuns(runs):
@@ -297,7 +297,7 @@ class Store:
             case Damage():
                 moved = True
                 self._stop(step)
-            case Walked():
+            case WalkEnded():
                 moved = self._runs.settle()
                 self._walked = self.all.complete = True
         self._settle_all(moved=moved)

@@ -10,7 +10,7 @@ from itertools import islice
 from nri_scope.nri.plain import Plain
 from nri_scope.text import yaml_text
 
-from ..store.reader_thread import Stop
+from ..store.reader_thread import CancelFlag
 from .styled_line import Span, Style, StyledLine
 
 MAX_TEXT = 2_000
@@ -24,8 +24,8 @@ _KEY = re.compile(r"\?|''")
 _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)?\Z")
 
 
-def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
-    """Return a document; keys keep their order. Raises CancelledError after `Stop.set`."""
+def yaml_lines(value: dict[str, Plain], stop: CancelFlag) -> Iterator[StyledLine]:
+    """Return a document; keys keep their order. Raises CancelledError after `CancelFlag.set`."""
     for count, text in enumerate(yaml_text.yaml_lines(_clipped(value, stop.check))):
         stop.check()
         if count == MAX_LINES:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from nri_scope.events import Gap, Session
 
-from ..containers.census import FOR_EVER, Life, Stage, phases
+from ..containers.census import NEVER_ENDS, Life, Stage, phases
 from ..text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000
@@ -224,7 +224,7 @@ def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[TimeIn
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if latest is not None and session.started_ns > latest:
             found.append(TimeInterval(latest, session.started_ns))
-        ended = FOR_EVER if session.ended_ns is None else session.ended_ns
+        ended = NEVER_ENDS if session.ended_ns is None else session.ended_ns
         latest = max(latest or ended, ended)
     merged: list[TimeInterval] = []
     for one in sorted(found):

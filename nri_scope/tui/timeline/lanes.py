@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
-from ..containers.census import FOR_EVER, STAGES, Census, EventSpan, Life, Stage, life_words
+from ..containers.census import NEVER_ENDS, STAGES, Census, EventSpan, Life, Stage, life_words
 from ..containers.census_board import SubjectFilter
 from ..containers.outline import Node
 from ..containers.outline_lines import Subject
@@ -113,7 +113,7 @@ class Lanes:
     first_ns: array[int] = field(default_factory=lambda: array("q"))
     """Times of the beginning; 0 if unknown."""
     end_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Times of the end; `FOR_EVER` if it was not observed."""
+    """Times of the end; `NEVER_ENDS` if it was not observed."""
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
@@ -152,7 +152,7 @@ class Lanes:
         if not first:
             return None
         last = max(
-            end if end != FOR_EVER else until_ns
+            end if end != NEVER_ENDS else until_ns
             for end, began in zip(self.end_ns, self.first_ns, strict=True)
             if began
         )

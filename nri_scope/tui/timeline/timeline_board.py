@@ -21,7 +21,7 @@ from ..containers.outline import Node
 from ..containers.outline_lines import life_of, read
 from ..text.styled_line import StyledLine
 from ..widgets.board import GUTTER, BoardLines
-from ..widgets.messages import OpenEvent, Said
+from ..widgets.messages import OpenEvent, StatusText
 from .lane_drawing import (
     LanePoint,
     TimeInterval,
@@ -357,7 +357,7 @@ class TimelineBoard(CensusBoard):
         )
         if found is None:
             word = "later" if forwards else "earlier"
-            self.post_message(Said(f"no {word} event in this lane"))
+            self.post_message(StatusText(f"no {word} event in this lane"))
         else:
             self._go(found[1], found[0])
 

@@ -26,7 +26,7 @@ from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, cut, line
 from ..textual_gaps import begin
 from .lines import Lines
-from .messages import Failed, LinesThere, RowChosen, Said, begin_reading
+from .messages import Failed, LinesThere, RowChosen, StatusText, begin_reading
 
 GUTTER = 2
 """Columns before lines: the cursor's and the mark's sign, as in the list of events."""
@@ -301,7 +301,7 @@ class Board(Widget, can_focus=False):
                 told = f"{key} is of the list of events" + (f", key {there}" if there else "")
                 if self.store.facts.growing:
                     told += "; this view shows what comes as it comes"
-                self.post_message(Said(told))
+                self.post_message(StatusText(told))
 
     async def _work(self) -> None:
         while self._wanted:

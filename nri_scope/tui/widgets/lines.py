@@ -26,7 +26,7 @@ from ..actions import Scope, bindings
 from ..text.styled_line import Source, Span, Style, StyledLine, line, text_of
 from ..text.wrapping import breaks, hanging, pattern, pieces, places, shown, width
 from ..textual_gaps import SizedView
-from .messages import Said
+from .messages import StatusText
 
 MAX_WRAPPED = 20_000
 """Maximum number of lines that can be wrapped, as the height of each must be known."""
@@ -224,7 +224,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         if self.wrap and not self.is_wrapped and len(self._source) > MAX_WRAPPED:
             self.wrap = False
             words = f"more than {MAX_WRAPPED:,} lines are not wrapped"
-            self.post_message(Said(words, problem=True))
+            self.post_message(StatusText(words, problem=True))
 
     def action_open(self) -> None:
         """Open the line under the cursor."""

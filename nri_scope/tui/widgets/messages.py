@@ -78,7 +78,7 @@ class TabChosen(Message):
 
 
 @dataclass
-class Said(Message):
+class StatusText(Message):
     """A line to show to the user for a while; ``problem``: as a warning."""
 
     text: str

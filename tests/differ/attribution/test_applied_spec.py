@@ -11,7 +11,7 @@ from hypothesis import given
 
 from nri_scope.differ.attribution import applied_spec
 from nri_scope.differ.attribution.applied_spec import judge, judge_all
-from nri_scope.differ.attribution.model import Applied, ChangeStep, Evidence
+from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.oci import Change, Json, Spec, apply, changes, sort_mounts
 from tests.oci.specs import SPECS, put

@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import TOLD_MAX, Differ
-from nri_scope.differ.attribution.model import RoundDiff
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.cri_answers import status_request

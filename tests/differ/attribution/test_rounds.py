@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.attribution.attributed_changes import Evidence, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.attribution.model import Evidence, RoundDiff
 from nri_scope.events import Gap, Role
 
 from ..chains import POD, START_NS, Traffic, session, traffic

@@ -9,9 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.applied_spec import judge_all
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import ChangeStep, Claim, Evidence
-from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from nri_scope.differ.attribution.owner import (
+    REQUEST,
+    RUNTIME,
+    UNKNOWN,
+    Owner,
+    OwnerKind,
+    one_of,
+    plugin,
+)
 from nri_scope.oci import ChangeKind, Json, Spec, apply, changes
 from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, step
 from tests.oci.specs import SPECS
@@ -25,7 +33,7 @@ OWNERS = (
     RUNTIME,
     UNKNOWN,
     plugin("10-\x1b[2J", "99-" + "n" * 60),
-    Owner(Who.ONE_OF, first="00", last="99", or_runtime=True),
+    Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True),
     one_of("30-x", or_runtime=True),
 )
 

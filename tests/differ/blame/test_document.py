@@ -7,8 +7,8 @@ import json
 
 from hypothesis import given
 
+from nri_scope.differ.attribution.attributed_changes import Evidence, PluginRequest
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Asked, Evidence
 from nri_scope.differ.blame import document, lines, past
 from nri_scope.oci import Json
 from nri_scope.recording.records import to_json
@@ -27,7 +27,7 @@ def test_lines_and_changes_have_all_that_is_known() -> None:
         {"process": {"env": ["FOO=bar", "A=1"]}}, (ENV, {"process": {"env": ["FOO=baz"]}})
     )
     found.remarks.append("so it is")
-    found.asked.append(Asked(APP, CPU, "/x", None, "no such field", Evidence.TAP, 1))
+    found.asked.append(PluginRequest(APP, CPU, "/x", None, "no such field", Evidence.TAP, 1))
     record = told(found)
     at = "2023-11-14T22:13:20.000000Z"
     assert record["lines"] == [

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.later_changes import ANY_OWNER
-from nri_scope.differ.attribution.model import Applied, ChangeStep, Claim, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.oci import ABSENT, Json, Spec, same, value_at

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.differ.attribution.attributed_changes import Applied
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Applied
 from nri_scope.differ.attribution.owner import REQUEST
 from nri_scope.differ.blame import past, past_body, resolve
 from nri_scope.errors import UsageError

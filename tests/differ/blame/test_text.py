@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.differ.attribution.attributed_changes import Evidence, PluginRequest
 from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.model import Asked, Evidence
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
 from nri_scope.differ.blame import (
     asked_for,
@@ -144,7 +144,7 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
     found.failure = "plugins 30-env-injector and 60-cpu-policy both tried to set it"
     found.remarks.append("nobody saw what plugins before 50 did")
     found.asked.append(
-        Asked(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP, 1)
+        PluginRequest(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP, 1)
     )
     found = told(found, AFTER)
     assert text(found, width=None)[1:6] == [
@@ -196,7 +196,7 @@ def test_what_may_be_the_runtimes_is_explained_without_a_connection_behind_it() 
 def test_a_path_has_its_own_vain_wishes_alone() -> None:
     found = turns(BEFORE, (ENV, AFTER))
     for path in ("/linux/resources/pids/limit", "/process/oomScoreAdj"):
-        found.asked.append(Asked(APP, CPU, path, 5, "no such field", Evidence.TAP, 1))
+        found.asked.append(PluginRequest(APP, CPU, path, 5, "no such field", Evidence.TAP, 1))
     path = resolve(found, "pids")
     said = [*head(found, None, None, asked_for(found, path))]
     assert said[1:] == [

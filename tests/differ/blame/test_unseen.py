@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN, Owner, Who
+from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN, Owner, OwnerKind
 from nri_scope.differ.blame import body, lines, view
 from nri_scope.oci import Spec
 
@@ -20,10 +20,10 @@ REAL: Spec = {"ociVersion": "1.2.1", "process": {"rlimits": [{"type": "RLIMIT_CO
         (1, RUNTIME, "runtime"),
         (
             1,
-            Owner(Who.ONE_OF, first="51", last="99", ties=("50",), or_runtime=True),
+            Owner(OwnerKind.ONE_OF, first="51", last="99", ties=("50",), or_runtime=True),
             "one of 51–99, or the runtime",
         ),
-        (1, Owner(Who.ONE_OF, first="99", last="99", or_runtime=True), "runtime"),
+        (1, Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True), "runtime"),
     ],
 )
 def test_it_is_not_the_runtimes_for_want_of_others(created: int, tail: Owner, owner: str) -> None:
@@ -36,7 +36,7 @@ def test_it_is_not_the_runtimes_for_want_of_others(created: int, tail: Owner, ow
 
 
 ANNOTATED: Spec = {**REAL, "annotations": {"a": "1"}}
-LATER = Owner(Who.ONE_OF, first="51", last="99", ties=("50",), or_runtime=True)
+LATER = Owner(OwnerKind.ONE_OF, first="51", last="99", ties=("50",), or_runtime=True)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_events_show_is_the_runtimes_once_an_event_did_not_show_it(
 
 
 def test_after_index_99_another_plugin_at_99_may_come() -> None:
-    last = Owner(Who.ONE_OF, first="99", last="99", or_runtime=True)
+    last = Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True)
     history = History("app-id", "shop/web/app", created_event=1, tail=last, real=REAL)
     gutter = "\n".join(body(view(lines(history), "full"))[1])
     assert "another plugin at 99 may have done it instead" in gutter

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import CONTAINER_STATUS, Captured, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CapturedCall, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
 from nri_scope.recorder.inbox import Begin, End, Missed
@@ -288,7 +288,7 @@ class Delayed:
         self.now_ns += 1
         self._flush_gaps()
         content = request if isinstance(request, bytes) else request.SerializeToString()
-        item = Captured(
+        item = CapturedCall(
             self.now_ns, self.now_ns - OFFSET_NS, method, content, reply, 0, "", 1, DEADLINE_NS
         )
         self.now_ns += 1

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Self
 
 from nri_scope.differ import excerpt, recorded
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
-from nri_scope.events import Captured, Event, Role, Session, SessionStart
+from nri_scope.events import CapturedCall, Event, Role, Session, SessionStart
 from nri_scope.recorder.inbox import Begin, End, Entry
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import Writing
@@ -126,7 +126,7 @@ def _start(session: Session) -> SessionStart:
 
 
 def _captured(event: Event, request: bytes, reply: bytes) -> Entry:
-    return event.session, Captured(
+    return event.session, CapturedCall(
         wall_ns=event.at_ns,
         mono_ns=event.mono_ns,
         method=event.method,

@@ -12,7 +12,7 @@ from time import monotonic_ns, time_ns
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Captured, Role
+from nri_scope.events import CapturedCall, Role
 from nri_scope.recorder.writer import Recorder
 from tests.recording.traffic import a_start
 
@@ -51,7 +51,7 @@ class Probing:
     ) -> None:
         self.recorder.capture(
             self.sessions[index],
-            Captured(
+            CapturedCall(
                 wall_ns=time_ns(),
                 mono_ns=at_mono_ns or monotonic_ns(),
                 method=method,

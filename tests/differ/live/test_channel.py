@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.live.channel import (
     Answer,
-    Asked,
     ChainSeen,
     Closed,
     CriBegan,
     CriEnded,
+    CriPollingEnded,
     FinishAsking,
     Message,
     ReadPosition,
@@ -29,7 +29,7 @@ _MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(CriEnded, _TEXT, _NS),
     st.builds(Answer, _TEXT, _NS, _NS, _NS, _TEXT),
     st.builds(ChainSeen, st.lists(_TEXT)),
-    st.builds(Asked, _NS, _NS),
+    st.builds(CriPollingEnded, _NS, _NS),
     st.builds(ReadPosition, _NS, _NS),
     st.builds(Closed, st.booleans()),
     st.sampled_from([Unread(), FinishAsking()]),

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.differ.attribution.model import ChangeStep, Evidence, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.differ.live.cri_queue import Starting, is_gone, worth_asking
 from nri_scope.oci import changes

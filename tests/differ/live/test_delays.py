@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.wording import slow, slow_span
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.reader import Recording

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.wording import fresh
 from tests.amount import amount
 from tests.recording.traffic import MEMORY

@@ -10,7 +10,7 @@ from time import monotonic_ns, time_ns
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
 from nri_scope.recording.reader import Recording

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.live.probe_mover import MOST, places
+from nri_scope.differ.live.probe_mover import MAX_PROBES, places
 
 _indices = st.integers(0, 99).map(lambda number: f"{number:02d}")
 _chains = st.lists(_indices, max_size=30)
@@ -43,7 +43,7 @@ def test_a_probe_that_is_well_placed_stays() -> None:
 
 def test_there_are_never_too_many() -> None:
     many = places(f"{number:02d}" for number in range(1, 99, 2))
-    assert len(many) == MOST
+    assert len(many) == MAX_PROBES
     assert (many[0], many[-1]) == ("00", "99")
 
 
@@ -52,10 +52,10 @@ def test_probes_ascend_and_look_before_and_after_all(chain: list[str], now: set[
     found = places(chain, now)
     assert list(found) == sorted(set(found))
     assert {"00", "99"} <= set(found)
-    assert len(found) <= MOST
+    assert len(found) <= MAX_PROBES
 
 
-@given(st.lists(_indices, max_size=MOST - 1), st.sets(_indices))
+@given(st.lists(_indices, max_size=MAX_PROBES - 1), st.sets(_indices))
 def test_wherever_there_is_room_somebody_looks(chain: list[str], now: set[str]) -> None:
     found = places(chain, now)
     for one, other in pairwise(sorted(set(chain))):

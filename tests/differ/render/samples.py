@@ -5,16 +5,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nri_scope.differ.attribution.model import (
+from nri_scope.differ.attribution.attributed_changes import (
     Applied,
-    Asked,
     ChangeStep,
     Claim,
     Evidence,
+    PluginRequest,
     RoundDiff,
     Span,
 )
-from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from nri_scope.differ.attribution.owner import (
+    REQUEST,
+    RUNTIME,
+    UNKNOWN,
+    Owner,
+    OwnerKind,
+    one_of,
+    plugin,
+)
 from nri_scope.oci import Change, ChangeKind, Json
 
 AT_NS = 1_700_000_000 * 10**9
@@ -22,7 +30,7 @@ APP, SIDECAR, POD = "a" * 64, "b" * 64, "c" * 64
 NAMES = {APP: "shop/web/app", SIDECAR: "shop/web/sidecar", POD: "shop/web"}
 
 ENV, CPU = plugin("30-env-injector"), plugin("60-cpu-policy")
-RANGE = Owner(Who.ONE_OF, first="01", last="29", ties=("00", "30"))
+RANGE = Owner(OwnerKind.ONE_OF, first="01", last="29", ties=("00", "30"))
 CHOICE = one_of("30-env-injector", "60-cpu-policy")
 
 
@@ -85,7 +93,11 @@ CREATION = RoundDiff(
     missed_by=("99-late",),
     chain=("00-probe-a", "20-device", "30-env-injector", "60-cpu-policy"),
     steps=STEPS,
-    asked=(Asked(SIDECAR, CPU, "/linux/resources/cpu/mems", "0", "it is gone", Evidence.TAP, 26),),
+    asked=(
+        PluginRequest(
+            SIDECAR, CPU, "/linux/resources/cpu/mems", "0", "it is gone", Evidence.TAP, 26
+        ),
+    ),
     spans=(
         Span(ENV, "", "", 52_000, 2 * 10**9),
         Span(RANGE, "00-probe-a", "30-env-injector", 1_400_000_000, 2 * 10**9),

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from nri_scope.differ.attribution.model import Applied, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import Applied, RoundDiff
 from nri_scope.differ.records import MAX_DEPTH
 from nri_scope.differ.render import renderer
 from nri_scope.oci import Json

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.differ.render import renderer
 from nri_scope.differ.render.markdown_escape import code, prose

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.model import Applied, Asked, Evidence, RoundDiff, Span
-from nri_scope.differ.attribution.owner import Owner, Who, one_of
+from nri_scope.differ.attribution.attributed_changes import (
+    Applied,
+    Evidence,
+    PluginRequest,
+    RoundDiff,
+    Span,
+)
+from nri_scope.differ.attribution.owner import Owner, OwnerKind, one_of
 from nri_scope.differ.render import renderer
 from nri_scope.text.escape import columns
 from nri_scope.text.styled_text import painted
@@ -155,7 +161,7 @@ def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
 
 
 def test_a_range_behind_the_last_connection_is_not_between_two() -> None:
-    last = Owner(Who.ONE_OF, first="51", last="99", or_runtime=True)
+    last = Owner(OwnerKind.ONE_OF, first="51", last="99", or_runtime=True)
     late = with_step(step("/annotations/a", None, "1", "added", last))
     words = "one of 51–99: a plugin with such an index; nothing shows which"
     assert words in text(late, width=None)
@@ -177,7 +183,9 @@ def test_time_between_two_connections_is_that_of_all_plugins_there() -> None:
 def test_time_outside_plugins_comes_last_however_long() -> None:
     spans = (
         *CREATION.spans,
-        Span(Owner(Who.UNKNOWN), "30-env-injector", "60-cpu-policy", 1_900_000_000, 2 * 10**9),
+        Span(
+            Owner(OwnerKind.UNKNOWN), "30-env-injector", "60-cpu-policy", 1_900_000_000, 2 * 10**9
+        ),
     )
     said = text(replace(CREATION, spans=spans), width=None)
     (times,) = (line for line in said if "time: " in line)
@@ -228,8 +236,8 @@ def test_what_is_noted_of_a_change_is_not_told_to_be_in_vain_too() -> None:
     path, reason = "/cdiDevices/vendor.com~1gpu=0", "only the node's CDI files tell more"
     change = replace(step(path, None, {"name": "vendor.com/gpu=0"}, "added"), note=reason)
     wishes = (
-        Asked(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP, 1),
-        Asked(APP, ENV, "/linux/x", 1, reason, Evidence.TAP, 1),
+        PluginRequest(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP, 1),
+        PluginRequest(APP, ENV, "/linux/x", 1, reason, Evidence.TAP, 1),
     )
     found = text(replace(with_step(change), asked=wishes), width=None)
     assert [line for line in found if reason in line] == [
@@ -239,7 +247,7 @@ def test_what_is_noted_of_a_change_is_not_told_to_be_in_vain_too() -> None:
 
 
 def test_a_removal_that_was_not_applied_is_told_as_one() -> None:
-    wish = Asked(
+    wish = PluginRequest(
         APP, ENV, "/process/env/PATH", "-PATH", "it never reaches the runtime", Evidence.TAP, 1
     )
     found = text(replace(CALM, asked=(wish,)), width=None)

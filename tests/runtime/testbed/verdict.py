@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.owner import Owner, Who
+from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.oci import ABSENT, Absent, Json, Spec, pointer, value_at
 
 from .crowd import Life
@@ -62,7 +62,7 @@ class Range(NamedTuple):
 
     def holds(self, plugin: str) -> bool:
         """Whether it can have been this one (``NN-name``)."""
-        if self.who == Who.UNKNOWN:
+        if self.who == OwnerKind.UNKNOWN:
             return True
         if self.plugins:
             return plugin in self.plugins
@@ -73,7 +73,11 @@ class Range(NamedTuple):
     @property
     def holds_others(self) -> bool:
         """Whether it can have been nobody's doing among the plugins."""
-        return self.or_runtime or self.who in (Who.RUNTIME, Who.REQUEST, Who.UNKNOWN)
+        return self.or_runtime or self.who in (
+            OwnerKind.RUNTIME,
+            OwnerKind.REQUEST,
+            OwnerKind.UNKNOWN,
+        )
 
 
 class Verdict:
@@ -205,7 +209,7 @@ class Verdict:
                 if not authors and not owner.holds_others:
                     problems.append(f"no plugin did that: {where}")
             from_the_start = bool(looks) and looks[0].plugin.startswith("00")
-            if (history.base_owner.who is Who.RUNTIME) != from_the_start:
+            if (history.base_owner.who is OwnerKind.RUNTIME) != from_the_start:
                 problems.append(f"{history.name} began with {history.base_owner}")
             problems += self._of_reality(history)
         return problems
@@ -293,7 +297,7 @@ def _follows(path: str) -> bool:
 def _is_between(owner: Range, stretch: Stretch) -> bool:
     first, last = stretch.first.plugin[:2], stretch.last.plugin[:2]
     after, before = f"{int(first) + 1:02}", f"{int(last) - 1:02}"
-    return owner == Range(Who.ONE_OF, (), after, before, (first, last), False)
+    return owner == Range(OwnerKind.ONE_OF, (), after, before, (first, last), False)
 
 
 def _is_at(path: str, member: str) -> bool:

@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, LEFT_OUT, Captured, Role, SessionStart
+from nri_scope.events import (
+    CONTAINER_STATUS,
+    CRI_SERVICE,
+    LEFT_OUT,
+    CapturedCall,
+    Role,
+    SessionStart,
+)
 from nri_scope.filter import parse
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -85,7 +92,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def _an_update(pod: api.PodSandbox, *, status_code: int = 0, status_message: str = "") -> Captured:
+def _an_update(
+    pod: api.PodSandbox, *, status_code: int = 0, status_message: str = ""
+) -> CapturedCall:
     return an_item(
         "UpdateContainer",
         api.UpdateContainerRequest(pod=pod, container=a_container(pod)),

@@ -41,7 +41,7 @@ from tests.recording.traffic import (
 )
 from tests.replay.plays import played
 from tests.replay.recordings import BUNDLED, ROOT, of_capture
-from tests.runtime_role.captures import NAMES
+from tests.runtime_emulation.captures import NAMES
 
 EXAMPLES = ROOT / "examples"
 ANNOTATED = EXAMPLES / "recordings" / "annotated.nriscope.db"

@@ -24,7 +24,7 @@ _STRINGS = st.text("ab", min_size=1, max_size=9)
 def test_the_longest_one_is_found(
     steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int, most: int
 ) -> None:
-    with patch.object(sorted_strings, "MOST", most):
+    with patch.object(sorted_strings, "MAX_BLOCK", most):
         _check_steps(steps, texts, often, begin)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import Redactor, Rules
@@ -79,7 +79,7 @@ def _status(value: str) -> bytes:
     return json.dumps({"runtimeSpec": spec, "config": {"envs": spec}}).encode()
 
 
-def exchanges(request: api.CreateContainerRequest, value: str) -> list[Captured]:
+def exchanges(request: api.CreateContainerRequest, value: str) -> list[CapturedCall]:
     """All that is told of one container."""
     container = request.container.id
     update = api.UpdateContainerResponse(
@@ -93,14 +93,14 @@ def exchanges(request: api.CreateContainerRequest, value: str) -> list[Captured]
     ]
 
 
-def _redactor(learned: Iterable[Captured]) -> Redactor:
+def _redactor(learned: Iterable[CapturedCall]) -> Redactor:
     redactor = Redactor(Rules.DEFAULT, KEY)
     for item in learned:
         redactor.learn(item.method, item.request, item.reply, service=item.service)
     return redactor
 
 
-def _in_every_event(redactor: Redactor, items: list[Captured]) -> set[str]:
+def _in_every_event(redactor: Redactor, items: list[CapturedCall]) -> set[str]:
     found: set[str] = set()
     for item in items:
         found |= tokens(
@@ -144,7 +144,7 @@ def test_no_token_of_one_container_is_met_in_another(
     assert not ours & theirs
 
 
-def _shape(redactor: Redactor, items: list[Captured]) -> str:
+def _shape(redactor: Redactor, items: list[CapturedCall]) -> str:
     """All that is shown of events; of tokens and addresses only which ones are equal."""
     shown: list[str] = []
     for item in items:
@@ -370,7 +370,7 @@ def test_what_is_shown_has_no_token_of_two_containers(
 
 def a_recording(path: Path, suffix: str = "", **options: object) -> Path:
     """A container with guesses, and one that has a secret."""
-    items: list[Captured] = []
+    items: list[CapturedCall] = []
     for container, values in (ATTACKER, SECRETS), (VICTIM, SECRETS[:1]):
         request = a_request(container, [])
         name = "OF_VICTIM" if container == VICTIM else "OF_ATTACKER"

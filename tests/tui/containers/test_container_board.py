@@ -11,7 +11,7 @@ import pytest
 from nri_scope.events import Container
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, Said
+from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, of_capture, recording
 from tests.tui.boards import Growing, growing, showing
 from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
@@ -100,7 +100,7 @@ async def test_goes_from_event_to_event_of_a_container() -> None:
         assert shown.board.selected_event_id == 5
         await shown.press("O")
         assert shown.board.selected_event_id == 5
-        assert shown.last(Said).text == "no earlier event of this container"
+        assert shown.last(StatusText).text == "no earlier event of this container"
 
 
 async def test_shows_what_the_context_is_narrowed_to() -> None:

@@ -15,7 +15,7 @@ from nri_scope.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import columns
 from nri_scope.tui.detail.comparison import Comparison, compare
-from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import text_of
 from nri_scope.tui.text.wrapping import shown
 from tests.replay.recordings import POD, RECORDING, container
@@ -36,7 +36,7 @@ def _event(recording: Recording, name: str, of: str = "") -> Event:
 
 
 def _compared(recording: Recording, a: Event, b: Event) -> Comparison:
-    return compare(recording, a, b, Stop())
+    return compare(recording, a, b, CancelFlag())
 
 
 def _lines(found: Comparison, width: int = 120) -> list[str]:
@@ -104,7 +104,7 @@ def test_values_stand_beside_each_other_where_there_is_room(
 
 
 def test_it_ends_when_nobody_waits_for_it(recording: Recording) -> None:
-    stop = Stop()
+    stop = CancelFlag()
     stop.set()
     event = _event(recording, "CreateContainer")
     with pytest.raises(CancelledError):

@@ -15,7 +15,7 @@ from nri_scope.events import Event, Gap, Session
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.store.markers import Key
-from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle
 from nri_scope.tui.text.styled_line import StyledLine, text_of
 from nri_scope.tui.text.wrapping import shown
@@ -55,7 +55,7 @@ def _event(recording: Recording, name: str, container: str = "") -> Event:
 
 def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str]:
     wanted = TabRequest(row, tab, 80, **more)  # type: ignore[arg-type]
-    return [text_of(one) for one in detail(recording, wanted, Stop())]
+    return [text_of(one) for one in detail(recording, wanted, CancelFlag())]
 
 
 class TestTheSummaryOfAnEvent:
@@ -199,7 +199,7 @@ def test_an_event_that_is_gone_is_said_to_be(recording: Recording) -> None:
 
 @pytest.mark.parametrize("tab", [Tab.CONTAINER, Tab.CHANGES, Tab.BLAME, Tab.RAW])
 def test_long_work_ends_when_nobody_waits_for_it(chain: Recording, tab: Tab) -> None:
-    stop = Stop()
+    stop = CancelFlag()
     stop.set()
     row = a_row(_event(chain, "CreateContainer"))
     with pytest.raises(CancelledError):
@@ -213,7 +213,9 @@ def test_whatever_strangers_wrote_is_harmless_in_every_tab(tmp_path: Path) -> No
         rows += [a_row(session=session) for session in found.sessions()]
         for row in rows:
             for tab in Tab:
-                lines: list[StyledLine] = detail(found, TabRequest(row, tab, 78, full=True), Stop())
+                lines: list[StyledLine] = detail(
+                    found, TabRequest(row, tab, 78, full=True), CancelFlag()
+                )
                 assert lines
                 text = "\n".join(text_of(shown(one)) for one in lines)
                 assert_harmless(text)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.sessions.session_board import SessionBoard
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
+from nri_scope.tui.widgets.messages import Failed, OpenEvent, StatusText
 from tests.replay.recordings import RECORDING, START_NS
 from tests.tui.boards import growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
@@ -38,7 +38,8 @@ def path(tmp_path: Path) -> Path:
         for count in range(events):
             at_ns = started_ns + count
             recorder.capture(
-                number, Captured(at_ns, at_ns, "Configure", b"", b"", 2 * (count == 1), "", 1, 0)
+                number,
+                CapturedCall(at_ns, at_ns, "Configure", b"", b"", 2 * (count == 1), "", 1, 0),
             )
         if ends is not None:
             recorder.end_session(number, why, START_NS + ends * SECOND)
@@ -80,7 +81,7 @@ async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: 
         await shown.press("down", "enter")
         assert shown.last(OpenEvent).event_id == 3
         await shown.press("end", "enter")
-        assert shown.last(Said).text == "this session has no event"
+        assert shown.last(StatusText).text == "this session has no event"
 
 
 async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
@@ -94,7 +95,7 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
         assert shown.screen[-1] == "counts only: -status:ok"
         assert shown.board.selected_event_id == 2
         await shown.press("down", "enter")
-        assert shown.last(Said).text == "no event that is shown came after this gap"
+        assert shown.last(StatusText).text == "no event that is shown came after this gap"
         context.filter_by("event:StopContainer")
         await shown.update()
         await shown.press("home")

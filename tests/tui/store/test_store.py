@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Captured, Event, Gap, Role
+from nri_scope.events import CapturedCall, Event, Gap, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -34,7 +34,7 @@ ITEMS = [item for plugin, item in captured() if plugin == PLUGIN][1:]
 """Without Synchronize."""
 
 
-def item(number: int, seconds: float) -> Captured:
+def item(number: int, seconds: float) -> CapturedCall:
     return ITEMS[number % len(ITEMS)]._replace(wall_ns=at(seconds))
 
 

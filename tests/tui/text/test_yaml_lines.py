@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_scope.nri.plain import Plain
-from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text import yaml_lines as yamllines
 from nri_scope.tui.text.styled_line import Style, text_of
 from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, yaml_lines
@@ -25,7 +25,7 @@ _VALUES: st.SearchStrategy[Plain] = st.recursive(
 
 
 def _lines(value: dict[str, Plain]) -> list[str]:
-    return [text_of(one) for one in yaml_lines(value, Stop())]
+    return [text_of(one) for one in yaml_lines(value, CancelFlag())]
 
 
 @example({"0": {"0": "\n", "": None}})
@@ -43,7 +43,7 @@ def test_a_list_of_mappings_is_one_list() -> None:
 
 
 def test_keys_stand_out() -> None:
-    (found,) = yaml_lines({"a": 1}, Stop())
+    (found,) = yaml_lines({"a": 1}, CancelFlag())
     assert [(part.text, part.style) for part in found] == [("a:", Style.KEY), (" 1", Style.PLAIN)]
 
 
@@ -69,7 +69,7 @@ def test_a_document_without_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_it_ends_when_nobody_waits_for_it() -> None:
-    stop = Stop()
+    stop = CancelFlag()
     lines = yaml_lines({"a": 1, "b": 2}, stop)
     next(lines)
     stop.set()

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nri_scope.events import Gap, Session
-from nri_scope.tui.containers.census import FOR_EVER, Life, Stage, life_words, phases
+from nri_scope.tui.containers.census import NEVER_ENDS, Life, Stage, life_words, phases
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
     LINES,
@@ -239,9 +239,9 @@ def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
         (1, 1, 0, 5),
         (2, 0, 0, 5),
         (2, 2, 0, 15),
-        (2, 3, 25, FOR_EVER),
-        (3, 0, 12, FOR_EVER),
-        (3, 4, 30, FOR_EVER),
+        (2, 3, 25, NEVER_ENDS),
+        (3, 0, 12, NEVER_ENDS),
+        (3, 4, 30, NEVER_ENDS),
     ]
     # The second pod is gone itself; it tells whose container is there.
     assert list(lanes_within(lanes, TimeWindow(10, 20))) == [2, 3, 5]
@@ -292,7 +292,7 @@ def test_gaps_that_touch_are_one() -> None:
 
 def test_a_life_in_words() -> None:
     assert (
-        life_words(life(1, 3, 6, 8), FOR_EVER)
+        life_words(life(1, 3, 6, 8), NEVER_ENDS)
         == "created 2.00s, running 3.00s, stopped 2.00s, removed"
     )
     assert life_words(life(0, 3), NOW + 7 * SECOND) == "running 4.00s"

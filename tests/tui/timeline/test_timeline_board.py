@@ -14,7 +14,7 @@ from nri_scope.tui.store.context import Context
 from nri_scope.tui.timeline.lanes import Lanes
 from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import GUTTER
-from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, Said
+from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, recording
 from tests.tui.boards import Shown, growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
@@ -104,7 +104,7 @@ async def test_goes_from_event_to_event_of_a_lane() -> None:
         assert shown.board.selected_event_id == 13
         await shown.press("O", "O", "O", "O", "O")
         assert shown.board.selected_event_id == 5
-        assert shown.last(Said).text == "no earlier event in this lane"
+        assert shown.last(StatusText).text == "no earlier event in this lane"
 
 
 async def test_zooms_around_the_cursor_and_leaves_out_lanes_without_anything() -> None:

@@ -22,7 +22,7 @@ import asyncio, json, os, signal, sys
 
 sys.path.insert(0, {str(ROOT)!r})
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 async def main():
     plugin = SmallPlugin("99-registered-otherwise")

@@ -150,7 +150,7 @@ class Process:
         self.end()
         await self.wait_gone()
 
-    def hear_out(self) -> None:
+    def read_output(self) -> None:
         """Read all output so far, including bytes that the event loop has not noticed yet."""
         if self._printed.poll(0):
             self._read_rest()

@@ -91,11 +91,13 @@ class ChangeStep:
     note: str = ""
     """A further explanation, such as why the runtime ignores the change; "" for none."""
 
-    def asked(self, reason: str, fate: RequestFate | None = None) -> Asked:
+    def asked(self, reason: str, fate: RequestFate | None = None) -> PluginRequest:
         """Return the change as a request that was not simply carried out, and why."""
         change, fate = self.change, fate or RequestFate.NOT_APPLIED
         known = self.evidence[0], self.event
-        return Asked(self.container, self.owner, change.path, change.after, reason, *known, fate)
+        return PluginRequest(
+            self.container, self.owner, change.path, change.after, reason, *known, fate
+        )
 
 
 class RequestFate(StrEnum):
@@ -108,7 +110,7 @@ class RequestFate(StrEnum):
     """Nothing shows whether it was applied."""
 
 
-class Asked(NamedTuple):
+class PluginRequest(NamedTuple):
     """A request of a plugin that is not simply carried out."""
 
     container: str
@@ -169,7 +171,7 @@ class RoundDiff:
     """All plugins of the chain, if the runtime listed them for a validator; else ()."""
     steps: tuple[ChangeStep, ...]
     """Changes in order: of the event's container and, as side effects, of other containers."""
-    asked: tuple[Asked, ...]
+    asked: tuple[PluginRequest, ...]
     """Requests of plugins that were not simply carried out."""
     spans: tuple[Span, ...]
     failure: str

@@ -23,7 +23,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Troubled:
+class ProblemEvent:
     """A slow or failing event."""
 
     event: int
@@ -170,7 +170,7 @@ class Facts:
     changed: tuple[Changed, ...]
     legend: tuple[str, ...]
     """Meanings of the words for evidence that occur."""
-    troubles: tuple[Troubled, ...]
+    troubles: tuple[ProblemEvent, ...]
     findings: tuple[Finding, ...]
     timeline: Timeline | None
     """The drawing; None if there were no events."""

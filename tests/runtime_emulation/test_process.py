@@ -21,7 +21,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.child import exit_words
 from nri_scope.runtime.command import command_of
 from nri_scope.runtime.output import OnOutput, Output, Stream
-from nri_scope.runtime.process import Process, launch
+from nri_scope.runtime.plugin_process import Process, launch
 from nri_scope.transport.loop import loop_factory
 
 from .scripts import ROOT, children, descriptors, executable, is_running, python
@@ -381,7 +381,7 @@ def test_it_ends_with_a_runtime_that_is_killed() -> None:
 import asyncio, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from nri_scope.runtime.command import command_of
-from nri_scope.runtime.process import launch
+from nri_scope.runtime.plugin_process import launch
 async def main():
     process, _ = await launch(command_of(["sleep", "1000"], "10", "name"))
     print(process.pid, flush=True)

@@ -28,7 +28,7 @@ def plugin(*, registered: str = "", ended: str = "") -> list[str]:
         f"""
 import asyncio, os, subprocess, sys
 sys.path.insert(0, {str(ROOT)!r})
-from tests.runtime_role.small_plugin import SmallPlugin
+from tests.runtime_emulation.small_plugin import SmallPlugin
 
 async def main():
     plugin = SmallPlugin("99-registered-otherwise")

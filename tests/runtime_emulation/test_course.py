@@ -11,7 +11,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.runtime import PROFILES, Course, Profile
+from nri_scope.runtime import PROFILES, LifecycleState, Profile
 from nri_scope.runtime.lifecycle import LifecycleStep
 
 from .captures import exchanges
@@ -33,7 +33,7 @@ def about(event: Event, container: api.Container = APP) -> api.StateChangeEvent:
     return request  # type: ignore[return-value]
 
 
-def sent(course: Course, *events: Event) -> list[str]:
+def sent(course: LifecycleState, *events: Event) -> list[str]:
     """The names of the events that are sent when these happen; in brackets those that are not."""
     return [
         f"({step.event.name})" if step.skipped else step.event.name
@@ -57,7 +57,7 @@ LIFE = (
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_ordinary_life_is_told_as_it_happens(name: str) -> None:
-    course = Course(PROFILES[name])
+    course = LifecycleState(PROFILES[name])
     for event in LIFE:
         request = about(event)
         assert course.happens(event, request) == (LifecycleStep(event, request),)
@@ -73,7 +73,7 @@ def test_ordinary_life_is_told_as_it_happens(name: str) -> None:
     ],
 )
 def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
-    course = Course(PROFILES[profile])
+    course = LifecycleState(PROFILES[profile])
     for stored, _ in exchanges(capture):
         if stored.plugin != "00-probe-a":
             continue
@@ -96,7 +96,7 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
 def test_removal_of_a_container_that_never_stopped_is_told_with_its_stop(profile: Profile) -> None:
-    course = Course(profile)
+    course = LifecycleState(profile)
     sent(course, *LIFE[:5])
     stop, removal = course.happens(Event.RemoveContainer, about(Event.RemoveContainer))
     assert (stop.event, stop.own, stop.skipped) == (Event.StopContainer, True, "")
@@ -106,7 +106,7 @@ def test_removal_of_a_container_that_never_stopped_is_told_with_its_stop(profile
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
 def test_stop_is_told_once(profile: Profile) -> None:
-    course = Course(profile)
+    course = LifecycleState(profile)
     stop = Event.StopContainer
     assert sent(course, *LIFE[:5], stop, stop)[5:] == ["StopContainer", "(StopContainer)"]
 
@@ -115,12 +115,12 @@ def test_stop_is_told_once(profile: Profile) -> None:
 def test_runtime_without_books_tells_all_that_happens(profile: Profile) -> None:
     events = (Event.StopContainer, Event.StopContainer, Event.RemoveContainer,
               Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)  # fmt: skip
-    assert sent(Course(profile), *events) == [event.name for event in events]
+    assert sent(LifecycleState(profile), *events) == [event.name for event in events]
 
 
 def test_ends_of_containers_come_only_when_a_plugin_was_told_of_them() -> None:
     ends = (Event.StopContainer, Event.RemoveContainer)
-    course = Course(CONTAINERD)
+    course = LifecycleState(CONTAINERD)
     assert sent(course, *ends) == ["(StopContainer)", "(RemoveContainer)"]
     course.synchronized([api.Container(id="app", state=api.ContainerState.CONTAINER_RUNNING)])
     assert sent(course, *ends) == ["StopContainer", "RemoveContainer"]
@@ -130,28 +130,28 @@ def test_ends_of_containers_come_only_when_a_plugin_was_told_of_them() -> None:
 
 def test_containerd_is_silent_about_pods_from_before_its_start_and_cri_o_is_not() -> None:
     ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
-    assert sent(Course(CONTAINERD), *ends) == [
+    assert sent(LifecycleState(CONTAINERD), *ends) == [
         "(StopPodSandbox)", "(StopPodSandbox)", "(RemovePodSandbox)",
     ]  # fmt: skip
-    assert sent(Course(CRI_O), *ends) == [event.name for event in ends]
-    assert sent(Course(CONTAINERD), Event.RunPodSandbox, *ends)[1:] == [
+    assert sent(LifecycleState(CRI_O), *ends) == [event.name for event in ends]
+    assert sent(LifecycleState(CONTAINERD), Event.RunPodSandbox, *ends)[1:] == [
         "StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox",
     ]  # fmt: skip
 
 
 def test_pods_that_were_run_before_the_plugins_came_are_told_of() -> None:
-    course = Course(CONTAINERD)
+    course = LifecycleState(CONTAINERD)
     course.ran([POD])
     ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
     assert sent(course, *ends) == ["StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox"]
 
 
 def test_stop_after_its_pod_is_gone_tells_only_the_pods_id_on_containerd() -> None:
-    course = Course(CONTAINERD)
+    course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
     (step,) = course.happens(Event.StopContainer, about(Event.StopContainer))
     assert step.request == api.StopContainerRequest(pod=api.PodSandbox(id="pod"), container=APP)
-    course = Course(CRI_O)
+    course = LifecycleState(CRI_O)
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
     (step,) = course.happens(Event.StopContainer, about(Event.StopContainer))
     assert step.request == about(Event.StopContainer)
@@ -171,7 +171,7 @@ def test_whatever_happens_no_books_are_broken(
 ) -> None:
     """Each container has one stop, and a removal after it; nothing is ever undone twice."""
     profile = PROFILES[name]
-    course = Course(profile)
+    course = LifecycleState(profile)
     live: set[str] = set()
     for event, container_id, fails in happening:
         container = api.Container(id=container_id, pod_sandbox_id="pod")
@@ -205,7 +205,7 @@ def test_whatever_happens_no_books_are_broken(
 # -- failures -------------------------------------------------------------------------------------
 
 
-def follows(course: Course, event: Event) -> list[str]:
+def follows(course: LifecycleState, event: Event) -> list[str]:
     steps = course.failed(event, about(event))
     assert all(step.own and step.request == about(step.event) for step in steps)
     return [step.event.name for step in steps]
@@ -213,7 +213,7 @@ def follows(course: Course, event: Event) -> list[str]:
 
 @pytest.mark.parametrize("profile", [CONTAINERD, RECORDED], ids=lambda profile: profile.name)
 def test_containerd_undoes_a_failed_creation_and_nothing_else_happens(profile: Profile) -> None:
-    course = Course(profile)
+    course = LifecycleState(profile)
     sent(course, Event.RunPodSandbox, Event.CreateContainer)
     assert follows(course, Event.CreateContainer) == ["StopContainer", "RemoveContainer"]
     assert sent(course, *LIFE[2:]) == [
@@ -225,7 +225,7 @@ def test_containerd_undoes_a_failed_creation_and_nothing_else_happens(profile: P
 
 
 def test_cri_o_does_not_undo_a_creation_that_plugins_refused() -> None:
-    course = Course(CRI_O)
+    course = LifecycleState(CRI_O)
     sent(course, Event.RunPodSandbox, Event.CreateContainer)
     assert follows(course, Event.CreateContainer) == []
     assert sent(course, *LIFE[5:7]) == ["(StopContainer)", "(RemoveContainer)"]
@@ -233,14 +233,14 @@ def test_cri_o_does_not_undo_a_creation_that_plugins_refused() -> None:
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
 def test_pod_that_failed_to_run_is_stopped_and_removed_at_once(profile: Profile) -> None:
-    course = Course(profile)
+    course = LifecycleState(profile)
     sent(course, Event.RunPodSandbox)
     assert follows(course, Event.RunPodSandbox) == ["StopPodSandbox", "RemovePodSandbox"]
     assert sent(course, *LIFE[1:]) == [f"({event.name})" for event in LIFE[1:]]
 
 
 def test_failed_start_stops_the_container_and_leaves_its_removal() -> None:
-    course = Course(CONTAINERD)
+    course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:4])
     assert follows(course, Event.StartContainer) == ["StopContainer"]
     assert sent(course, *LIFE[4:7]) == [
@@ -249,7 +249,7 @@ def test_failed_start_stops_the_container_and_leaves_its_removal() -> None:
 
 
 def test_failed_update_is_not_followed_by_its_aftermath() -> None:
-    course = Course(CONTAINERD)
+    course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:5], Event.UpdateContainer)
     assert follows(course, Event.UpdateContainer) == []
     both = (Event.PostUpdateContainer, Event.UpdateContainer, Event.PostUpdateContainer)
