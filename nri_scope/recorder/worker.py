@@ -226,7 +226,7 @@ class Worker:
         own, self._own = self._own, []
         try:
             self._count(self._writing.write(own))
-        except (sqlite3.Error, RecordingError):
+        except Exception:  # noqa: BLE001 - also without memory, the caller says that it failed
             return False
         return True
 

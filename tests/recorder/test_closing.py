@@ -129,6 +129,30 @@ def test_gaps_of_two_failures_in_a_row_are_both_kept(
     assert events + lost == len(EVENTS) and lost > 3
 
 
+@pytest.mark.parametrize("error", [MemoryError(), sqlite3.OperationalError("disk is full")])
+def test_what_no_gap_can_count_is_told(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_of: list[str] = []
+    recorder = Recorder.open(tmp_path / "r.db", on_problem=told_of.append)
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, EVENTS[0])
+    until = time.monotonic() + 60
+    while not recorder.counters.recorded and time.monotonic() < until:
+        time.sleep(0.01)
+
+    def fail(self: Writing, batch: list[Any]) -> object:
+        raise error
+
+    monkeypatch.setattr(Writing, "write", fail)
+    for item in EVENTS[1:]:
+        recorder.capture(session, item)
+    counters = recorder.close(timeout=0.2)
+
+    assert (counters.recorded, counters.lost) == (1, len(EVENTS) - 1)
+    assert any("the file has no gap for them" in text for text in told_of), told_of
+
+
 @settings(max_examples=amount(60, 20), deadline=None)
 @given(
     steps=st.lists(
