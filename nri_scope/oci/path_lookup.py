@@ -15,18 +15,38 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
     after the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. ""
     is the whole spec. Accepts any text and any JSON.
     """
-    if path and not path.startswith("/"):
-        return ABSENT
-    value: Json = spec
-    # None once no keyed array can follow: they are all a few steps from the root.
-    place: str | None = ""
-    for key in split(path):
-        below = value if isinstance(value, dict) else labelled(place, value)
-        if below is None or key not in below:
+    return Lookup(spec).at(path)
+
+
+class Lookup:
+    """Looks up many paths of one spec, which must not change meanwhile."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        # By identity of the array.
+        self._labelled: dict[int, dict[str, Json] | None] = {}
+
+    def at(self, path: str) -> Json | Absent:
+        """Return the value at a path; see `value_at`."""
+        if path and not path.startswith("/"):
             return ABSENT
-        value = below[key]
-        place = step(place, key)
-    return value
+        value: Json = self._spec
+        # None once no keyed array can follow: they are all a few steps from the root.
+        place: str | None = ""
+        for key in split(path):
+            below = value if isinstance(value, dict) else self._members(place, value)
+            if below is None or key not in below:
+                return ABSENT
+            value = below[key]
+            place = step(place, key)
+        return value
+
+    def _members(self, place: str | None, value: Json) -> dict[str, Json] | None:
+        if not isinstance(value, list):
+            return None
+        if id(value) not in self._labelled:
+            self._labelled[id(value)] = labelled(place, value)
+        return self._labelled[id(value)]
 
 
 def namesakes(spec: Spec, path: str) -> list[Json]:

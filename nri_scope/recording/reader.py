@@ -24,6 +24,7 @@ from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
 from .blobs import ContentError, ObjectKind
+from .cache import RecentlyUsed
 from .cri_answers import is_container_status
 from .decode_budget import Allowance
 from .file_errors import code_of, error_words, is_damage, reading_hint
@@ -75,6 +76,8 @@ _SYNCHRONIZE = "Synchronize"
 # Positions in a row of `EVENT_COLUMNS`; the last two columns are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
+_LONG_MESSAGE, _KEPT_BYTES = 4_096, 2 << 20
+"""Bytes of messages whose elements are counted once, and of those that are remembered for that."""
 _MESSAGES: dict[int, type[Message]] = {
     ObjectKind.POD: PodSandbox,
     ObjectKind.CONTAINER: ContainerMessage,
@@ -103,6 +106,9 @@ class Recording:
             # Python 3.13 reports this only when the file is opened, in the same words.
             words = error_words(OSError(errno.ELOOP, ""))
             raise RecordingError(path, words, reading_hint(words)) from error
+        self._kept: RecentlyUsed[tuple[type[Message] | None, bytes], bytes] = RecentlyUsed(
+            _KEPT_BYTES
+        )
         self._outdated: list[sqlite3.Connection] = []
         self._connect()
 
@@ -480,8 +486,15 @@ class Recording:
         return self._bounded(kind_of_reply(event.method, event.mark), content)
 
     def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
-        kept = bounded(kind, content)
-        if kept is not content:
+        if len(content) < _LONG_MESSAGE:
+            kept = bounded(kind, content)
+        else:
+            # Counting takes long, and a hostile file may repeat one message in each event.
+            found = self._kept.get((kind, content))
+            kept = bounded(kind, content) if found is None else found
+            if found is None:
+                self._kept.put((kind, content), kept, len(content))
+        if len(kept) != len(content):
             self._warn(f"a message in it has more than {MAX_ELEMENTS:,} elements")
         return kept
 

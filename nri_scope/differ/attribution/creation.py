@@ -20,7 +20,7 @@ from nri_scope.nri import merging
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import says_nothing
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Change, Json, Spec
+from nri_scope.oci import Change, Spec
 
 from . import evidence as told
 from .attributed_changes import EVICTION, ChangeStep, Claim, Evidence, PluginRequest, RequestFate
@@ -295,7 +295,8 @@ class _Creation:
         runtime's own stays, and others are removed.
         """
         notes: dict[str, str] = {}
-        wanted = oci.adjust(spec, reply.adjust)
+        # There may be as many of them as values.
+        wanted, before, base = map(oci.Lookup, (oci.adjust(spec, reply.adjust), spec, self.base))
         for gone in dropped:
             if gone.container_id != self.id or gone.path == EVICTION:
                 continue
@@ -303,10 +304,11 @@ class _Creation:
                 if not self._sees_all:
                     notes[gone.path] = UNLESS_ITS_OWN
                     continue
-                if oci.value_at(self.base, gone.path) is oci.ABSENT:
+                if base.at(gone.path) is oci.ABSENT:
                     continue
-            value: Json = value_at(wanted, gone.path)
-            if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
+            wish = wanted.at(gone.path)
+            value = None if wish is oci.ABSENT else wish
+            if value is None and before.at(gone.path) is oci.ABSENT:
                 value = gone.value
             elif value is None:
                 value = f"-{oci.split(gone.path)[-1]}"

@@ -107,7 +107,7 @@ class Redactor:
         seen = hashlib.sha256(whose + reply + b"\0" + request).digest()
         if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
             # A repeated message adds nothing, unless something else was learned meanwhile.
-            engine.work.spend(AGAIN)
+            engine.work.spend(AGAIN + (len(request) + len(reply)) // 32)
             return
         engine.is_counting = False
         try:

@@ -18,7 +18,7 @@ MESSAGE, TEXT, VALUE = 100, 40, 450
 per character.
 """
 AGAIN = 100
-"""Units per message from which the redactor already learned."""
+"""Units per message from which the redactor already learned; one more per 32 bytes."""
 
 
 class WorkLimit:
