@@ -486,13 +486,12 @@ class Recording:
         return self._bounded(kind_of_reply(event.method, event.mark), content)
 
     def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
-        if len(content) < _LONG_MESSAGE:
+        # Counting takes long, and a hostile file may repeat one message in each event.
+        is_long = len(content) >= _LONG_MESSAGE
+        kept = self._kept.get((kind, content)) if is_long else None
+        if kept is None:
             kept = bounded(kind, content)
-        else:
-            # Counting takes long, and a hostile file may repeat one message in each event.
-            found = self._kept.get((kind, content))
-            kept = bounded(kind, content) if found is None else found
-            if found is None:
+            if is_long:
                 self._kept.put((kind, content), kept, len(content))
         if len(kept) != len(content):
             self._warn(f"a message in it has more than {MAX_ELEMENTS:,} elements")

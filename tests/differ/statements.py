@@ -362,7 +362,7 @@ class _Checker:
                 self._wrong("a line that is not so", container, line.path, line.value, real, shown)
 
     def _runtimes_own(self, life: Life, line: OwnedLine, creations: list[Creation]) -> None:
-        """Nobody but the runtime can have made it what it is."""
+        """Only the runtime can have made it what it is."""
         first = creations[-1].before if creations else life.past[0][1]
         if oci.same(_at(first, line.path), line.value) or line.path == _SWAP:
             return
