@@ -78,7 +78,9 @@ FUZZ_SECONDS ?= 300
 FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))
 .PHONY: fuzz
 fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=300 in all
-	@set -e; targets=($(FUZZ_TARGETS)); \
+	@# libFuzzer ends the process without Python's clean-up.
+	@set -e; targets=($(FUZZ_TARGETS)); folder=$$(mktemp -d $$(test -d /dev/shm && echo -p /dev/shm)); \
+	trap 'rm -rf "$$folder"' EXIT; export TMPDIR=$$folder; \
 	for target in "$${targets[@]}"; do \
 		echo "fuzzing: $$target"; \
 		$(BIN)/python -m tests.fuzz.$$target -max_total_time=$$(( $(FUZZ_SECONDS) / $${#targets[@]} )) -verbosity=0 -print_final_stats=1; \

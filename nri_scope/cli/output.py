@@ -17,8 +17,10 @@ from typing import Self, TextIO
 from nri_scope.errors import UsageError
 from nri_scope.text.styled_text import painted
 
-_BATCH = 256
-"""Number of lines written together; one call per line would take longer than making the line."""
+_BATCH, _BATCH_SIZE = 256, 1 << 20
+"""Lines written together, as one call per line would take longer than making the line, and the
+characters after which they are fewer.
+"""
 
 
 class Output:
@@ -43,6 +45,7 @@ class Output:
         self.colour = self.is_terminal and _wants_colour()
         self.width = _width(self.is_terminal)
         self._lines: list[str] = []
+        self._waiting = 0
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +75,8 @@ class Output:
     def line(self, text: str) -> None:
         """Print one line, with its styles as colours, no later than with the next ``flush``."""
         self._lines.append(painted(text) if self.colour else text)
-        if len(self._lines) >= _BATCH:
+        self._waiting += len(text)
+        if len(self._lines) >= _BATCH or self._waiting > _BATCH_SIZE:
             self._write()
 
     def text(self, text: str) -> None:
@@ -108,6 +112,7 @@ class Output:
     def _write(self) -> None:
         if self._lines:
             lines, self._lines = self._lines, []
+            self._waiting = 0
             lines.append("")
             with self._noticing():
                 self._stream.write("\n".join(lines))

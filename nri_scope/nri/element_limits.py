@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the number of elements of a message, by its bytes, before it is decoded.
+"""Limit the elements and the text of a message, by its bytes, before it is decoded.
 
 An empty mount takes two bytes on the wire, eighty as a message and hundreds as values in Python, so
 the bytes of a message do not bound the memory that it takes.
@@ -24,9 +24,14 @@ containers have about 200,000.
 MAX_RECORDED = 10 * MAX_ELEMENTS
 """The same for a message to be recorded in parts; a larger one is recorded as it was received."""
 
+MAX_STRINGS = 4 << 20
+"""Maximum number of bytes of all strings in a message: ttRPC's limit for a whole one
+(messageLengthMax in containerd/ttrpc).
+"""
+
 CUT_FIELD = (1 << 29) - 1
 """Number of the field at the end of a message that was cut, the highest possible."""
-CUT = "not all of it is here: it has too many elements, and the rest was left out"
+CUT = "not all of it is here: it is too large, and the rest was left out"
 """The text in that field."""
 
 _LEAST_SIZE = 2
@@ -63,7 +68,9 @@ class _Malformed(Exception):
 
 
 def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS) -> bytes:
-    """Return a message with at most `most` elements, the first ones, and `CUT_FIELD` if cut.
+    """Return the first elements of a message, and `CUT_FIELD` if it was cut.
+
+    At most `most` elements are kept, with at most `MAX_STRINGS` bytes in strings and bytes.
 
     Malformed messages are returned unchanged, and so are all messages of the kind None, which are
     never decoded. A packed number counts as an element, and so do fields of unknown groups.
@@ -84,6 +91,7 @@ class _Cutter:
     def __init__(self, most: int) -> None:
         # A message that was cut before has this field in addition.
         self.left = most + 1
+        self._strings_left = MAX_STRINGS
         self.is_over = False
 
     def message(self, kind: Descriptor | None, content: bytes) -> bytes:
@@ -111,10 +119,12 @@ class _Cutter:
                         return b"".join(kept)
                 elif field is not None and field.type not in (field.TYPE_STRING, field.TYPE_BYTES):
                     self.left -= len(content[at : at + size].translate(None, _HIGH))
+                elif inner is None:
+                    self._strings_left -= size
                 at += size
             else:
                 at = self._skip(content, at, wire_type)
-            if self.left < 0:
+            if self.left < 0 or self._strings_left < 0:
                 self.is_over = True
                 kept.append(content[start:field_start])
                 return b"".join(kept)

@@ -130,7 +130,7 @@ def event_name(method: str, message: Message | None) -> str:
 def decode_reply(method: str, payload: bytes) -> Message | None:
     """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises.
 
-    A reply with too many elements is cut to the first ones (`element_limits.bounded`).
+    A reply that is too large is cut (`element_limits.bounded`).
     """
     known = METHODS.get(method)
     if known is None:

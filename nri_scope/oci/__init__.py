@@ -17,7 +17,6 @@ from .differences import Change as Change
 from .differences import ChangeKind as ChangeKind
 from .differences import changes as changes
 from .differences import same as same
-from .path_lookup import Lookup as Lookup
 from .path_lookup import labels_at as labels_at
 from .path_lookup import namesakes as namesakes
 from .path_lookup import value_at as value_at

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .lists import KEYED, key_of, members
 from .paths import pointer, split
 from .spec import ABSENT, Absent, Json, Spec
@@ -15,38 +17,18 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
     after the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. ""
     is the whole spec. Accepts any text and any JSON.
     """
-    return Lookup(spec).at(path)
-
-
-class Lookup:
-    """Looks up many paths of one spec, which must not change meanwhile."""
-
-    def __init__(self, spec: Spec) -> None:
-        self._spec = spec
-        # By identity of the array.
-        self._labelled: dict[int, dict[str, Json] | None] = {}
-
-    def at(self, path: str) -> Json | Absent:
-        """Return the value at a path; see `value_at`."""
-        if path and not path.startswith("/"):
+    if path and not path.startswith("/"):
+        return ABSENT
+    value: Json = spec
+    # None once no keyed array can follow: they are all a few steps from the root.
+    place: str | None = ""
+    for key in split(path):
+        below = value if isinstance(value, dict) else labelled(place, value)
+        if below is None or key not in below:
             return ABSENT
-        value: Json = self._spec
-        # None once no keyed array can follow: they are all a few steps from the root.
-        place: str | None = ""
-        for key in split(path):
-            below = value if isinstance(value, dict) else self._members(place, value)
-            if below is None or key not in below:
-                return ABSENT
-            value = below[key]
-            place = step(place, key)
-        return value
-
-    def _members(self, place: str | None, value: Json) -> dict[str, Json] | None:
-        if not isinstance(value, list):
-            return None
-        if id(value) not in self._labelled:
-            self._labelled[id(value)] = labelled(place, value)
-        return self._labelled[id(value)]
+        value = below[key]
+        place = step(place, key)
+    return value
 
 
 def namesakes(spec: Spec, path: str) -> list[Json]:
@@ -57,12 +39,12 @@ def namesakes(spec: Spec, path: str) -> list[Json]:
     label in another spec.
     """
     parent, _, last = path.rpartition("/")
-    members_there = labelled(parent, value_at(spec, parent))
-    if members_there is None or parent not in KEYED:
+    array = value_at(spec, parent)
+    if not isinstance(array, list) or parent not in KEYED:
         value = value_at(spec, path)
         return [] if isinstance(value, Absent) else [value]
     (label,) = split(f"/{last}")
-    return [value for each, value in members_there.items() if key_of(each) == key_of(label)]
+    return _by_key(_Array(array), parent).get(key_of(label), [])
 
 
 def labels_at(spec: Spec, path: str) -> list[str]:
@@ -73,13 +55,39 @@ def labels_at(spec: Spec, path: str) -> list[str]:
 def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
     """Return the members of an array by their labels in a path; None for other values.
 
-    `place` is the array's own path, None if it is too long for a keyed array.
+    `place` is the array's own path, None if it is too long for a keyed array. Not to be changed by
+    the caller.
     """
-    if not isinstance(value, list):
-        return None
+    return _labelled(_Array(value), place) if isinstance(value, list) else None
+
+
+class _Array:
+    """An array as a key, by its identity: a spec is never changed in place."""
+
+    def __init__(self, items: list[Json]) -> None:
+        self.items = items
+
+    def __hash__(self) -> int:
+        return id(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and self.items is other.items
+
+
+# Differences of a long array are looked up one after the other, in a few specs by turns.
+@lru_cache(maxsize=8)
+def _labelled(array: _Array, place: str | None) -> dict[str, Json]:
     keyed = None if place is None else KEYED.get(place)
-    found = members(value, keyed) if keyed else None
-    return numbered(value) if found is None else found
+    found = members(array.items, keyed) if keyed else None
+    return numbered(array.items) if found is None else found
+
+
+@lru_cache(maxsize=8)
+def _by_key(array: _Array, place: str) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = {}
+    for label, value in _labelled(array, place).items():
+        found.setdefault(key_of(label), []).append(value)
+    return found
 
 
 def numbered(items: list[Json]) -> dict[str, Json]:

@@ -19,7 +19,7 @@ from nri_scope._gen.nri.api_pb2 import PodSandbox
 from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Session, State
 from nri_scope.filter import Filter
-from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements, bounded
+from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
@@ -389,7 +389,7 @@ class Recording:
         """Return the request of an event: equal to the one on the wire, serialised
         deterministically.
 
-        If the event has a mark, the bytes are identical. A message with too many elements is cut,
+        If the event has a mark, the bytes are identical. A message that is too large is cut,
         with a warning (`elements.bounded`). Raises RecordingError, also for a missing event.
         """
         event = self.event(event_id)
@@ -494,7 +494,8 @@ class Recording:
             if is_long:
                 self._kept.put((kind, content), kept, len(content))
         if len(kept) != len(content):
-            self._warn(f"a message in it has more than {MAX_ELEMENTS:,} elements")
+            most = f"{MAX_ELEMENTS:,} elements or {MAX_STRINGS >> 20} MiB of text"
+            self._warn(f"a message in it has more than {most}")
         return kept
 
     def _warn(self, problem: str) -> None:

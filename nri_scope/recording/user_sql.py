@@ -22,7 +22,8 @@ Cell = None | int | float | str | bytes
 
 STEPS = 100_000
 """Virtual machine steps between two checks for pending signals: about a millisecond."""
-_FETCH = 256
+_FETCH, _FETCH_SIZE = 256, 1 << 20
+"""Rows that are read together, and the characters and bytes after which they are fewer."""
 
 _READS = frozenset(
     {
@@ -118,10 +119,21 @@ def _rows(
 ) -> Iterator[tuple[Cell, ...]]:
     while True:
         with _in_our_words(path, refused):
-            some = cursor.fetchmany(_FETCH)
+            some = _some(cursor)
         if not some:
             return
         yield from some
+
+
+def _some(cursor: sqlite3.Cursor) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        size += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        if len(rows) == _FETCH or size > _FETCH_SIZE:
+            break
+    return rows
 
 
 @contextmanager

@@ -255,6 +255,20 @@ def many_of(
     return huge_message(kind, lambda size: start + of_many(descriptor, path, size))
 
 
+def one_string(
+    kind: ObjectKind, path: tuple[int, ...], start: bytes = b"", size: int = 4 * MIB - 1000
+) -> Bomb:
+    """An object with one long string in a field, all of characters that outputs escape."""
+
+    def content(_size: int) -> bytes:
+        value = b"K=" + b"\x01" * size
+        for number in reversed(path):
+            value = _field(number, value)
+        return start + value
+
+    return huge_message(kind, content)
+
+
 def unknown_fields(kind: ObjectKind) -> Bomb:
     """An object of fields that nobody knows."""
     return huge_message(kind, lambda size: (_varint(1000 << 3) + b"\0") * (size // 3))
@@ -283,6 +297,22 @@ def message_bombs() -> Iterator[tuple[str, Bomb]]:
         yield f"rest {'.'.join(map(str, path))}", many_of(ObjectKind.REST, validate, path)
 
 
+def string_bombs() -> Iterator[tuple[str, Bomb]]:
+    """One for each kind of message and of place in it."""
+    container: list[tuple[int, ...]] = [(8,), (7,), (6, 2), (6, 1), (9, 3), (10, 1, 1), (19,)]
+    for path in container:
+        yield _named("container", path, one_string(ObjectKind.CONTAINER, path, b"\x0a\x02c1"))
+    yield _named("pod", (6, 2), one_string(ObjectKind.POD, (6, 2), b"\x0a\x02p1"))
+    for path in (1, 2, 2), (1, 4, 2), (1, 3, 1):
+        yield _named("reply", path, one_string(ObjectKind.REPLY, path))
+    for path in (3, 6, 2), (2, 8):
+        yield _named("rest", path, one_string(ObjectKind.REST, path))
+
+
+def _named(kind: str, path: tuple[int, ...], bomb: Bomb) -> tuple[str, Bomb]:
+    return f"{kind} {'.'.join(map(str, path))}", bomb
+
+
 BOMBS: dict[str, Bomb] = {
     **{f"text {table}.{column}": long_text(table, column) for table, column in TEXTS},
     "text pod.name wide": long_text("pod", "name", "a" * 100 + "\U0001f433", 40 * MIB),
@@ -292,6 +322,7 @@ BOMBS: dict[str, Bomb] = {
     **{f"deep {c}": deep_json(c) for c in ("changed", "owners", "metadata")},
     **{f"rows {table}": many_rows(table) for table in _ROWS},
     **dict(message_bombs()),
+    **{f"string {name}": bomb for name, bomb in string_bombs()},
     "unknown container": unknown_fields(ObjectKind.CONTAINER),
     "unknown rest": unknown_fields(ObjectKind.REST),
     "groups container": deep_unknown(ObjectKind.CONTAINER),

@@ -20,12 +20,13 @@ from tests.bombs.recordings import (
     many_of,
     many_rows,
     many_values,
+    one_string,
 )
 
 _CONTAINER = api.Container.DESCRIPTOR
 _MOUNTS = many_of(ObjectKind.CONTAINER, _CONTAINER, (8,), b"\x0a\x02c1")
 _CUT_NAME = "is shown cut"
-_CUT_ELEMENTS = "elements; the rest is not read"
+_CUT_ELEMENTS = "elements or 4 MiB of text; the rest is not read"
 
 
 def _check(path: Path, *names: str, told: str = "") -> None:
@@ -58,10 +59,17 @@ def test_a_list_of_many_paths(tmp_path: Path) -> None:
         ("reply 1.3", _CUT_ELEMENTS),
         ("unknown container", _CUT_ELEMENTS),
         ("groups container", _CUT_ELEMENTS),
+        ("string rest 3.6.2", ""),
     ],
 )
 def test_what_a_message_can_be_full_of(tmp_path: Path, name: str, told: str) -> None:
-    _check(make(tmp_path / "r.nriscope.db", BOMBS[name]), "diff", "redact", told=told)
+    path = make(tmp_path / "r.nriscope.db", BOMBS[name])
+    _check(path, "diff json", "blame json", "redact", told=told)
+
+
+def test_texts_that_no_runtime_sends_are_cut(tmp_path: Path) -> None:
+    bomb = one_string(ObjectKind.CONTAINER, (8,), b"\x0a\x02c1", 4 * MIB + 1)
+    _check(make(tmp_path / "r.nriscope.db", bomb), "diff json", told=_CUT_ELEMENTS)
 
 
 @pytest.mark.parametrize("table", ["session", "pod", "gap"])

@@ -29,11 +29,10 @@ with atheris.instrument_imports(include=["nri_scope.share.bundle"]):
     from nri_scope.share.bundle.zip_writer import pack
 
 from nri_scope.errors import RecordingError
-from tests.recording.traffic import MEMORY
 from tests.share.bundle.bundles import TEXT, a_manifest
 
 RECORDED = bytes(range(256)) * 4
-_FOLDER = tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY)
+_FOLDER = tempfile.TemporaryDirectory()
 PATH = Path(_FOLDER.name) / "x.zip"
 TARGET = Path(_FOLDER.name) / "private"
 TARGET.mkdir()

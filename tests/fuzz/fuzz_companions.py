@@ -25,10 +25,9 @@ with atheris.instrument_imports(
 ):
     from tests.recording.companions import RecordingFacts, impatient, one_scene
 
-from tests.recording.traffic import MEMORY
 
 _SECONDS = 20
-_FOLDER = tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY)
+_FOLDER = tempfile.TemporaryDirectory()
 
 
 def one_input(data: bytes) -> None:

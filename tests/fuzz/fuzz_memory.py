@@ -23,7 +23,6 @@ from google.protobuf.message import DecodeError
 from tests.bombs.commands import COMMANDS, PEAK_MIB, TUI, measure
 from tests.bombs.recordings import BOMBS, make
 from tests.nri.test_element_limits import KINDS, elements_of
-from tests.recording.traffic import MEMORY
 
 _MOST = 40
 _MEASURED = 4
@@ -47,7 +46,7 @@ def check_commands(data: bytes) -> None:
     names, commands = list(BOMBS), [*COMMANDS, TUI]
     bomb = names[int.from_bytes(data[:2], "big") % len(names)]
     chosen = [commands[octet % len(commands)] for octet in data[2:6]] or ["log"]
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = make(Path(folder) / "r.nriscope.db", BOMBS[bomb], (1 + data[-1]) / 256)
         if path.stat().st_size > _SMALL:
             return

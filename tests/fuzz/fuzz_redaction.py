@@ -26,7 +26,6 @@ with atheris.instrument_imports(include=["nri_scope.share.redaction"]):
 
 from nri_scope._gen.nri import api_pb2 as api
 from tests.cli.test_planted import planted, written
-from tests.recording.traffic import MEMORY
 from tests.share.redaction.test_credential_laws import (
     KEY,
     KEYS,
@@ -99,7 +98,7 @@ def _decoded(shown: str) -> list[str]:
 def check_outputs(seed: int) -> None:
     """The law of all that commands write."""
     with (
-        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        tempfile.TemporaryDirectory() as folder,
         contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
     ):
         path = Path(folder) / "r.nriscope.db"

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.oci import ABSENT, Lookup, Spec, path_lookup, value_at
+from nri_scope.oci import ABSENT, Spec, namesakes, path_lookup, value_at
 from nri_scope.oci.lists import members
 
 MANY = 3_000
 
 
 def test_an_array_is_labelled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec: Spec = {"process": {"env": [f"K{number}=v{number}" for number in range(MANY)]}}
-    paths = [f"/process/env/K{number}" for number in range(0, MANY, 100)]
-    expected = [value_at(spec, path) for path in paths]
+    specs: list[Spec] = [
+        {"process": {"env": [f"K{number}={value}{number}" for number in range(MANY)]}}
+        for value in "ab"
+    ]
     count = 0
 
     def counted(*given: object) -> object:
@@ -23,9 +24,19 @@ def test_an_array_is_labelled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return members(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(path_lookup, "members", counted)
-    lookup = Lookup(spec)
 
-    assert [lookup.at(path) for path in paths] == expected
-    assert expected == [f"v{number}" for number in range(0, MANY, 100)]
-    assert lookup.at("/process/env/none") is ABSENT
-    assert count == 1
+    for number in range(0, MANY, 100):
+        path = f"/process/env/K{number}"
+        assert [value_at(spec, path) for spec in specs] == [f"a{number}", f"b{number}"]
+        assert [namesakes(spec, path) for spec in specs] == [[f"a{number}"], [f"b{number}"]]
+    assert value_at(specs[0], "/process/env/none") is ABSENT
+    assert count == 2
+
+
+def test_equal_arrays_are_not_confused() -> None:
+    one: Spec = {"process": {"env": ["A=1"]}}
+    same_text: Spec = {"process": {"env": ["A=2"]}, "other": one}
+    for _ in range(3):
+        assert value_at(one, "/process/env/A") == "1"
+        assert value_at(same_text, "/process/env/A") == "2"
+        assert value_at(same_text, "/other/process/env/0") == "A=1"

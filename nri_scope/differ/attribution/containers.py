@@ -199,7 +199,8 @@ class Containers:
         if mark == before and tail is None:
             return [], []
         drift = later_changes.drift(history, container, tail, event, rules)
-        history.asked = [one for one in history.asked if one not in drift.applied]
+        applied = {id(one) for one in drift.applied}
+        history.asked = [one for one in history.asked if id(one) not in applied]
         history.add(drift.steps, drift.spec)
         if drift.steps:
             self.done(container.id, event.mono_ns)

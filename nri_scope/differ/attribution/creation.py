@@ -295,8 +295,7 @@ class _Creation:
         runtime's own stays, and others are removed.
         """
         notes: dict[str, str] = {}
-        # There may be as many of them as values.
-        wanted, before, base = map(oci.Lookup, (oci.adjust(spec, reply.adjust), spec, self.base))
+        wanted = oci.adjust(spec, reply.adjust)
         for gone in dropped:
             if gone.container_id != self.id or gone.path == EVICTION:
                 continue
@@ -304,11 +303,11 @@ class _Creation:
                 if not self._sees_all:
                     notes[gone.path] = UNLESS_ITS_OWN
                     continue
-                if base.at(gone.path) is oci.ABSENT:
+                if oci.value_at(self.base, gone.path) is oci.ABSENT:
                     continue
-            wish = wanted.at(gone.path)
+            wish = oci.value_at(wanted, gone.path)
             value = None if wish is oci.ABSENT else wish
-            if value is None and before.at(gone.path) is oci.ABSENT:
+            if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
                 value = gone.value
             elif value is None:
                 value = f"-{oci.split(gone.path)[-1]}"

@@ -142,6 +142,10 @@ class Drift:
     """Requests considered not applied until now, which this event shows as applied."""
 
 
+_NAMED = 8
+"""Maximum number of devices that a note names."""
+
+
 def drift(
     history: History,
     container: api.Container,
@@ -169,9 +173,18 @@ def drift(
     confused = _confused(found)
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
+    # There may be as many requests as changes.
+    open_requests: dict[str, list[PluginRequest]] = {}
+    resolved_devices: list[str] = []
+    for one in history.asked if found else ():
+        if one.fate is not RequestFate.RESOLVED:
+            open_requests.setdefault(one.path, []).append(one)
+        elif one.path.startswith("/cdiDevices/"):
+            resolved_devices.append(str(one.value))
+    may_be_of_cdi = _may_come_with(resolved_devices)
     for change in found:
         made = ChangeStep(history.id, change, ANY_OWNER, (Evidence.EVENTS,), event.id, event.at_ns)
-        asked = _asked_for(change, history.asked)
+        asked = _asked_for(change, open_requests.get(change.path, ()))
         removal = is_back(change, history.base, newest)
         if asked is not None:
             drifted.applied.append(asked)
@@ -184,7 +197,8 @@ def drift(
         else:
             ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
             by, why = ruled or _by(tail, change, shown, found)
-            why = why or _of_cdi(history, change, tail)
+            if not why and tail is not None and _is_of_cdi(change):
+                why = may_be_of_cdi
             if ruled is None and _member(change.path) in confused:
                 by, why = UNKNOWN, NAMESAKES
             made = replace(made, owner=by, note=why)
@@ -219,11 +233,9 @@ def _inverse(change: Change) -> Change:
 
 
 def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest | None:
-    """Return the newest request for exactly this change that is not known to have been applied."""
+    """Return the newest of these requests at its path for exactly this change."""
     found: PluginRequest | None = None
     for one in asked:
-        if one.path != change.path or one.fate is RequestFate.RESOLVED:
-            continue
         if change.kind == "removed":
             is_it = one.value == f"-{oci.split(change.path)[-1]}"
         else:
@@ -233,16 +245,18 @@ def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest 
     return found
 
 
-def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
-    """Return the CDI devices that may explain a value that came with the creation; "" for none."""
-    names = [
-        str(one.value)
-        for one in history.asked
-        if one.fate is RequestFate.RESOLVED and one.path.startswith("/cdiDevices/")
-    ]
-    if not names or tail is None or change.kind != "added" or not change.path.startswith(_OF_CDI):
+def _may_come_with(devices: Iterable[str]) -> str:
+    """Return a note on CDI devices that may explain a value; "" if there are none."""
+    names = [*dict.fromkeys(devices)]
+    if not names:
         return ""
-    return f"it may come with the CDI device {', '.join(dict.fromkeys(names))}"
+    more = len(names) - _NAMED
+    others = f" or {more:,} others" if more > 0 else ""
+    return f"it may come with the CDI device {', '.join(names[:_NAMED])}{others}"
+
+
+def _is_of_cdi(change: Change) -> bool:
+    return change.kind == "added" and change.path.startswith(_OF_CDI)
 
 
 def _by(
