@@ -88,7 +88,7 @@ def _perform(
     from nri_scope.differ import blame
     from nri_scope.differ.recorded import blame as history_of
     from nri_scope.events import Container
-    from nri_scope.recording.records import to_json
+    from nri_scope.recording.records import json_in_parts
 
     from .redacted_view import shown
 
@@ -107,7 +107,9 @@ def _perform(
         pasts = None if path is None else blame.past(history, resolved)
         steps = history.steps if pasts is None else [s for past in pasts for s in past.steps]
         if form == "json":
-            output.line(to_json(blame.document(history, lines, pasts, resolved)))
+            for text in json_in_parts(blame.document(history, lines, pasts, resolved)):
+                output.text(text)
+            output.line("")
         else:
             width = output.width if form == "text" else None
             part = None if pasts is None else (pasts, blame.asked_for(history, resolved))

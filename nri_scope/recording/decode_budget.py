@@ -27,6 +27,8 @@ _AGAIN = 2
 """Factor by which a message seen before costs less than a new one."""
 _LARGE = 2 * MAX_ELEMENTS
 """Size in bytes from which a message may have to be cut, each time that it is read."""
+_LARGE_BYTES = 8
+"""Bytes of such a message for one unit: its texts are kept as long as changes of it."""
 _REMEMBERED = 100_000
 
 
@@ -64,7 +66,7 @@ class Allowance:
     def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
         """Spend the units of a message, the object with this number."""
         if len(content) > _LARGE:
-            self.left -= MAX_ELEMENTS * 3 // 2
+            self.left -= MAX_ELEMENTS * 3 // 2 + len(content) // _LARGE_BYTES
             return
         # While the bytes so far cannot contain too many elements, they are not counted.
         self._unsure -= len(content) // 2

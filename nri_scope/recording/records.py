@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -19,6 +20,22 @@ _encode = json.JSONEncoder(separators=(", ", ": ")).encode
 def to_json(record: Plain) -> str:
     """Format one line of ASCII, which cannot contain control sequences for a terminal."""
     return _encode(record).replace("\x7f", "\\u007f")
+
+
+def json_in_parts(record: Mapping[str, Plain | Iterator[Plain]]) -> Iterator[str]:
+    """Yield the parts of one line, as `to_json` formats it; iterators become lists."""
+    before = "{"
+    for key, value in record.items():
+        yield f"{before}{to_json(key)}: "
+        before = ", "
+        if isinstance(value, Iterator):
+            yield "["
+            for number, each in enumerate(value):
+                yield f"{', ' if number else ''}{to_json(each)}"
+            yield "]"
+        else:
+            yield to_json(value)
+    yield "}" if record else "{}"
 
 
 def rfc3339(at_ns: int) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
@@ -20,12 +20,13 @@ def document(
     lines: Iterable[OwnedLine],
     pasts: Iterable[PathHistory] | None = None,
     path: str = "",
-) -> dict[str, Plain]:
+) -> dict[str, Plain | Iterator[Plain]]:
     """Return present ``lines`` with values, each with its owner, and ``changes`` in order.
 
-    With `pasts` the document is the history of `path`, and ``began`` has the first values.
+    Both are iterators, as a hostile recording may have very many. With `pasts` the document is the
+    history of `path`, and ``began`` has the first values.
     """
-    told: dict[str, Plain] = {
+    told: dict[str, Plain | Iterator[Plain]] = {
         "schema_version": SCHEMA_VERSION,
         "container": {
             "name": history.name,
@@ -55,15 +56,15 @@ def document(
             for past in pasts
             if past.began_there
         ]
-    told["lines"] = [
+    told["lines"] = (
         _line(line) for line in lines if line.there and not line.heading and _is_in(line.path, path)
-    ]
+    )
 
     def name_of(_id: str) -> str:
         return history.name
 
-    told["changes"] = [step_record(step, name_of) for step in steps]
-    told["asked"] = [asked_record(one, name_of) for one in asked]
+    told["changes"] = (step_record(step, name_of) for step in steps)
+    told["asked"] = (asked_record(one, name_of) for one in asked)
     told["remarks"] = list(history.remarks)
     return told
 

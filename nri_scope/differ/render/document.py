@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
@@ -28,8 +29,8 @@ class JsonRenderer:
         self._live = live
         self._quiet = quiet_unchanged
         # As text, which takes much less memory than the values.
-        self._events: list[str] = []
-        self._changes: list[str] = []
+        self._events: list[str | bytes] = []
+        self._changes: list[str | bytes] = []
         self._places: dict[_Key, int] = {}
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
@@ -46,7 +47,7 @@ class JsonRenderer:
                 yield to_json({"schema_version": SCHEMA_VERSION, **event, "changes": changes})
             return
         if not (self._quiet and wording.calm(diff)):
-            self._events.append(to_json(event_record(diff, name_of)))
+            self._events.append(_kept(event_record(diff, name_of)))
         for step in diff.steps:
             self._keep(step, diff, name_of)
 
@@ -65,14 +66,24 @@ class JsonRenderer:
         known = self._places.get(key)
         if step.event in diff.events or known is None:
             self._places[key] = len(self._changes)
-            self._changes.append(to_json(record))
+            self._changes.append(_kept(record))
         else:
-            self._changes[known] = to_json(record)
+            self._changes[known] = _kept(record)
 
 
-def _separated(records: Sequence[str]) -> Iterator[str]:
+_LONG = 64 << 10
+"""Characters from which a record is kept compressed."""
+
+
+def _kept(record: Plain) -> str | bytes:
+    text = to_json(record)
+    return text if len(text) < _LONG else zlib.compress(text.encode(), 1)
+
+
+def _separated(records: Sequence[str | bytes]) -> Iterator[str]:
     last = len(records) - 1
-    for number, record in enumerate(records):
+    for number, kept in enumerate(records):
+        record = kept if isinstance(kept, str) else zlib.decompress(kept).decode()
         yield record if number == last else f"{record},"
 
 
