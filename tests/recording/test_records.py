@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.filter import parse
+from nri_scope.nri.plain import Plain
 from nri_scope.recording import display
 from nri_scope.recording.records import (
     deadline_ms,
     event_record,
     gap_record,
+    json_in_parts,
     rfc3339,
     session_record,
     to_json,
@@ -143,3 +145,18 @@ def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         time.tzset()
         display._local.cache_clear()
+
+
+JSON_VALUES: st.SearchStrategy[Plain] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES, max_size=4))
+def test_parts_make_up_the_same_line(record: dict[str, Plain]) -> None:
+    parts = {
+        key: iter(value) if isinstance(value, list) else value for key, value in record.items()
+    }
+    assert "".join(json_in_parts(parts)) == to_json(record)

@@ -11,14 +11,14 @@ from nri_scope.differ.attribution.attributed_changes import Evidence, PluginRequ
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import document, lines, past
 from nri_scope.oci import Json
-from nri_scope.recording.records import to_json
+from nri_scope.recording.records import json_in_parts
 from tests.differ.render.samples import APP, CPU, ENV
 
 from .histories import FEW, HISTORIES, turns
 
 
 def told(found: History) -> dict[str, Json]:
-    read: dict[str, Json] = json.loads(to_json(document(found, lines(found))))
+    read: dict[str, Json] = json.loads("".join(json_in_parts(document(found, lines(found)))))
     return read
 
 
@@ -72,7 +72,9 @@ def test_one_path_has_its_own_lines_and_changes_alone() -> None:
         (ENV, {"process": {"env": ["FOO=baz"]}, "annotations": {"FOOT": "2"}}),
     )
     path = "/process/env/FOO"
-    record = json.loads(to_json(document(found, lines(found), past(found, path), path)))
+    record = json.loads(
+        "".join(json_in_parts(document(found, lines(found), past(found, path), path)))
+    )
     assert record["path"] == path
     assert record["began"] == [{"path": path, "value": "bar", "owner": "runtime"}]
     assert [line["path"] for line in record["lines"]] == [path]
