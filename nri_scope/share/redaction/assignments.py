@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
 from . import shell_words
-from .credentials import hides, put, put_for, strength_of
+from .credentials import hides, put, put_for, scheme_end, strength_of
 from .key_names import Certainty, certainty_at, may_name_credential, names_node
 from .known_values import Strength
 from .re2_patterns import Pattern
@@ -85,6 +85,9 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             continue
         is_option = not found.rstrip("\\ \t\r\n").endswith(("=", ":", ">"))
         begin, stop = reader.value(start, end, is_query=is_query)
+        credentials_at = scheme_end(key, text, begin)
+        if credentials_at > stop:
+            begin, stop = reader.value(start, credentials_at, is_query=is_query)
         secret = text[begin:stop]
         if not secret:
             continue
@@ -111,7 +114,7 @@ def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -
         decoded = unquote_plus(secret)
         if decoded != secret and not _HAS_TOKEN.search(decoded):
             put(engine, decoded, place)
-    first = re.split(r"[\s,;&]", secret, maxsplit=1)[0]
+    first = re.split(r"[\s,;&]", secret[scheme_end(key, secret) :], maxsplit=1)[0]
     if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
         engine.known.add(first, "credential-keys", strength_of(first))
     if _are_words(secret):

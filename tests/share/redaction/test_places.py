@@ -377,3 +377,22 @@ def test_other_members_in_lists_stay() -> None:
     }
     assert json.loads(text(json.dumps(config))) == config
     assert yaml.safe_load(text(yaml.safe_dump(config))) == config
+
+
+@pytest.mark.parametrize("scheme", ["GenieKey", "SSWS", "Token", "Bearer", "AWS4-HMAC-SHA256"])
+def test_the_scheme_of_a_header_is_no_credential_anywhere(scheme: str) -> None:
+    header = f"Authorization: {scheme} x1y2z3w4"
+    for content in header, f"curl -H '{header}' db", f"it sent {header}", f"a='{header}'":
+        redactor = Redactor(Rules.DEFAULT, KEY)
+        shown = redactor.text(content)
+
+        assert f"{scheme} redacted-" in shown and "y2z3" not in shown
+        assert scheme not in {original.value for original in redactor.originals()}
+
+
+def test_a_known_value_before_a_credential_in_one_word_goes() -> None:
+    # Here the scheme is what another variable holds.
+    shown = container(
+        env=["DB_PASSWORD=GenieKey"], args=["curl", "-H", "Authorization: GenieKey x1y2z3w4", "db"]
+    )
+    assert "GenieKey" not in str(shown) and "y2z3" not in str(shown)
