@@ -40,6 +40,7 @@ _CONNECTION = re.compile(
     r"(?i)(?:^|[;\"'=\s])(?:server|data source|host|endpoint|defaultendpointsprotocol|accountname|"
     r"initial catalog|user id|uid|dsn|driver)\s{0,3}="
 )
+_OF_SHELL = re.compile(r"/|[\"']?\$[({A-Z_]|`|\Z")
 _MARKS = re.compile(r"\n|\\+[\"']|[\"'`]")
 _LINES = frozenset({"\\n", "\\r", "\\t"})
 _CLOSING = ")]}>,;"
@@ -75,6 +76,8 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             found, end = found[:-1], end - 1
         key = found.lstrip("-").rstrip("\\ \t\r\n").rstrip("!:=>").rstrip().rstrip("\\\"'")
         is_query = start > 0 and text[start - 1] in "?&"
+        if key == "PWD" and reader.is_password_of_connection(start, end):
+            key = "pwd"
         certainty = certainty_at(key) if is_on else Certainty.NONE
         if is_on and is_query and key.lower() in _QUERY_KEYS:
             certainty = Certainty.LIKELY
@@ -168,6 +171,13 @@ class _Reader:
             stop = _end(_UP_TO_SEMICOLON, text, end, limit)
             return end, end + len(text[end:stop].rstrip())
         return end, self._bare(end, limit)
+
+    def is_password_of_connection(self, start: int, end: int) -> bool:
+        """Return whether PWD at ``start`` is a key of ODBC, and not a shell's current folder."""
+        text = self._text
+        if not self._is_connection or not text[start:end].endswith("="):
+            return False
+        return text[start - 1 : start] == ";" or _OF_SHELL.match(text, end) is None
 
     def _bare(self, begin: int, limit: int) -> int:
         text = self._text

@@ -107,6 +107,8 @@ def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
         ("Server=db,1433;User Id=app;Password=", ";Encrypt=true"),
         ("Data Source=db;Pwd=", ";Pooling=false"),
         ("Driver={ODBC};Server=db;Uid=app;Pwd=", ";"),
+        ("DRIVER={ODBC};SERVER=db;UID=app;PWD=", ";"),
+        ("DRIVER={ODBC};SERVER=db; PWD=", "; UID=app"),
         ("host=db port=5432 user=app password=", " dbname=shop"),
         ("host=db user=app password='", "' dbname=shop"),
         ("db:5432:shop:app:", "\n"),
@@ -218,6 +220,8 @@ def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for(
     [
         'credentials: {"type": "service_account", "token_uri": "https://example.com/a"}\n',
         "auth: none\nwebhook: enabled\nmax_tokens: 4096\n",
+        "HOST=db; PWD=/srv/data; cd $PWD",
+        "PWD=/srv/data;OLDPWD=/;HOST=db",
         "token_ttl: 10m\nauth: ldap,token\n",
         "volumes:\n- name: a\n  secret:\n    secretName: b\n    items:\n    - path: c\n",
         "imagePullSecrets:\n- name: regcred\n",
