@@ -33,9 +33,7 @@ _WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
 _TRANSITIONS = 0.42
 """Minimum changes between capitals, small letters and digits per character: random text has 0.62,
 names 0.3."""
-_UUID = re.compile(
-    r"(?<![0-9A-Fa-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Fa-f])"
-)
+_UUID = re.compile(r"(?<![0-9A-Fa-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Fa-f])")
 _CAPITALS = str.maketrans("", "", ascii_uppercase)
 _PARTLY = re.compile(PLAIN)
 _ENDS_IN_TOKEN = re.compile(PLAIN + "$")

@@ -181,7 +181,9 @@ def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "x={}", "it is {} there", "/opt/{}/file"])
-@pytest.mark.parametrize("secret", ["hunter2", "s3cr7", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9'])
+@pytest.mark.parametrize(
+    "secret", ["hunter2", "s3cr7", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9']
+)
 def test_a_short_credential_is_found_in_what_is_packed_once_or_twice(
     redactor: Redactor, secret: str, form: str
 ) -> None:
