@@ -86,10 +86,11 @@ class _Run:
     async def main(self) -> None:
         """Record until stopped."""
         loop = asyncio.get_running_loop()
-        if self._options.duration is not None:
-            loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
         with stop_signals(self._stop, loop=loop, ignored_afterwards=True):
             writer = await self._opened()
+            if self._options.duration is not None:
+                # Not before, so that a file that cannot be recorded to is always reported.
+                loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
             try:
                 if writer is not None and not self._stopped:
                     self._service = self._new_service(writer)
@@ -102,7 +103,9 @@ class _Run:
                     seconds = monotonic() - self._started
                     path, sessions = self._options.output, self._sessions
                     self._say(counters.outcome(path, sessions=sessions, seconds=seconds))
-        if not (self._sessions or self._existed):
+        if writer is None:
+            self._say("nothing recorded: stopped before the file was open")
+        elif not (self._sessions or self._existed):
             self._say("nothing recorded: no runtime was there")
         if writer is not None and writer.failure:
             raise RecordingError(self._options.output, writer.failure)

@@ -221,6 +221,24 @@ def _checked_place(path: Path) -> Path:
     return place
 
 
+def check_journal(path: Path) -> None:
+    """Check that no interrupted write would be undone by reading a recording that is continued.
+
+    Raises RecordingError and OSError.
+    """
+    path = path.resolve()
+    _wait_for_mark(path)
+    if os.path.lexists(companion(path, JOURNAL)):
+        check_companions(path, is_new=False)
+
+
+def _wait_for_mark(path: Path) -> None:
+    # Another process may be writing a mark to it.
+    until = time.monotonic() + _OPENING_MS / 1000
+    while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
+        time.sleep(_ASKED_SECONDS)
+
+
 def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     """Make sure that SQLite finds only our own files beside the recording. Raises RecordingError
     and OSError.
@@ -229,10 +247,7 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     before SQLite opens it: SQLite deletes the journal of an empty file.
     """
     if not is_new:
-        # Another process may be writing a mark to it.
-        until = time.monotonic() + _OPENING_MS / 1000
-        while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
-            time.sleep(_ASKED_SECONDS)
+        _wait_for_mark(path)
     if folder_access(path.parent).access is FolderAccess.PRIVATE:
         check_companions(path, is_new=is_new)
         return None

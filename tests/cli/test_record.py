@@ -430,6 +430,7 @@ HOSTILE = "\x1b[31mred"
         (["--duration", "-1s"], "no duration"),
         (["--print", "xml"], "xml"),
         (["-o", "file"], "not an nri-scope recording"),
+        (["-o", "file", "--duration", "1ms"], "not an nri-scope recording"),
         (["-o", "none/x.db"], "none"),
         (["-o", "."], "a folder; name a file in it"),
         (["-o", "x" * 300], "too long; choose a shorter one"),

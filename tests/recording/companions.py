@@ -53,9 +53,17 @@ class RecordingFacts:
     is_theirs: bool
     companions: tuple[Companion, ...]
 
+    @property
+    def has_other_owner(self) -> bool:
+        """Whether the folder or the recording belongs to another user."""
+        return self.folder_is_theirs or self.is_theirs
+
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """Four bytes for the recording, four for each companion; missing ones are 0."""
+        """Four bytes for the recording, four for each companion; missing ones are 0.
+
+        Every other one of a content is whole: a journal is not used without its end.
+        """
         data = data.ljust(16, b"\0")
         contents = ("", *_CONTENTS, *_KINDS)
         return cls(
@@ -66,7 +74,7 @@ class RecordingFacts:
             tuple(
                 Companion(
                     contents[data[at] % len(contents)],
-                    data[at + 1] + 1,
+                    data[at + 1] + 1 if data[at + 1] % 2 else 256,
                     _FILE_MODES[data[at + 2] % len(_FILE_MODES)],
                     bool(data[at + 3] % 2),
                 )
@@ -143,9 +151,9 @@ def one_scene(folder: Path, scene: RecordingFacts) -> None:
             after = _state(place)
             assert victim.read_text() == other.read_text() == "precious"
             assert set(after) <= {"other", "r.db", *(f"r.db{suffix}" for suffix in _SUFFIXES)}
-            theirs = (scene.folder_is_theirs and root) or scene.folder_mode in (0o777, 0o775)
+            theirs = (root and scene.has_other_owner) or scene.folder_mode in (0o777, 0o775)
             if theirs or (work is _read and scene.folder_mode == 0o1777):
-                # Nothing is touched where others could have exchanged it.
+                # Nothing is touched where others could have exchanged it, or still write to it.
                 assert after == before, scene
         finally:
             shutil.rmtree(place)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
 from . import shell_words
-from .credentials import hides, put, put_for, strength_of
+from .credentials import hides, put, put_for, scheme_end, strength_of
 from .key_names import Certainty, certainty_at, may_name_credential, names_node
 from .known_values import Strength
 from .re2_patterns import Pattern
@@ -40,6 +40,7 @@ _CONNECTION = re.compile(
     r"(?i)(?:^|[;\"'=\s])(?:server|data source|host|endpoint|defaultendpointsprotocol|accountname|"
     r"initial catalog|user id|uid|dsn|driver)\s{0,3}="
 )
+_OF_SHELL = re.compile(r"/|[\"']?\$[({A-Z_]|`|\Z")
 _MARKS = re.compile(r"\n|\\+[\"']|[\"'`]")
 _LINES = frozenset({"\\n", "\\r", "\\t"})
 _CLOSING = ")]}>,;"
@@ -75,6 +76,8 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             found, end = found[:-1], end - 1
         key = found.lstrip("-").rstrip("\\ \t\r\n").rstrip("!:=>").rstrip().rstrip("\\\"'")
         is_query = start > 0 and text[start - 1] in "?&"
+        if key == "PWD" and reader.is_password_of_connection(start, end):
+            key = "pwd"
         certainty = certainty_at(key) if is_on else Certainty.NONE
         if is_on and is_query and key.lower() in _QUERY_KEYS:
             certainty = Certainty.LIKELY
@@ -85,6 +88,9 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             continue
         is_option = not found.rstrip("\\ \t\r\n").endswith(("=", ":", ">"))
         begin, stop = reader.value(start, end, is_query=is_query)
+        credentials_at = scheme_end(key, text, begin)
+        if credentials_at > stop:
+            begin, stop = reader.value(start, credentials_at, is_query=is_query)
         secret = text[begin:stop]
         if not secret:
             continue
@@ -111,7 +117,7 @@ def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -
         decoded = unquote_plus(secret)
         if decoded != secret and not _HAS_TOKEN.search(decoded):
             put(engine, decoded, place)
-    first = re.split(r"[\s,;&]", secret, maxsplit=1)[0]
+    first = re.split(r"[\s,;&]", secret[scheme_end(key, secret) :], maxsplit=1)[0]
     if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
         engine.known.add(first, "credential-keys", strength_of(first))
     if _are_words(secret):
@@ -165,6 +171,13 @@ class _Reader:
             stop = _end(_UP_TO_SEMICOLON, text, end, limit)
             return end, end + len(text[end:stop].rstrip())
         return end, self._bare(end, limit)
+
+    def is_password_of_connection(self, start: int, end: int) -> bool:
+        """Return whether PWD at ``start`` is a key of ODBC, and not a shell's current folder."""
+        text = self._text
+        if not self._is_connection or not text[start:end].endswith("="):
+            return False
+        return text[start - 1 : start] == ";" or _OF_SHELL.match(text, end) is None
 
     def _bare(self, begin: int, limit: int) -> int:
         text = self._text

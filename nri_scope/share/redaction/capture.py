@@ -87,10 +87,13 @@ def check_continued(path: Path, *, redacts: bool) -> None:
     An unreadable file is not refused: the attempt to write it gives a better error.
     """
     from nri_scope.recording.reader import Recording
+    from nri_scope.recording.writable_file import check_journal
 
     try:
         if not path.exists():
             return
+        # Reading it might undo an interrupted write, which a recorder refuses.
+        check_journal(path)
         with Recording.open(path) as recording:
             # By query, as a recording may have more notes than the reader accepts.
             notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [NOTE])

@@ -58,7 +58,8 @@ grpcurl: -H=h -rpc-header=h -reflect-header=h
 mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mysqlslap mysqlpump mysqlbinlog mysqlsh
   mariadb mariadb-dump mariadb-admin mariadb-import mariadb-check mariabackup mydumper: -p=g
 mongo mongosh mongodump mongorestore mongoexport mongoimport mongostat mongotop mongofiles: -p=s
-cqlsh beeline cypher-shell rabbitmqadmin pgcli xpack twine ncftp influx: -p=s
+cqlsh beeline cypher-shell rabbitmqadmin pgcli xpack twine influx: -p=s
+ncftp ncftpput ncftpget ncftpls ncftpbatch: -p=s
 redis-cli valkey-cli keydb-cli: -a=s --pass=s
 redis-server valkey-server: --requirepass=s --masterauth=s
 sqlcmd bcp tsql isql mosquitto_pub mosquitto_sub mosquitto_rr ipmitool: -P=s
@@ -76,7 +77,10 @@ keytool jarsigner: -storepass=s -keypass=s -srcstorepass=s -deststorepass=s -src
   -destkeypass=s -new=s
 snmpget snmpwalk snmpset snmpbulkwalk snmpbulkget snmptrap: -A=s -X=s -c=s
 docker podman nerdctl buildah skopeo crane oras helm regctl az [login]: -p=s
-kubectl oc: --from-literal=a
+kubectl: --from-literal=a
+oc [login create]: -p=s --from-literal=a
+cf [login]: -p=s
+fly flyctl: -t=s
 etcdctl: --user=l
 useradd usermod: -p=s
 doctl: -t=s
@@ -93,6 +97,8 @@ rabbitmqctl: add_user=2 change_password=2 authenticate_user=2
 mc mcli: set=3,4 add=3,4
 vault: login=1 unseal=1
 cargo: login=1
+cf: auth=2
+mysqladmin mariadb-admin: password=1
 wpa_passphrase: wpa_passphrase=2
 redis-cli valkey-cli keydb-cli: AUTH=-1 auth=-1
 net net.exe: use=1

@@ -59,7 +59,7 @@ def _arguments(engine: Engine, words: list[str], place: str) -> list[str]:
         if engine.is_spent():
             given.append(engine.rest(words[number:], place))
             break
-        if credential is not None:
+        if credential is not None and credential != word:
             given.append(credential)
         elif number in scripts:
             given.append(engine.text(script(engine, word, place, 0), place))
@@ -94,9 +94,8 @@ def script(engine: Engine, text: str, place: str, depth: int) -> str:
         for word, credential in zip(command.words, told, strict=True):
             if word.start in changes:
                 continue
-            if credential is not None:
-                if credential != word.text:
-                    changes[word.start] = word.end, shell_words.quoted(credential, word.quote)
+            if credential is not None and credential != word.text:
+                changes[word.start] = word.end, shell_words.quoted(credential, word.quote)
                 continue
             if len(word.parts) > 1 and len(word.text) > 7:
                 # 'it'"'"'s' is one text.

@@ -75,11 +75,16 @@ def credential(
 
 def put_for(engine: Engine, key: str, value: str, place: str) -> str:
     """Return the token for a credential; the scheme of an ``Authorization`` is kept."""
-    if key[-13:].lower() == "authorization":
-        scheme = SCHEME.match(value)
-        if scheme is not None and scheme.end() < len(value):
-            return scheme[0] + put_header(engine, value[scheme.end() :], place, "credential-keys")
+    begin = scheme_end(key, value)
+    if begin:
+        return value[:begin] + put_header(engine, value[begin:], place, "credential-keys")
     return put(engine, value, place)
+
+
+def scheme_end(key: str, text: str, begin: int = 0) -> int:
+    """Return where the credentials begin after the scheme of an ``Authorization``, or 0."""
+    scheme = SCHEME.match(text, begin) if key[-13:].lower() == "authorization" else None
+    return scheme.end() if scheme is not None and scheme.end() < len(text) else 0
 
 
 def put_header(engine: Engine, value: str, place: str, rule: str) -> str:

@@ -33,6 +33,7 @@ _WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
 _TRANSITIONS = 0.42
 """Minimum changes between capitals, small letters and digits per character: random text has 0.62,
 names 0.3."""
+_UUID = re.compile(r"(?<![0-9A-Fa-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Fa-f])")
 _CAPITALS = str.maketrans("", "", ascii_uppercase)
 _PARTLY = re.compile(PLAIN)
 _ENDS_IN_TOKEN = re.compile(PLAIN + "$")
@@ -73,6 +74,7 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
 
 def is_random(run: str) -> bool:
     """Return whether letters and digits alternate too often for a name or a number."""
+    run = _UUID.sub("", run)
     if len(run) < 20 or len(run) - len(run.translate(_CAPITALS)) < 2 or _PARTLY.search(run):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in run if c.isalnum()]

@@ -22,6 +22,10 @@ _OPTIONS_NAME = re.compile(
 _OPTION = re.compile(
     r"-XX:[+-]?[A-Za-z0-9]{1,60}|-{1,2}[A-Za-z][A-Za-z.+-]{0,60}(?:[0-9]{1,10}[A-Za-z]?)?"
 )
+# -Djava.net.preferIPv4Stack=true
+_OPTION_NAME = re.compile(
+    r"-[D-][A-Za-z][A-Za-z._-]{0,60}(?:[0-9]{1,2}[A-Za-z._-]{1,30}){0,3}[0-9]{0,2}"
+)
 # -javaagent:/opt/agent.jar
 _COLON = re.compile(r"(-[A-Za-z]{1,30}:|-[A-Z])(/.*)", re.DOTALL)
 _PAIR = re.compile(r"([^=]{1,200})=(.*)", re.DOTALL)
@@ -58,7 +62,10 @@ def _options(engine: Engine, value: str, place: str) -> str | None:
             continue
         given = (
             word
-            if not word or _OPTION.fullmatch(option) is not None or is_token(option)
+            if not word
+            or _OPTION.fullmatch(option) is not None
+            or (pair is not None and _OPTION_NAME.fullmatch(option) is not None)
+            or is_token(option)
             else _part(engine, word, place)
         )
         if given == word and pair is not None:

@@ -62,9 +62,13 @@ def _escaped(value: str, plain: bytes) -> set[bytes]:
 
 
 def as_words(value: str) -> set[str]:
-    """Return other words for a value so short that it is only replaced as a word."""
-    packed = base64.b64encode(value.encode("utf-8", "surrogatepass")).rstrip(b"=")
-    return {packed.decode(), _for_urls(packed).decode()}
+    """Return other words for a value so short that it is only replaced as a word.
+
+    These are its base64, alone and with a newline, as ``echo VALUE | base64`` makes it.
+    """
+    plain = value.encode("utf-8", "surrogatepass")
+    packed = [base64.b64encode(content).rstrip(b"=") for content in (plain, plain + b"\n")]
+    return {form.decode() for one in packed for form in (one, _for_urls(one))}
 
 
 def _for_urls(packed: bytes) -> bytes:

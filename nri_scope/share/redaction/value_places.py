@@ -122,6 +122,9 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     secret = credential(engine, name, value, place)
     if secret is not None:
         return secret
+    if is_plain_for(name, value):
+        # A version may have the form of an address.
+        return engine.key(value, place)
     if (
         not engine.is_on("env-values")
         or _is_plain(name, value)
@@ -141,7 +144,6 @@ def _is_plain(name: str, value: str) -> bool:
         or is_plain_path(value)
         or REFERENCE.fullmatch(value) is not None
         or _endpoint(value)
-        or is_plain_for(name, value)
         or _is_shown_name(name)
     )
 

@@ -36,6 +36,14 @@ wget --http-password={} http://db
 http -a jane:{} example.com
 mysql -h db -p{} shop
 mysqldump --password={} shop
+mysqladmin -u root password {}
+mariadb-admin -h db password {}
+oc login -u jane -p {} https://api
+oc create secret generic a --from-literal=plain={}
+cf login -a api -u jane -p {}
+cf auth jane {}
+ncftpput -u jane -p {} host /a b
+fly -t {} status
 mariadb -p{}
 mongosh -u jane -p {} db
 mongodump --password {} --gzip

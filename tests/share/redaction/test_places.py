@@ -107,6 +107,8 @@ def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
         ("Server=db,1433;User Id=app;Password=", ";Encrypt=true"),
         ("Data Source=db;Pwd=", ";Pooling=false"),
         ("Driver={ODBC};Server=db;Uid=app;Pwd=", ";"),
+        ("DRIVER={ODBC};SERVER=db;UID=app;PWD=", ";"),
+        ("DRIVER={ODBC};SERVER=db; PWD=", "; UID=app"),
         ("host=db port=5432 user=app password=", " dbname=shop"),
         ("host=db user=app password='", "' dbname=shop"),
         ("db:5432:shop:app:", "\n"),
@@ -218,6 +220,8 @@ def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for(
     [
         'credentials: {"type": "service_account", "token_uri": "https://example.com/a"}\n',
         "auth: none\nwebhook: enabled\nmax_tokens: 4096\n",
+        "HOST=db; PWD=/srv/data; cd $PWD",
+        "PWD=/srv/data;OLDPWD=/;HOST=db",
         "token_ttl: 10m\nauth: ldap,token\n",
         "volumes:\n- name: a\n  secret:\n    secretName: b\n    items:\n    - path: c\n",
         "imagePullSecrets:\n- name: regcred\n",
@@ -256,6 +260,11 @@ def test_what_only_looks_like_a_credential_stays(content: str) -> None:
         "JAVA_VERSION=jdk-17.0.2+8",
         "K8S_VERSION=v1.29.0-eks-036c24b",
         "APP_VERSION=2.0.0-rc.1",
+        "NV_CUDNN_VERSION=9.1.0.70-1",
+        "NV_CUDNN_VERSION=9.1.0.70",
+        "NVIDIA_VISIBLE_DEVICES=GPU-3f0c5c1e-7d3b-4a55-9c2e-0a1b2c3d4e5f",
+        "NVIDIA_VISIBLE_DEVICES=MIG-GPU-3f0c5c1e-7d3b-4a55-9c2e-0a1b2c3d4e5f/1/0",
+        "JAVA_TOOL_OPTIONS=-Xmx1g -Djava.net.preferIPv4Stack=true -Dfoo.http2.use=off",
         "MAX_TOKENS=4096",
         "AUTH=none",
         "WEBHOOK=enabled",
@@ -377,3 +386,22 @@ def test_other_members_in_lists_stay() -> None:
     }
     assert json.loads(text(json.dumps(config))) == config
     assert yaml.safe_load(text(yaml.safe_dump(config))) == config
+
+
+@pytest.mark.parametrize("scheme", ["GenieKey", "SSWS", "Token", "Bearer", "AWS4-HMAC-SHA256"])
+def test_the_scheme_of_a_header_is_no_credential_anywhere(scheme: str) -> None:
+    header = f"Authorization: {scheme} x1y2z3w4"
+    for content in header, f"curl -H '{header}' db", f"it sent {header}", f"a='{header}'":
+        redactor = Redactor(Rules.DEFAULT, KEY)
+        shown = redactor.text(content)
+
+        assert f"{scheme} redacted-" in shown and "y2z3" not in shown
+        assert scheme not in {original.value for original in redactor.originals()}
+
+
+def test_a_known_value_before_a_credential_in_one_word_goes() -> None:
+    # Here the scheme is what another variable holds.
+    shown = container(
+        env=["DB_PASSWORD=GenieKey"], args=["curl", "-H", "Authorization: GenieKey x1y2z3w4", "db"]
+    )
+    assert "GenieKey" not in str(shown) and "y2z3" not in str(shown)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -178,6 +178,10 @@ def _planted_as_names(request: api.CreateContainerRequest, value: str) -> None:
     is_attacker_first=st.booleans(),
     learns=st.booleans(),
 )
+# The plainest attack, which few random examples hit.
+@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False, True)
+@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], True, True)
+@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False, False)
 def test_what_a_pod_shows_does_not_depend_on_what_another_one_has(
     secret: str,
     guesses: list[str],

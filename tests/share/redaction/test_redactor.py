@@ -181,7 +181,9 @@ def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "x={}", "it is {} there", "/opt/{}/file"])
-@pytest.mark.parametrize("secret", ["hunter2", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9'])
+@pytest.mark.parametrize(
+    "secret", ["hunter2", "s3cr7", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9']
+)
 def test_a_short_credential_is_found_in_what_is_packed_once_or_twice(
     redactor: Redactor, secret: str, form: str
 ) -> None:
@@ -189,6 +191,8 @@ def test_a_short_credential_is_found_in_what_is_packed_once_or_twice(
     once = base64.b64encode(plain).decode()
     packed = [once, base64.b64encode(once.encode()).decode(), quote(secret, safe="")]
     packed.append(base64.b64encode(b"bob:" + plain).decode())
+    # As `echo SECRET | base64` makes it.
+    packed.append(base64.b64encode(plain + b"\n").decode())
     packed += [quote(packed[1], safe=""), packed[1].rstrip("=") + "="]
     for one in packed:
         shown = given(redactor, env=[f"DB_PASSWORD={secret}"], args=["app", form.format(one)])
