@@ -62,21 +62,26 @@ class RecordingFacts:
     def of(cls, data: bytes) -> Self:
         """Four bytes for the recording, four for each companion; missing ones are 0.
 
-        Every other one of a content is whole: a journal is not used without its end.
+        Most are such that SQLite would use them: a companion with its own content, and whole, and
+        one owner for all. Else most scenes are refused for a plain reason.
         """
         data = data.ljust(16, b"\0")
-        contents = ("", *_CONTENTS, *_KINDS)
+        others = ("", *_CONTENTS, *_KINDS)
+        contents = {
+            at: (*usual * len(others), *others)
+            for at, usual in ((4, ("log",)), (8, ("",)), (12, ("journal", "naming")))
+        }
         return cls(
             _FOLDER_MODES[data[0] % len(_FOLDER_MODES)],
-            bool(data[1] % 2),
+            data[1] % 4 == 1,
             _FILE_MODES[data[2] % len(_FILE_MODES)],
-            bool(data[3] % 2),
+            data[3] % 4 == 1,
             tuple(
                 Companion(
-                    contents[data[at] % len(contents)],
-                    data[at + 1] + 1 if data[at + 1] % 2 else 256,
+                    contents[at][data[at] % len(contents[at])],
+                    data[at + 1] + 1 if data[at + 1] % 4 == 1 else 256,
                     _FILE_MODES[data[at + 2] % len(_FILE_MODES)],
-                    bool(data[at + 3] % 2),
+                    data[at + 3] % 4 == 1,
                 )
                 for at in (4, 8, 12)
             ),
