@@ -7,9 +7,10 @@ the bytes of a message do not bound the memory that it takes.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import cast
 
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 MAX_ELEMENTS = 50_000
@@ -96,28 +97,37 @@ class _Cutter:
 
     def message(self, kind: Descriptor | None, content: bytes) -> bytes:
         """Return the beginning of a message up to the last element that may be read."""
-        known = kind.fields_by_number if kind is not None else {}
+        known = _fields_of(kind) if kind is not None else {}
         at = start = 0
         kept: list[bytes] = []
         end = len(content)
         while at < end:
             field_start = at
-            tag, at = _varint(content, at)
+            # Most numbers have one byte, and a call takes as long as the rest.
+            tag = content[at]
+            at += 1
+            if tag > 0x7F:
+                tag, at = _varint(content, field_start)
             wire_type = tag & 7
             self.left -= 1
             if wire_type == _BYTES:
-                size, at = _varint(content, at)
+                size = content[at] if at < end else 0x80
+                if size < 0x80:
+                    at += 1
+                else:
+                    size, at = _varint(content, at)
                 if size > end - at:
                     raise _Malformed
-                field = known.get(tag >> 3)
-                inner = field.message_type if field is not None else None
-                if inner is not None and self.left > 0:
+                inner, is_packed = known.get(tag >> 3, _UNKNOWN)
+                if size == 0:
+                    pass
+                elif inner is not None and self.left > 0:
                     value = content[at : at + size]
                     shorter = self.message(inner, value)
                     if self.is_over:
                         kept += [content[start:field_start], _field(tag, shorter)]
                         return b"".join(kept)
-                elif field is not None and field.type not in (field.TYPE_STRING, field.TYPE_BYTES):
+                elif is_packed:
                     self.left -= len(content[at : at + size].translate(None, _HIGH))
                 elif inner is None:
                     self._strings_left -= size
@@ -164,6 +174,16 @@ class _Cutter:
             if at > len(content):
                 raise _Malformed
         return at
+
+
+@cache
+def _fields_of(kind: Descriptor) -> dict[int, tuple[Descriptor | None, bool]]:
+    """Return the message type of each field, and whether numbers may be packed in it."""
+    texts = FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES
+    return {field.number: (field.message_type, field.type not in texts) for field in kind.fields}
+
+
+_UNKNOWN = None, False
 
 
 def _described(kind: type[Message]) -> Descriptor:

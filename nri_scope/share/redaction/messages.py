@@ -21,6 +21,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from . import commands, mount_options, value_places
 from .credentials import keyed_text
 from .name_kinds import NameKind
+from .work_limit import PART
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -219,6 +220,7 @@ def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container |
 
 
 def _fields(engine: Engine, message: Message, place: str) -> None:
+    engine.work.spend(PART)
     kind = message.DESCRIPTOR.name
     place = _ROOTS.get(kind, place)
     if isinstance(message, api.KeyValue):

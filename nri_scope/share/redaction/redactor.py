@@ -143,6 +143,7 @@ class Redactor:
         """
         if self._is_unlinked:
             self._engine.unlink()
+        self._engine.work.decode(message)
         scopes = self._engine.scopes
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             # A valid request contains only an id.
@@ -167,6 +168,7 @@ class Redactor:
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """Return the redacted reply to the last request."""
+        self._engine.work.decode(message)
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             return self._container_status(message)
         known = METHODS.get(method)

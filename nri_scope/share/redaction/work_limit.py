@@ -17,8 +17,16 @@ MESSAGE, TEXT, VALUE = 100, 40, 450
 """Units per message, per searched text, and per remembered value; for texts and values, one more
 per character.
 """
+PART = 5
+"""Units per message in a message, such as a mount, even if it contains no text."""
 AGAIN = 100
 """Units per message from which the redactor already learned; one more per 32 bytes."""
+ELEMENT = 4
+"""Units for an element that is unusual in a message of its size, such as each of a thousand empty
+mounts.
+"""
+_SMALL = bytes(range(32))
+"""A short element begins with its length, which text rarely contains as a byte."""
 
 
 class WorkLimit:
@@ -33,6 +41,12 @@ class WorkLimit:
     def of_file(cls, size: int) -> int:
         """Return the units for recordings of ``size`` bytes."""
         return int(max(size, LEAST_BYTES) * PER_BYTE)
+
+    def decode(self, content: bytes) -> None:
+        """Subtract the units for decoding and copying a message, whatever it contains."""
+        size = len(content)
+        short = size - len(content.translate(None, _SMALL))
+        self.spend(size // 32 + max(0, short - size // 16) * ELEMENT)
 
     def spend(self, units: int) -> None:
         """Subtract units. Raises UsageError if none are left."""

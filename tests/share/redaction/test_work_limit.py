@@ -43,6 +43,16 @@ def test_all_that_is_looked_through_is_bounded(method: str, is_one: bool) -> Non
         redact_all()
 
 
+def test_elements_without_text_count_too() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=200_000))
+    container = api.Container(id="c", mounts=[api.Mount()] * 20_000)
+    content = api.CreateContainerRequest(container=container).SerializeToString()
+
+    with pytest.raises(UsageError, match="for a file of its size"):
+        for _ in range(10):
+            redactor.request("CreateContainer", content)
+
+
 def test_names_and_texts_of_tables_count_too() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=100_000))
     notes = [f"note {number}" for number in range(10_000)]
