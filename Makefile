@@ -56,9 +56,12 @@ CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/f
 	tests/cli/test_smoke.py \
 	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
 	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_decode_budget.py \
-	--ignore=tests/recorder/test_record_beside_others.py \
+	--ignore=tests/recorder/test_record_beside_others.py --ignore=tests/recording/test_recording_size.py \
+	--ignore=tests/nri/test_element_limits.py \
 	--deselect=tests/nri/merging/test_keyed_list.py::test_replies_full \
 	--deselect=tests/recording/test_hostile.py::test_a_column_may_hold_anything \
+	--deselect=tests/recording/bundle/test_unpack.py::TestBombs \
+	--deselect=tests/wire/test_connection.py::test_memory_stays_bounded_by_the_message_limit_whatever_the_pieces \
 	--deselect=tests/recording/test_session_gaps.py::test_every_surface_says_so
 .PHONY: test-core
 test-core: $(BIN)/python ## the protocol, the plugin, the recorder, and each command once

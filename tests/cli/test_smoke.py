@@ -40,7 +40,7 @@ OFFLINE = {
     "demo": ("--speed 1000 -o new.nriscope.db", 0, r"This is now in$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
-    "shrink": ("FILE -o new.nriscope.db -- ./plugin", 0, r"^wrote new\.nriscope\.db$"),
+    "shrink": ("FILE -o new.nriscope.db --max-replays 1 -- ./plugin", 0, r"^wrote new\."),
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),
     "report": ("FILE shop/web/app -o new.html", 0, r"^new\.html: "),
     "export": ("FILE --redact -o new.nriscope.zip", 0, r"new\.nriscope\.zip"),

@@ -73,12 +73,14 @@ def _once(path: Path, make: Callable[[], _T]) -> _T:
     """Make it, or load what another process of this test run has made."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            made = path.with_suffix(".new")
-            made.write_bytes(pickle.dumps(make()))
-            made.rename(path)
-        loaded: _T = pickle.loads(path.read_bytes())
-        return loaded
+        if path.exists():
+            loaded: _T = pickle.loads(path.read_bytes())
+            return loaded
+        made = make()
+        new = path.with_suffix(".new")
+        new.write_bytes(pickle.dumps(made, pickle.HIGHEST_PROTOCOL))
+        new.rename(path)
+        return made
 
 
 @cache

@@ -13,13 +13,13 @@ import pytest
 from nri_scope.nri.versions import V0_10
 from tests.amount import EXAMPLES
 from tests.interop import attribution_found
-from tests.interop.attribution_found import BOTH, FEW, SINGLE, VIEWS, seen_by
+from tests.interop.attribution_found import ALL, BOTH, FEW, SINGLE, VIEWS, seen_by
 from tests.interop.attribution_run import RUNTIMES
 from tests.interop.build import Merger, Unavailable, Variant, build
 
 IN_BETWEEN = list(RUNTIMES)[1:-1]
-PARTS_OF_ANOTHER = (FEW, SINGLE, BOTH)
-"""Views whose evidence is a part of another one's, or two of them together."""
+PARTS_OF_ANOTHER = (FEW, SINGLE, BOTH, ALL)
+"""Views whose evidence is a part of another one's, or several of them together."""
 
 
 def _left_out(item: pytest.Item) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from tests.amount import amount
 from tests.interop.build import Variant, build
 
 # A program that says nothing for so long hangs; everything it is asked for takes seconds.
@@ -24,6 +25,8 @@ UNHURRIED = 20.0
 # Lengths of ttRPC messages, header included, at which implementations break: the least, those
 # around the buffer of Go's ttRPC, and large ones below the limit of 4 MiB.
 SIZES = (100, 4095, 4096, 4097, 100_000, 3_000_000)
+STATE = amount(2000, 1200)
+"""Pods with a container each, too many for one message."""
 
 Report = Mapping[str, object]
 

@@ -16,7 +16,7 @@ from nri_scope.plugin import Identity, PluginSession, SessionEnd, unix_socket
 from nri_scope.wire import Code, RequestReceived
 from tests.amount import amount
 from tests.interop.build import Variant
-from tests.interop.reference import SIZES, ReferenceRuntime, Request, read_requests
+from tests.interop.reference import SIZES, STATE, ReferenceRuntime, Request, read_requests
 
 LIFECYCLES = amount(1000, 100)
 IDENTITY = Identity(index="10", name="nri-scope")
@@ -115,7 +115,7 @@ async def test_messages_of_any_length_arrive_as_they_were_sent(
 async def test_a_split_state_arrives_whole(variant: Variant, folder: Path, socket: Path) -> None:
     memory = Memory()
     async with await ReferenceRuntime.listen(
-        socket, variant, sent=folder / "sent", state=2000
+        socket, variant, sent=folder / "sent", state=STATE
     ) as runtime:
         async with connected(socket, Logger(memory, IDENTITY)):
             await runtime.admit()
@@ -131,8 +131,8 @@ async def test_a_split_state_arrives_whole(variant: Variant, folder: Path, socke
     ]
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
     assert len(parts) > 1
-    assert len({pod.id for part in parts for pod in part.pods}) == 2000
-    assert len({container.id for part in parts for container in part.containers}) == 2000
+    assert len({pod.id for part in parts for pod in part.pods}) == STATE
+    assert len({container.id for part in parts for container in part.containers}) == STATE
 
 
 async def test_a_late_answer_ends_the_session_and_not_the_container(

@@ -18,7 +18,7 @@ from nri_scope.recording.reader import Recording
 from tests.amount import amount
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal
-from tests.interop.reference import PATIENCE, SIZES, Played, ReferenceRuntime, read_requests
+from tests.interop.reference import PATIENCE, SIZES, STATE, Played, ReferenceRuntime, read_requests
 from tests.interop.traffic import LIFECYCLE
 
 POD_UPDATES = {"UpdatePodSandbox", "PostUpdatePodSandbox"}
@@ -114,7 +114,7 @@ async def test_messages_of_any_length_are_recorded_as_they_were_sent(
 async def test_a_split_state_is_recorded_in_parts_and_whole(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
-    played = await play_to_record(variant, folder, socket, state=2000, lifecycles=1)
+    played = await play_to_record(variant, folder, socket, state=STATE, lifecycles=1)
 
     assert played.failures == 0
     sent = exchanges(read_requests(folder / "sent"))
@@ -123,7 +123,7 @@ async def test_a_split_state_is_recorded_in_parts_and_whole(
     with Recording.open(folder / "r.nriscope.db") as recording:
         (session,) = recording.sessions()
         state = recording.state(session.id)
-        assert (len(state.pods), len(state.containers)) == (2000, 2000)
+        assert (len(state.pods), len(state.containers)) == (STATE, STATE)
 
 
 async def test_a_restart_of_the_runtime_begins_a_new_session(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges
-from tests.interop.reference import SIZES, ReferencePlugin, ReferenceRuntime, read_requests
+from tests.interop.reference import SIZES, STATE, ReferencePlugin, ReferenceRuntime, read_requests
 
 
 async def test_the_plugin_receives_what_the_runtime_sends(
@@ -51,7 +51,7 @@ async def test_messages_have_the_very_length_that_was_asked_for(
 async def test_a_large_state_is_split(variant: Variant, folder: Path, socket: Path) -> None:
     sent = folder / "sent"
     async with (
-        await ReferenceRuntime.listen(socket, variant, sent=sent, state=2000) as runtime,
+        await ReferenceRuntime.listen(socket, variant, sent=sent, state=STATE) as runtime,
         await ReferencePlugin.connect(socket, variant) as plugin,
     ):
         await runtime.admit()
@@ -59,6 +59,6 @@ async def test_a_large_state_is_split(variant: Variant, folder: Path, socket: Pa
         await plugin.ended()
 
     synchronized = plugin.said("synchronized")
-    assert (synchronized["pods"], synchronized["containers"]) == (2000, 2000)
+    assert (synchronized["pods"], synchronized["containers"]) == (STATE, STATE)
     parts = [item for item in read_requests(sent) if item.method == "Synchronize"]
     assert len([part for part in parts if not part.error]) > 1

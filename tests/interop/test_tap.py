@@ -24,6 +24,7 @@ from tests.interop.messages import exchanges, normal
 from tests.interop.reference import (
     PATIENCE,
     SIZES,
+    STATE,
     Played,
     ReferencePlugin,
     ReferenceRuntime,
@@ -170,7 +171,7 @@ async def test_many_lifecycles_are_the_same_with_and_without(
 async def test_messages_of_any_length_and_a_state_in_parts_are_the_same(
     variant: Variant, folder: Path
 ) -> None:
-    play = {"sizes": SIZES, "state": 2000}
+    play = {"sizes": SIZES, "state": STATE}
     without = await run(variant, folder, tapped=False, **play)  # type: ignore[arg-type]
     with_tap = await run(variant, folder, tapped=True, **play)  # type: ignore[arg-type]
     check(with_tap, without, folder / "r.db")

@@ -441,14 +441,14 @@ async def test_a_search_in_the_details_stays_there(path: Path) -> None:
         assert screen.selected == 5
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+# On a large screen: tests/tui/test_hostile.py.
 async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
-    tmp_path: Path, size: tuple[int, int]
+    tmp_path: Path,
 ) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db")
     with Recording.open(path) as recording:
         created = [one.id for one in recording.events() if one.event == "CreateContainer"]
-    async with showing(path, size=size) as screen:
+    async with showing(path) as screen:
         for event in (created[0], created[1], created[list(NAMES).index(HUGE_NAME)]):
             await screen.go_to(event)
             await screen.press("enter", "m")
