@@ -224,12 +224,13 @@ class Recording:
         after_id: int = 0,
         among: Sequence[int] | None = None,
         allowance: Allowance | None = None,
+        together: int = _TOGETHER,
     ) -> Iterator[tuple[Event, bytes, bytes]]:
         """Yield events, as from `events`, each with its request and its reply (`request`, `reply`).
 
-        ``among`` yields only events with these numbers. Reading each message separately takes twice
-        the time. If the messages exceed the allowance, by default one for this call, it ends early
-        and warns.
+        ``among`` yields only events with these numbers. ``together`` bytes are read at once:
+        reading each message separately takes twice the time. If the messages exceed the allowance,
+        by default one for this call, it ends early and warns.
         """
         allowance = allowance or self.allowance()
         pages = (
@@ -241,7 +242,7 @@ class Recording:
             parts = self._parts_of(page)
             there = [event for event in page if event.id in parts]
             while there:
-                some, error = self._messages_of(there, parts)
+                some, error = self._messages_of(there, parts, together)
                 for one in some:
                     if allowance.is_limited:
                         self._charge(allowance, one, parts[one[0].id])
@@ -257,7 +258,7 @@ class Recording:
                 there = there[len(some) :]
 
     def _messages_of(
-        self, events: Sequence[Event], parts: Mapping[int, _Parts]
+        self, events: Sequence[Event], parts: Mapping[int, _Parts], together: int
     ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
         """Return the first ones of ``events`` with their messages, and the error of the next one.
 
@@ -274,7 +275,7 @@ class Recording:
                 request = self._assembled(event, (pod, container, rest))
                 found.append((event, request, self._reply(event, reply)))
                 size += len(request) + len(found[-1][2])
-                if size > _TOGETHER:
+                if size > together:
                     return
 
         try:

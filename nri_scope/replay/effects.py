@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, cast
 
 from google.protobuf.message import Message
@@ -37,28 +38,41 @@ class Effects:
         self._ledger = ledger
         self._version = version
 
-    def of(self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome) -> None:
-        """Apply ``event``, which plugins got as ``request``, with this outcome."""
+    def of(
+        self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome
+    ) -> Callable[[], None]:
+        """Apply ``event``, which plugins got as ``request``, with this outcome.
+
+        Returns the rest of it, for which the next request need not wait: call it before anything
+        else happens in the world.
+        """
         container = container_of(event.name, request)
-        asked = list(_asked(outcome))
+        rest = _nothing
         if event is Event.CreateContainer and container is not None:
-            self._create(played, request, container, outcome)
+            rest = self._create(played, request, container, outcome)
         elif not outcome.failure:
             self._world.happened(event, request)
             if event is Event.RemoveContainer and container is not None:
-                self._ledger.removed(container.id)
+                rest = partial(self._ledger.removed, container.id)
         if outcome.failure or outcome.error:
             # The runtime then applies nothing of the replies, even if it only logs the error.
-            return
-        if isinstance(outcome.merged, Updating) and container is not None:
+            return rest
+        asked = list(_asked(outcome))
+        if not isinstance(outcome.merged, Updating) or container is None:
+            own = []
+        else:
             own = [one for one in asked if one[1].container_id == container.id]
             asked = [one for one in asked if one[1].container_id != container.id]
             wanted = cast("api.UpdateContainerRequest", request).linux_resources
-            resources = outcome.merged.resources
-            played.changes += self._ledger.resources(container.id, wanted, own, resources)
-            if own:
-                self._world.update(container.id, resources)
-        self._update(played, asked, outcome.updates)
+            rest = partial(self._resources, played, container.id, wanted, own, outcome.merged)
+        updates = outcome.updates
+        if not own and not asked and not updates:
+            return rest
+        rest()
+        if own and container is not None and isinstance(outcome.merged, Updating):
+            self._world.update(container.id, outcome.merged.resources)
+        self._update(played, asked, updates)
+        return _nothing
 
     def asked_for(
         self, played: PlayedEvent, plugin: str, updates: Iterable[api.ContainerUpdate]
@@ -89,20 +103,36 @@ class Effects:
 
     def _create(
         self, played: PlayedEvent, request: Message, container: api.Container, outcome: Outcome
-    ) -> None:
+    ) -> Callable[[], None]:
         world, ledger = self._world, self._ledger
         pod = pod_of(Event.CreateContainer.name, request)
         wanted = list(_adjusting(outcome))
-        merged = outcome.merged
-        if not outcome.failure and isinstance(merged, Creation):
+        adjustment = None
+        if not outcome.failure and isinstance(outcome.merged, Creation):
+            adjustment = outcome.merged.adjustment
             world.happened(Event.CreateContainer, request)
-            world.created(container, merged.adjustment)
-            played.changes += ledger.created(container, pod, wanted, merged.adjustment)
-            if wanted:
-                played.dropped += ledger.remarks(container, pod, wanted)
+            world.created(container, adjustment)
         else:
             world.not_created(container, pod)
-            played.changes += ledger.created(container, pod, wanted, None, failure=outcome.failure)
+
+        def rest() -> None:
+            played.changes += ledger.created(
+                container, pod, wanted, adjustment, failure=outcome.failure
+            )
+            if wanted and adjustment is not None:
+                played.dropped += ledger.remarks(container, pod, wanted)
+
+        return rest
+
+    def _resources(
+        self,
+        played: PlayedEvent,
+        container_id: str,
+        wanted: api.LinuxResources,
+        own: Sequence[tuple[str, api.ContainerUpdate]],
+        merged: Updating,
+    ) -> None:
+        played.changes += self._ledger.resources(container_id, wanted, own, merged.resources)
 
     def _update(
         self,
@@ -119,6 +149,10 @@ class Effects:
         played.changes += self._ledger.updated(asked, merged)
         for update in merged:
             self._world.update(update.container_id, update.linux.resources)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _same(one: api.ContainerUpdate, other: api.ContainerUpdate) -> bool:

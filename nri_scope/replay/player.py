@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from google.protobuf.message import Message
 
@@ -48,6 +49,8 @@ class ReplayParts:
     """Restarts the runtime, and returns once all returning plugins are connected again."""
     drop_connections: Callable[[str], Awaitable[None]]
     """Closes all connections for the given reason, and returns once plugins are connected again."""
+    meanwhile: Callable[[Callable[[], None]], None]
+    """Sets what is called whenever a plugin has got a request, while it works on its reply."""
     lost: Callable[[str], Awaitable[str]]
     """Returns how the connection of a plugin ended, once that is known."""
     read_output: Callable[[], None]
@@ -76,19 +79,26 @@ class Player:
         if self._faults.unknown_event:
             await self._unknown_event()
         steps = ReadAhead(self._faults.arranged(self._script.steps()))
-        loop = asyncio.get_running_loop()
+
+        def meanwhile() -> None:
+            """Do what can wait until the first plugin has its request."""
+            self._story.settle()
+            steps.look()
+
+        self._stage.meanwhile(meanwhile)
         for step in steps:
             if not step.wanted:
                 self._follow(step)
                 continue
-            await self._playback.wait(step)
-            # Runs once the first plugin has its request.
-            loop.call_soon(steps.look)
+            if self._playback.wait is not at_once:
+                self._story.settle()
+                await self._playback.wait(step)
             await self._step(step)
             self._played += 1
             await self._disturb()
             # Let plugins request updates by themselves.
             await asyncio.sleep(0)
+        self._story.settle()
         for fault, after in (
             ("drop-connection", self._faults.drop_after),
             ("restart-runtime", self._faults.restart_after),
@@ -143,13 +153,19 @@ class Player:
     ) -> None:
         self._story.begin(played)
         outcome = await self._stage.runtime.operate(event, request, timeout_ns=timeout_ns)
+        self._story.settle()
         refusal, wisher = "", ""
         if event is Event.CreateContainer and not outcome.failure:
             refusal, wisher = self._stage.effects.refusal(request, outcome)
             outcome.failure = refusal
         self._injure(played, event, outcome)
-        self._stage.effects.of(played, event, request, outcome)
+        rest = self._stage.effects.of(played, event, request, outcome)
         played.failure, played.logged = outcome.failure, outcome.error or played.logged
+        if not (outcome.failure or outcome.refused or outcome.lost):
+            self._stage.read_output()
+            self._story.end_later(partial(self._complete, played, outcome, rest))
+            return
+        rest()
         played.dropped += outcome.dropped
         for answer in outcome.answers:
             refused = self._refused(outcome, answer) or (refusal if answer.plugin == wisher else "")
@@ -165,6 +181,16 @@ class Player:
             for part in self._course.failed(event, request):
                 undone = PlayedEvent(0, part.event.name, played.subject, 0)
                 await self._operate(undone, part.event, part.request)
+
+    def _complete(self, played: PlayedEvent, outcome: Outcome, rest: Callable[[], None]) -> None:
+        """Complete an ordinary event: nothing failed, no reply was refused, no plugin was lost."""
+        rest()
+        played.dropped += outcome.dropped
+        for answer in outcome.answers:
+            played.replies.append(self._judged(played, answer, played.event))
+        for answer in outcome.validations:
+            name = Event.ValidateContainerAdjustment.name
+            played.replies.append(self._judged(played, answer, name))
 
     def _injure(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
         if event in self._faults.error and not outcome.failure and not outcome.error:
@@ -192,6 +218,11 @@ class Player:
         self, played: PlayedEvent, answer: Answer, event: str, refused: str = ""
     ) -> Reply:
         lost = await self._stage.lost(answer.plugin) if answer.dropped else ""
+        return self._judged(played, answer, event, refused, lost)
+
+    def _judged(
+        self, played: PlayedEvent, answer: Answer, event: str, refused: str = "", lost: str = ""
+    ) -> Reply:
         return self._stage.judge.reply(
             answer, played.event_id, event, played.subject, refused=refused, lost=lost
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .result import PlayedEvent, PrintedLine, Replayed
@@ -41,6 +42,7 @@ class ReplayProgress:
     """The number of the newest event of the recording."""
     _current: PlayedEvent = field(default_factory=lambda: PlayedEvent(0, "", "", 0))
     _over: bool = True
+    _unsettled: tuple[PlayedEvent, Callable[[], None]] | None = None
     _room: int = field(default_factory=lambda: LINES_KEPT_IN_ALL)
 
     def begin(self, played: PlayedEvent) -> None:
@@ -52,12 +54,28 @@ class ReplayProgress:
 
     def end(self) -> None:
         """End the current event, unless it has already ended."""
+        self.settle()
         if not self._over:
             self._over = True
             self._tell(self._current)
 
+    def end_later(self, complete: Callable[[], None]) -> None:
+        """End the current event, which ``complete`` completes when it is settled."""
+        self._over = True
+        self._unsettled = self._current, complete
+
+    def settle(self) -> None:
+        """Complete and report the event that ended last: at the latest before anything else is
+        reported, or happens to a container.
+        """
+        if self._unsettled is not None:
+            (played, complete), self._unsettled = self._unsettled, None
+            complete()
+            self._tell(played)
+
     def tell(self, played: PlayedEvent) -> None:
         """Report an immediate event in addition to the current one."""
+        self.settle()
         self._add(played)
         self._tell(played)
 
@@ -68,6 +86,7 @@ class ReplayProgress:
 
     def printed(self, line: PrintedLine) -> None:
         """Note that a plugin printed a line."""
+        self.settle()
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1
             return

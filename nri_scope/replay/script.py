@@ -26,6 +26,9 @@ from nri_scope.runtime import Profile
 from nri_scope.runtime.state_change import own_request
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 
+_TOGETHER = 32 << 10
+"""Bytes of requests that are read at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
@@ -142,7 +145,9 @@ class Script:
         choice = self._choice
         begun = choice.begin is None
         for recorded, request, _ in self._recording.exchanges(
-            where=parse(f"session:{self.session.id}")
+            where=parse(f"session:{self.session.id}"),
+            # Few at once: they are read while a plugin is busy.
+            together=_TOGETHER,
         ):
             if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
                 continue

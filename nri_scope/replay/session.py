@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from time import monotonic_ns
 
@@ -67,6 +67,7 @@ class Performance:
         self._cast = ReplayPlugins(casting, self._printed, lambda: self._story.last_id)
         self._began_ns = monotonic_ns()
         self._parts = 0
+        self._meanwhile: Callable[[], None] = self._story.settle
         self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
         self._first_round: dict[str, ContainerResult] = {}
         self._prepare()
@@ -115,6 +116,7 @@ class Performance:
             story=self._story,
             restart=lambda: self._cast.restart(self._runtime),
             drop_connections=lambda reason: self._cast.send_away(self._runtime, reason),
+            meanwhile=self._set_meanwhile,
             lost=lambda plugin: self._cast.lost(self._runtime, plugin),
             read_output=self._cast.read_output,
         )
@@ -166,6 +168,7 @@ class Performance:
 
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
+        plugin.on_sent = self._sent
         slow = self._playback.faults.slow
         if slow:
 
@@ -174,6 +177,12 @@ class Performance:
                 return int(slow.get(event, 0) * 1e9) if event is not None else 0
 
             plugin.transit_ns = transit_ns
+
+    def _set_meanwhile(self, work: Callable[[], None]) -> None:
+        self._meanwhile = work
+
+    def _sent(self) -> None:
+        self._meanwhile()
 
     def _ready(self, plugin: Plugin) -> None:
         self._cast.ready(plugin)
@@ -214,6 +223,7 @@ class Performance:
         self._tell_synchronized(played, answer)
 
     def _tell_synchronized(self, played: PlayedEvent, answer: Answer, lost: str = "") -> None:
+        self._story.settle()
         played.replies.append(self._judge.reply(answer, 0, played.event, "", lost=lost))
         if isinstance(answer.reply, api.SynchronizeResponse) and answer.error is None:
             self._effects.asked_for(played, answer.plugin, answer.reply.update)
@@ -222,6 +232,7 @@ class Performance:
     def _unsolicited(
         self, plugin: Plugin, request: api.UpdateContainersRequest
     ) -> api.UpdateContainersResponse:
+        self._story.settle()
         played = PlayedEvent(0, "UpdateContainers", "", 0)
         self._effects.asked_for(played, plugin.id, request.update)
         for eviction in request.evict:

@@ -53,6 +53,11 @@ class Outcome:
             self.failure = prefix + words
 
     @property
+    def lost(self) -> bool:
+        """Whether any plugin was dropped for its answer."""
+        return any(answer.dropped for answer in (*self.answers, *self.validations))
+
+    @property
     def updates(self) -> list[api.ContainerUpdate]:
         """The updates of other containers, in order; none after a failure or an error."""
         if self.merged is None or self.failure or self.error:

@@ -116,6 +116,8 @@ class Plugin:
         to us, in addition to the time it really takes."""
         self.on_exchange: Callable[[Plugin, Exchange], None] = _unobserved
         """Called after every request, whether it was answered or not."""
+        self.on_sent: Callable[[], None] | None = None
+        """Called when a request was sent, while the plugin works on its reply."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -212,7 +214,9 @@ class Plugin:
         started_ns = monotonic_ns()
         data, problem = b"", None
         try:
-            data = await self.link.call(service, method, payload, timeout=timeout_ns / 1e9)
+            data = await self.link.call(
+                service, method, payload, timeout=timeout_ns / 1e9, on_sent=self.on_sent
+            )
             delay_ns = self.transit_ns(method, payload)
             if delay_ns:
                 left_ns = timeout_ns - (monotonic_ns() - started_ns)

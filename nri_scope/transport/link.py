@@ -110,11 +110,18 @@ class Link(asyncio.Protocol):
         self._flush()
 
     async def call(
-        self, service: str, method: str, payload: bytes, *, timeout: float | None = None
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        *,
+        timeout: float | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> bytes:
         """Call the peer and return the reply's payload. ``timeout`` in seconds, also sent.
 
-        Raises `RpcError` for an error status, `DeadlineExceeded`, or `ConnectionClosed`.
+        ``on_sent`` is called while the peer works on its reply. Raises `RpcError` for an error
+        status, `DeadlineExceeded`, or `ConnectionClosed`.
         """
         if self.closed:
             raise ConnectionClosed(self._reason or "connection closed")
@@ -130,6 +137,8 @@ class Link(asyncio.Protocol):
             None if timeout is None else loop.call_later(timeout, _expire, future, method, timeout)
         )
         try:
+            if on_sent is not None:
+                on_sent()
             return await future
         finally:
             if timer is not None:

@@ -43,6 +43,11 @@ def run(main: Coroutine[object, object, T]) -> T:
 def prepare_process() -> None:
     """Tune the interpreter for short pauses; call it once, after all imports."""
     sys.setswitchinterval(SWITCH_INTERVAL)
+    collect_rarely()
+
+
+def collect_rarely() -> None:
+    """Have Python look for cycles of objects rarely; call it once, after all imports."""
     # Existing objects stay; the collector need not check them again. Objects of an event are freed
     # by reference counting, so rare collections avoid pauses in the middle of a reply.
     gc.collect()

@@ -5,3 +5,8 @@ In: a recording's path, keys and the mouse. Out: a screen, and the files that a 
 composes the frame, the views and the commands. This room reads through the recording's readers, and
 never knows SQL or how the file is written.
 """
+
+import os
+
+# Textual reads it when it is imported: its 60 let a change wait up to 17 ms before it is drawn.
+os.environ.setdefault("TEXTUAL_FPS", "200")

@@ -61,3 +61,32 @@ def test_lines_that_are_forgotten_take_no_room() -> None:
 def test_lines_of_one_event_are_bounded() -> None:
     told = tell(keep=False, events=2, lines=14)
     assert (told.lines, told.left_out, told.later) == ([10, 10], [3, 3], 0)
+
+
+def test_an_event_that_ends_later_is_told_before_what_follows() -> None:
+    told: list[str] = []
+
+    class Listening(Audience):
+        def event(self, played: PlayedEvent) -> None:
+            told.append(f"{played.event} {len(played.output)} {played.logged}")
+
+        def line(self, line: PrintedLine) -> None:
+            told.append(line.text)
+
+    one = ReplayProgress(Replayed("", "", ""), Listening())
+    first = PlayedEvent(1, "first", "", 0)
+    one.begin(first)
+    one.printed(LINE)
+
+    def complete() -> None:
+        first.logged = "complete"
+
+    one.end_later(complete)
+    assert not told
+    one.begin(PlayedEvent(2, "second", "", 0))
+    assert not told
+    one.printed(LINE)
+    assert told == ["first 1 complete"]
+    one.end()
+    one.printed(LINE)
+    assert told == ["first 1 complete", "second 1 ", "hello"]

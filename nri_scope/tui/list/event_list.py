@@ -196,7 +196,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
             self._draw()
         self._tell()
         if rows or view is not self.view:
-            self._want()
+            # Once these are drawn: the thread that reads would take turns with the drawing.
+            self.call_after_refresh(self._want)
 
     def _drop_strips(self, rows: Sequence[Row]) -> None:
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
