@@ -30,11 +30,6 @@ from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
 _NEAR = 500
 """Number of events among which each connection usually has one."""
 
-_STEP = 80
-"""Budget units for a change, which takes about a kilobyte. Recordings of real runtimes have some
-5,000 in 10 MB.
-"""
-
 
 def rounds(
     recording: Recording, thing: lookup.Found | None = None, *, differ: Differ | None = None
@@ -185,10 +180,8 @@ def _fed(
     allowance = recording.allowance()
     for event, request, reply in recording.exchanges(among=among, allowance=allowance):
         check()
-        for diff in differ.feed(event, request, reply):
-            allowance.spend(_STEP * len(diff.steps))
-            yield diff
-        allowance.spend(differ.looked_at)
+        yield from differ.feed(event, request, reply)
+        allowance.spend(differ.take_work())
     yield from differ.flush()
 
 

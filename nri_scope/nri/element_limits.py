@@ -42,6 +42,18 @@ _MAX_VARINT = 10
 _HIGH = bytes(range(0x80, 0x100))
 
 
+def short_elements(content: bytes) -> int:
+    """Return at least the number of elements in a message that are shorter than 32 bytes.
+
+    Their length is a byte that text rarely contains. Numbers are not among them, and a field's tag
+    may count as well.
+    """
+    return len(content) - len(content.translate(None, _SHORT))
+
+
+_SHORT = bytes(range(32))
+
+
 class Elements:
     """The remaining number of elements for several messages together."""
 

@@ -20,7 +20,7 @@ from nri_scope.nri.request_subject import decode_request
 from nri_scope.nri.versions import runtime_title
 
 from .reader import Recording
-from .rows import Row, RowError, number_of
+from .rows import Row, RowError, number_of, optional_numbers_of
 from .schema_check import has_outcomes
 from .sqlite_errors import sound
 
@@ -51,8 +51,10 @@ _NEAR = 1_000
 """Maximum distance between the first event of a creation and another: events of some seconds."""
 _RANGE_MAX = 100_000
 """Maximum number of events, of all sessions, that are searched for lost ones; 10 ms."""
-_RANGES_MAX = 500
-"""Maximum number of such searches in one recording, which may be untrusted."""
+_SEARCHED_MAX = 100 * _RANGE_MAX
+"""Maximum number of events in all these searches of one recording, which may be untrusted."""
+_ATTEMPTS_MAX = 500
+"""Maximum number of names whose creations are searched in it."""
 
 
 class CreationFate(Enum):
@@ -120,7 +122,7 @@ class Creations:
         """Events that stopped and removed each pod, by the pod's key."""
         self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
         """The creations of each name in each pod."""
-        self._ranges = self._many = 0
+        self._searched = self._many = 0
         self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
 
@@ -181,7 +183,11 @@ class Creations:
             return self._by_state(end, session)
         if end is None and len(later) >= _ROWS_MAX // 2:
             return UNKNOWN
-        end = end or self._pod_end(asked) or self._next_attempt(asked, event)
+        end = end or self._pod_end(asked)
+        if end is None:
+            if len(self._attempts) > _ATTEMPTS_MAX:
+                return UNKNOWN
+            end = self._next_attempt(asked, event)
         if end is not None:
             if not self._is_whole(asked, end.id):
                 return UNKNOWN
@@ -242,18 +248,20 @@ class Creations:
         """
         if last is None:
             last = self._number("SELECT max(id) FROM event") or asked.id
-        self._ranges += 1
-        if last - asked.id > _RANGE_MAX or self._ranges > _RANGES_MAX:
+        self._searched += last - asked.id
+        if last - asked.id > _RANGE_MAX or self._searched > _SEARCHED_MAX:
             return False
         with sound(self._recording):
-            places = [
-                number_of(row)
-                for row in self._recording.connection.execute(
-                    "SELECT seq FROM event WHERE session = ? AND id BETWEEN ? AND ? ORDER BY id",
-                    (asked.session, asked.id, last),
-                )
-            ]
-        return bool(places) and places[-1] - places[0] == len(places) - 1
+            row = self._recording.connection.execute(
+                "SELECT count(*), min(seq), max(seq) FROM event "
+                "WHERE session = ? AND id BETWEEN ? AND ?",
+                (asked.session, asked.id, last),
+            ).fetchone()
+        count, *ends = row
+        if not count:
+            return False
+        first, newest = optional_numbers_of(ends)
+        return first is not None and newest is not None and newest - first == count - 1
 
     # -- the file -----------------------------------------------------------------------------
 

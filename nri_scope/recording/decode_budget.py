@@ -14,7 +14,7 @@ from typing import NamedTuple
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope.nri.element_limits import MAX_ELEMENTS
+from nri_scope.nri.element_limits import MAX_ELEMENTS, short_elements
 
 PER_BYTE = 1.85
 """Budget units for each byte of a file."""
@@ -27,8 +27,10 @@ _AGAIN = 2
 """Factor by which a message seen before costs less than a new one."""
 _LARGE = 2 * MAX_ELEMENTS
 """Size in bytes from which a message may have to be cut, each time that it is read."""
-_LARGE_BYTES = 8
-"""Bytes of such a message for one unit: its texts are kept as long as changes of it."""
+_LARGE_BYTES, _LARGE_SHORT = 4, 3
+"""Bytes of such a message for one unit, as its texts are kept as long as changes of it, and units
+for each of its short elements.
+"""
 _REMEMBERED = 100_000
 
 
@@ -66,7 +68,7 @@ class Allowance:
     def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
         """Spend the units of a message, the object with this number."""
         if len(content) > _LARGE:
-            self.left -= MAX_ELEMENTS * 3 // 2 + len(content) // _LARGE_BYTES
+            self.left -= len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
             return
         # While the bytes so far cannot contain too many elements, they are not counted.
         self._unsure -= len(content) // 2

@@ -109,11 +109,11 @@ class _Collector:
         first, last = lookup.event_range(self._recording)
         allowance = self._recording.allowance()
         for event, request, reply in self._recording.exchanges(allowance=allowance):
-            allowance.spend(self._differ.looked_at)
             self._names.learn(event)
             # Rounds that this event completes came before it.
             for diff in self._differ.feed(event, request, reply):
                 self._round(diff)
+            allowance.spend(self._differ.take_work())
             self._see(event)
             if on_progress is not None and event.id % 2_000 == 0:
                 on_progress((event.id - first) / max(1, last - first))

@@ -48,6 +48,10 @@ from .rounds import (
 from .spans import spans
 from .validator_owners import Owned
 
+_CHANGE = 80
+"""Budget units for a change, which takes about a kilobyte. Recordings of real runtimes have some
+5,000 in 10 MB.
+"""
 TOLD_MAX = 16 << 20
 """Maximum size in bytes of the events that wait for the end of a round."""
 UNDECIDED_MAX = 10_000
@@ -103,6 +107,7 @@ class Differ:
         self._told: list[Round] = []
         """Rounds from outside the chain that came while a round was open."""
         self._told_bytes = 0
+        self._found_changes = 0
         self._outcome = outcome
         self._unheard = unheard
         self._undecided: dict[str, Round] = {}
@@ -149,10 +154,12 @@ class Differ:
         """Return the rounds that are complete if no event has come by now."""
         return [] if self._rounds.goes_on() else self.flush()
 
-    @property
-    def looked_at(self) -> int:
-        """The number of elements to look through for each event, besides messages."""
-        return self._rounds.looked_at
+    def take_work(self) -> int:
+        """Return the budget units of the last event, besides its messages: what was looked through,
+        and the changes that were found since the last call.
+        """
+        changes, self._found_changes = self._found_changes, 0
+        return self._rounds.looked_at + _CHANGE * changes
 
     @property
     def open(self) -> Round | None:
@@ -482,6 +489,7 @@ class Differ:
                 self.histories[container].ask(requests)
         missed = self._rounds.missed_by(one)
         stations = (*one.stations, *(extra.stations if extra else ()))
+        self._found_changes += len(found.steps)
         return RoundDiff(
             event=first.id,
             events=tuple(station.event.id for station in stations),

@@ -167,7 +167,7 @@ class Rounds:
 
     @property
     def looked_at(self) -> int:
-        """See `Differ.looked_at`."""
+        """The number of elements to look through for each event, besides messages."""
         return 4 * self._presence.count + len(self.gaps) // 8
 
     @property

@@ -151,6 +151,10 @@ class Engine:
         if self.is_spent() and strength is not Strength.NAME:
             return self._unseen(value, place)
         self.hit(rule, place)
+        if len(value) > LONGEST and self.is_on("long-texts"):
+            # A text that contained it would be replaced as a whole: there is nothing to search for.
+            self.work.spend(len(value))
+            return self._tokens.of(value, None)
         token = self.known.add(value, rule, strength)
         if bare != value:
             self.known.add(bare, rule, strength)

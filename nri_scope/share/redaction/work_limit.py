@@ -6,6 +6,7 @@ alone does not bound the work.
 from __future__ import annotations
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.element_limits import short_elements
 
 PER_BYTE = 3.0
 """Units per byte of a recording. A unit is about a microsecond."""
@@ -13,7 +14,7 @@ LEAST_BYTES = 10_000_000
 """Size in bytes to assume for smaller files."""
 REMEDY = "export a part of it with --where, and redact that"
 
-MESSAGE, TEXT, VALUE = 100, 40, 450
+MESSAGE, TEXT, VALUE = 180, 40, 450
 """Units per message, per searched text, and per remembered value; for texts and values, one more
 per character.
 """
@@ -25,8 +26,6 @@ ELEMENT = 4
 """Units for an element that is unusual in a message of its size, such as each of a thousand empty
 mounts.
 """
-_SMALL = bytes(range(32))
-"""A short element begins with its length, which text rarely contains as a byte."""
 
 
 class WorkLimit:
@@ -45,8 +44,7 @@ class WorkLimit:
     def decode(self, content: bytes) -> None:
         """Subtract the units for decoding and copying a message, whatever it contains."""
         size = len(content)
-        short = size - len(content.translate(None, _SMALL))
-        self.spend(size // 32 + max(0, short - size // 16) * ELEMENT)
+        self.spend(size // 32 + max(0, short_elements(content) - size // 16) * ELEMENT)
 
     def spend(self, units: int) -> None:
         """Subtract units. Raises UsageError if none are left."""
