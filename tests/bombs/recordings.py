@@ -160,6 +160,24 @@ def many_rows(table: str, size: int = 9 * MIB, of: int = 3) -> Bomb:
     return bomb
 
 
+def many_subjects(table: str, of: int, size: int = 9 * MIB) -> Bomb:
+    """Pods or containers without end, with an event of each: a copy of the event `of`."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        count = int(size * scale / 150)
+        values = {
+            "pod": "100 + i, 'p' || i, 'n' || i, 'a' || i, 'u' || i FROM n",
+            "container": "100 + i, 'c' || i, 'a' || i, pod FROM n, (SELECT pod FROM container "
+            "LIMIT 1)",
+        }
+        counted = _COUNTED.format(count)
+        connection.execute(f"{counted} INSERT INTO {table} SELECT {values[table]}")
+        connection.execute(counted + _ROWS["event"].format(now=NOW, of=of))
+        connection.execute(f"UPDATE event SET {table} = 100 + id - 1000 WHERE id > 1000")
+
+    return bomb
+
+
 # -- messages -------------------------------------------------------------------------------
 
 
@@ -269,6 +287,27 @@ def one_string(
     return huge_message(kind, content)
 
 
+def many_objects(count: int, content: Callable[[int], bytes], of: int = 3) -> Bomb:
+    """Copies of the event `of`, each with another message about a container."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        packer = Packer()
+        made = max(1, int(count * scale))
+        first = 20_000
+        for number in range(made):
+            data = b"\x0a\x02c1\x1a\x05app-0" + content(number)
+            row = (first + number, int(ObjectKind.CONTAINER), digest(data), len(data), None)
+            connection.execute(
+                "INSERT INTO object VALUES (?, ?, ?, ?, ?, ?)", (*row, packer.alone(data))
+            )
+        connection.execute(_COUNTED.format(made) + _ROWS["event"].format(now=NOW, of=of))
+        connection.execute(
+            f"UPDATE event SET container_object = {first} + id % {made} WHERE id > 1000"
+        )
+
+    return bomb
+
+
 def unknown_fields(kind: ObjectKind) -> Bomb:
     """An object of fields that nobody knows."""
     return huge_message(kind, lambda size: (_varint(1000 << 3) + b"\0") * (size // 3))
@@ -313,6 +352,28 @@ def _named(kind: str, path: tuple[int, ...], bomb: Bomb) -> tuple[str, Bomb]:
     return f"{kind} {'.'.join(map(str, path))}", bomb
 
 
+def object_bombs() -> Iterator[tuple[str, Bomb]]:
+    """Many large messages that differ: of empty mounts, of long texts, of changing variables."""
+
+    def mounts(count: int) -> Callable[[int], bytes]:
+        return lambda number: _field(8, b"N=%d" % number) + _field(9, b"") * count
+
+    def text(size: int) -> Callable[[int], bytes]:
+        return lambda number: _field(8, b"K=%d" % number + b"\x01" * size)
+
+    def variables(number: int) -> bytes:
+        return b"".join(_field(8, b"K%d=%d" % (name, number)) for name in range(9_000))
+
+    yield "variable", many_objects(40_000, lambda number: _field(8, b"K%d=v" % number))
+    yield "mounts", many_objects(20_000, mounts(24_000))
+    yield "mounts cut", many_objects(20_000, mounts(60_000))
+    yield "text 1 MiB", many_objects(4_000, text(MIB))
+    yield "text 4 MiB", many_objects(240, text(4 * MIB - 1000))
+    yield "text 90 KB", many_objects(4_000, text(90_000))
+    yield "variables", many_objects(2_000, variables)
+    yield "variables updated", many_objects(2_000, variables, of=7)
+
+
 BOMBS: dict[str, Bomb] = {
     **{f"text {table}.{column}": long_text(table, column) for table, column in TEXTS},
     "text pod.name wide": long_text("pod", "name", "a" * 100 + "\U0001f433", 40 * MIB),
@@ -323,6 +384,10 @@ BOMBS: dict[str, Bomb] = {
     **{f"rows {table}": many_rows(table) for table in _ROWS},
     **dict(message_bombs()),
     **{f"string {name}": bomb for name, bomb in string_bombs()},
+    **{f"objects {name}": bomb for name, bomb in object_bombs()},
+    **{f"events {of}": many_rows("event", of=of) for of in (1, 2, 4, 7, 9)},
+    **{f"subjects container {of}": many_subjects("container", of) for of in (3, 4, 10)},
+    "subjects pod 2": many_subjects("pod", 2),
     "unknown container": unknown_fields(ObjectKind.CONTAINER),
     "unknown rest": unknown_fields(ObjectKind.REST),
     "groups container": deep_unknown(ObjectKind.CONTAINER),

@@ -77,6 +77,15 @@ def to_pipe() -> tuple[int, io.TextIOWrapper]:
     return reader, open(writer, "w", encoding="utf-8")  # noqa: PTH123 - a descriptor
 
 
+def test_long_lines_do_not_wait_for_others() -> None:
+    stream = io.StringIO()
+    with Output(stream) as output:
+        output.line("short")
+        assert stream.getvalue() == ""
+        output.line("x" * (1 << 20))
+        assert stream.getvalue() == f"short\n{'x' * (1 << 20)}\n"
+
+
 def test_nobody_reading_ends_it_quietly() -> None:
     reader, stream = to_pipe()
     os.close(reader)

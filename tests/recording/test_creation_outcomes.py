@@ -16,6 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import creation_outcomes
 from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
 from nri_scope.recording.reader import Recording
 from tests.recording.recordings import a_start
@@ -125,6 +126,16 @@ def test_nor_when_the_runtime_was_asked_for_it_anew(tmp_path: Path) -> None:
     assert outcome(tmp_path, told).words == (
         "PostCreateContainer did not follow, CreateContainer did (event 2)"
     )
+
+
+@pytest.mark.parametrize("limit", ["_ATTEMPTS_MAX", "_SEARCHED_MAX"])
+def test_what_is_no_longer_searched_is_unknown(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation_outcomes, limit, -1)
+    again = container(id="another-id")
+    told = Told([about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o")
+    assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
 
 
 def test_a_lost_event_may_have_been_the_one(tmp_path: Path) -> None:
