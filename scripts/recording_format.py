@@ -123,6 +123,7 @@ of 253, ids have 64, a plugin's file name 255 |
 | elements of a message: fields, those of its messages, packed numbers | \
 {element_limits.MAX_ELEMENTS:,} | 7,000 variables, 2,000 mounts and 256 KiB of annotations have \
 30,000 |
+| text in a message | {element_limits.MAX_STRINGS >> 20} MiB | ttRPC's limit for a whole message |
 | elements of a Synchronize | {element_limits.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
 containers have 200,000 |
 | elements of all that a session began with | {reader.MAX_TOLD:,} | |
@@ -151,10 +152,10 @@ refused where it would unpack to more than {zip_reader.MAX_RATIO} times its size
 recordings come to 10.
 
 A message that is stored once may belong to many events. So `diff`, `blame`, `report`, `replay` \
-and exports that are written as a stream take apart only as many elements as the size of the file \
-allows, that of 10 MB at least; recordings of ordinary containers come to two thirds of that. \
-One line says from which event on the rest was not read. `redact`, `import` and exports as a \
-bundle have no such bound.
+and exports that are written as a stream take apart only as many elements, and show only as many \
+changes, as the size of the file allows, that of 10 MB at least; recordings of ordinary containers \
+come to two thirds of that. One line says from which event on the rest was not read. `import` and \
+exports as a bundle have no such bound; `redact` has one of its own, and refuses what exceeds it.
 
 ### Stretches and the ring
 
