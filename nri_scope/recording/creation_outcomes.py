@@ -257,11 +257,10 @@ class Creations:
                 "WHERE session = ? AND id BETWEEN ? AND ?",
                 (asked.session, asked.id, last),
             ).fetchone()
-        count, *ends = row
-        if not count:
+        count, first, newest = optional_numbers_of(row)
+        if not count or first is None or newest is None:
             return False
-        first, newest = optional_numbers_of(ends)
-        return first is not None and newest is not None and newest - first == count - 1
+        return newest - first == count - 1
 
     # -- the file -----------------------------------------------------------------------------
 

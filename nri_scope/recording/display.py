@@ -130,7 +130,7 @@ def mark_words(mark: str) -> str:
 
 _MARKS = {
     "malformed": "malformed request, kept raw",
-    "oversized": "request with too many elements, kept raw",
+    "oversized": "request that is too large, kept raw",
     "unknown": "unknown method or service, kept raw",
 }
 

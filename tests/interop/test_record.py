@@ -170,6 +170,10 @@ async def test_a_launched_record_writes_where_its_configuration_says(
             while count(output) < played.requests + 2:
                 await asyncio.sleep(0.02)
         await runtime.stop()
+    # The process that writes outlives the one that was ended, for a moment.
+    async with asyncio.timeout(PATIENCE):
+        while output.with_name(f"{output.name}-wal").exists():
+            await asyncio.sleep(0.02)
 
     assert (played.requests, played.failures) == (33, 0)
     assert recorded(output) == exchanges(read_requests(folder / "sent"))

@@ -15,7 +15,7 @@ from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 
 START_NS = 1_763_673_480 * 10**9
-HUGE = 10 << 20
+HUGE = 4_000_000
 """Characters of the annotation of the container HUGE_NAME."""
 HUGE_NAME = "huge"
 CANARY = "PWNED"
@@ -49,7 +49,7 @@ NAMES = {
 def hostile_recording(path: Path, *, huge: bool = True) -> Path:
     """Two sessions with these names in every place that a recording has for text.
 
-    ``huge``: with the annotation of 10 MB, which takes a tenth of a second.
+    ``huge``: with the annotation of 4 MB, as large as a message can be.
     """
     recorder = Recorder.open(path)
     for number in range(2):
