@@ -23,8 +23,9 @@ def field(number: int, content: bytes) -> bytes:
 def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
     """Build a request from its parts, serialised deterministically.
 
-    None is a part that was absent, b"" one that was present and empty. A message with too many
-    elements is cut (`elements.bounded`). Raises ValueError if the parts cannot form such a request.
+    None is a part that was absent, b"" one that was present and empty. A message that
+    is too large is cut (`element_limits.bounded`). Raises ValueError if the parts cannot form
+    such a request.
     """
     parts = [rest]
     for name, content in (("pod", pod), ("container", container)):

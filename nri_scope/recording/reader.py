@@ -391,7 +391,7 @@ class Recording:
         deterministically.
 
         If the event has a mark, the bytes are identical. A message that is too large is cut,
-        with a warning (`elements.bounded`). Raises RecordingError, also for a missing event.
+        with a warning (`element_limits.bounded`). Raises RecordingError, also for a missing event.
         """
         event = self.event(event_id)
         if event is None:

@@ -20,7 +20,7 @@ from nri_scope.nri import merging
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import says_nothing
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Change, Spec
+from nri_scope.oci import Change, Json, Spec
 
 from . import evidence as told
 from .attributed_changes import EVICTION, ChangeStep, Claim, Evidence, PluginRequest, RequestFate
@@ -305,8 +305,7 @@ class _Creation:
                     continue
                 if oci.value_at(self.base, gone.path) is oci.ABSENT:
                     continue
-            wish = oci.value_at(wanted, gone.path)
-            value = None if wish is oci.ABSENT else wish
+            value: Json = value_at(wanted, gone.path)
             if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
                 value = gone.value
             elif value is None:
