@@ -99,7 +99,8 @@ async def _browse(path: Path) -> None:
                 await screen.pilot.pause(0.05)
 
 
-def _run(name: str, path: Path, folder: Path) -> int:
+def run_command(name: str, path: Path, folder: Path) -> int:
+    """Run a command of COMMANDS, or the terminal interface, and return its exit status."""
     from nri_scope.cli.main import run
 
     if name == TUI:
@@ -115,7 +116,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_WATCHDOG, _WATCHDOG))
     path, folder, *names = sys.argv[1:]
     for name in names:
-        status = _run(name, Path(path), Path(folder))
+        status = run_command(name, Path(path), Path(folder))
         used = resource.getrusage(resource.RUSAGE_SELF)
         words = f"{used.ru_maxrss // 1024} MiB, {used.ru_utime + used.ru_stime:.1f} s so far"
         print(f"{name}: {status} ({words})", file=sys.stderr, flush=True)

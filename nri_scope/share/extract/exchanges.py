@@ -16,6 +16,9 @@ from nri_scope.recording.sqlite_errors import sound
 from .event_numbers import CHUNK, chunks, listed
 from .row_pages import pages
 
+_TOGETHER = 8 << 20
+"""Bytes of messages after which a page is yielded, however few its events are."""
+
 
 class Exchange(NamedTuple):
     """One event with its messages."""
@@ -62,20 +65,28 @@ def exchanges(
         some = [number for number in page if number <= until]
         after = some[-1]
         try:
-            found = list(_read(source, some))
+            for found in _paged(source, some):
+                some = [number for number in some if number > found[-1].event.id]
+                yield found
         except RecordingError:
-            yield from _one_by_one(source, some)
-        else:
-            yield found
+            for number in some:
+                try:
+                    yield from _paged(source, [number])
+                except RecordingError as error:
+                    raise Stopped(number, error) from error
 
 
-def _one_by_one(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exchange]]:
-    for number in numbers:
-        try:
-            found = list(_read(source, [number]))
-        except RecordingError as error:
-            raise Stopped(number, error) from error
-        yield found
+def _paged(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exchange]]:
+    page: list[Exchange] = []
+    size = 0
+    for one in _read(source, numbers):
+        page.append(one)
+        size += len(one.request) + len(one.reply)
+        if size > _TOGETHER:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
 
 
 def _read(source: Recording, numbers: Sequence[int]) -> Iterator[Exchange]:
