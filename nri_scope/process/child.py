@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from nri_scope.errors import UsageError
 
+from .signals import STOP_SIGNALS
+
 START = Path(__file__).with_name("child_start.py")
 TERMINATE_S = 2.0
 """Seconds to wait for the end after SIGTERM, for a process that ignored the end of its channel."""
@@ -92,6 +94,13 @@ def spawn(
         raise UsageError(f"{failure}: Python does not know its own program")
     ours, theirs = socket.socketpair()
     with contextlib.ExitStack() as passed:
+        # The process inherits this mask: a Python that SIGINT interrupts while it starts ends with
+        # status 1, like one that failed.
+        passed.callback(
+            signal.pthread_sigmask,
+            signal.SIG_SETMASK,
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS),
+        )
         try:
             with theirs:
                 given = [_copy(one, passed) for one in (theirs.fileno(), *descriptors)]

@@ -25,10 +25,12 @@ def main() -> int:
     if os.getppid() != int(parent):
         # The parent died before the call above.
         return 1
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Find modules where the parent found them, however its path was set up.
     sys.path[:] = json.loads(path)
-    return __import__(module, fromlist=["main"]).main(int(channel), *arguments) or 0
+    run = __import__(module, fromlist=["main"]).main
+    # Stop signals that came since the start are handled now.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return run(int(channel), *arguments) or 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ MODULE = """
 import os, signal, sys, time
 from pathlib import Path
 
+at_import = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
 def main(descriptor, mode="", *more):
     def say(words):
         os.write(descriptor, len(words).to_bytes(4, sys.byteorder) + b"\\0" + words)
@@ -33,6 +35,9 @@ def main(descriptor, mode="", *more):
     if mode == "reads":
         os.read(descriptor, 1)
         return 3
+    if mode == "masks":
+        masks = at_import, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        say(repr([sorted(map(int, mask)) for mask in masks]).encode())
     if mode == "fails":
         raise LookupError
     if mode.isdigit():
@@ -65,6 +70,15 @@ def helper(*arguments: str, descriptors: tuple[int, ...] = ()) -> tuple[Child, T
     assert told is not None
     assert told == (0, repr((os.getpid(), True, arguments[1:])).encode())
     return child, channel
+
+
+def test_stop_signals_wait_until_the_module_is_imported() -> None:
+    """Python ends with status 1 when SIGINT comes while it imports ``site``."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    child, channel = helper("masks")
+    assert channel.receive() == (0, b"[[1, 2, 15], []]")
+    child.stop(0)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
 @pytest.mark.parametrize("handling", [signal.SIG_DFL, signal.SIG_IGN])
