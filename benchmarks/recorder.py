@@ -44,11 +44,11 @@ def _peak(pid: int) -> float:
     return int(line.split()[1]) / 1024 + sum(map(_peak, _children(pid)))
 
 
-def _worked(pid: int) -> float:
-    """Processor time of a process and its children, in seconds."""
+def processor_time(pid: int) -> float:
+    """Return the processor time of a process and its running children, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(map(_worked, _children(pid)))
+    return own + sum(map(processor_time, _children(pid)))
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Record:
         begin = time.monotonic()
         await self.drained(events)
         before = -_IDLE
-        while (now := _worked(self.process.pid)) >= before + _IDLE:
+        while (now := processor_time(self.process.pid)) >= before + _IDLE:
             if time.monotonic() - begin > _PATIENCE:
                 raise TimeoutError(f"still at work with {events} events")
             before = now

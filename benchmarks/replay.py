@@ -40,7 +40,7 @@ async def measure(folder: Path, *, rounds: int, lifecycles: int) -> Finding:
     return Finding(
         name="events/s, replay ÷ Go runtime",
         value=median(our / their for our, their in zip(ours, theirs, strict=True)),
-        limit=0.6,
+        limit=0.75,
         sense="at least",
         detail=f"{number(round(median(ours)))} and {number(round(median(theirs)))} events/s,"
         f" medians of {rounds} rounds of {11 * lifecycles:,} events",

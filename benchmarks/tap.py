@@ -18,8 +18,8 @@ from benchmarks.latency import Contestant
 from benchmarks.recorder import Tap
 from tests.interop.reference import Played, ReferencePlugin, ReferenceRuntime
 
-P50_LIMIT = 1.6
-P99_LIMIT = 2.0
+P50_LIMIT = 1.35
+P99_LIMIT = 1.6
 _PATIENCE = 30.0
 
 

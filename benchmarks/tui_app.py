@@ -86,7 +86,7 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
             name=f"tui: scroll bar drawn to any place {where}",
             value=median(jumps) * 1000,
             unit="ms",
-            limit=50,
+            limit=40,
             detail=f"longest {_ms(max(jumps))} of {len(jumps)}; processor time {_ms(work)} each, "
             "with what is read ahead",
         ),

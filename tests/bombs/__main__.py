@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 
 from tests.bombs.commands import COMMANDS, PEAK_MIB, TUI, run_command
-from tests.bombs.recordings import BOMBS, make
+from tests.bombs.recordings import BOMBS, make, make_bundle
 from tests.recording.traffic import MEMORY
 
 _SECONDS = 30
+_LARGEST = 10_000_000
 _STOPPED = 4 * _SECONDS
 
 
@@ -56,6 +57,16 @@ def _is_allowed(name: str, path: Path, folder: Path) -> bool:
     return sound
 
 
+def _files(bomb: str, folder: Path) -> list[Path]:
+    """Return the recording or, if it is too large, its bundle and a smaller recording."""
+    path = make(folder / "r.nriscope.db", BOMBS[bomb])
+    size = path.stat().st_size
+    if size <= _LARGEST:
+        return [path]
+    bundle = make_bundle(folder / "r.nriscope.zip", BOMBS[bomb])
+    return [bundle, make(path, BOMBS[bomb], 0.9 * _LARGEST / size)]
+
+
 def main() -> int:
     """Run what the patterns choose."""
     bombs, commands = (*sys.argv[1:], "", "")[:2]
@@ -63,13 +74,13 @@ def main() -> int:
     for bomb in (name for name in BOMBS if re.search(bombs, name)):
         with tempfile.TemporaryDirectory(dir=MEMORY) as temporary:
             folder = Path(temporary)
-            path = make(folder / "r.nriscope.db", BOMBS[bomb])
-            size = path.stat().st_size
-            print(f"== {bomb}: {size / 1e6:.1f} MB", flush=True)
-            assert size <= 10_000_000, "larger than the law is about"
             (out := folder / "out").mkdir()
-            for name in (name for name in (*COMMANDS, TUI) if re.search(commands, name)):
-                sound &= _is_allowed(name, path, out)
+            for path in _files(bomb, folder):
+                size = path.stat().st_size
+                print(f"== {bomb}: {path.name}, {size / 1e6:.1f} MB", flush=True)
+                assert size <= _LARGEST
+                for name in (name for name in (*COMMANDS, TUI) if re.search(commands, name)):
+                    sound &= _is_allowed(name, path, out)
     return 0 if sound else 1
 
 
