@@ -67,17 +67,23 @@ class Created:
     none."""
 
 
-def creation(stations: tuple[ConnectionPart, ...], owned: Owned | None) -> Created | None:
+def creation(
+    stations: tuple[ConnectionPart, ...], owned: Owned | None, *, for_others: bool = False
+) -> Created | None:
     """Evaluate one round and the validators' request of it; either may be missing.
 
-    None if nothing can be decoded.
+    ``for_others``: only its failure and what its plugins ask for other containers are needed, not
+    the container's own specs and changes. None if nothing can be decoded.
     """
-    return _Creation(stations, owned).look()
+    return _Creation(stations, owned, for_others and owned is None).look()
 
 
 class _Creation:
-    def __init__(self, stations: tuple[ConnectionPart, ...], owned: Owned | None) -> None:
+    def __init__(
+        self, stations: tuple[ConnectionPart, ...], owned: Owned | None, for_others: bool
+    ) -> None:
         self.stations = stations
+        self.for_others = for_others
         self.owned = owned
         self.chain = Chain.of(stations, owned.plugins if owned else ())
         self.found = Findings()
@@ -113,7 +119,7 @@ class _Creation:
                     "looks like the runtime's own"
                 )
         self.id = container.id
-        self.base = base = spec = oci.spec_of(container)
+        self.base = base = spec = {} if self.for_others else oci.spec_of(container)
         self.hidden = Hidden(base)
         self.expected = container
         before_this: ConnectionPart | None = None
@@ -134,7 +140,8 @@ class _Creation:
             self._compare(spec, self.owned)
         elif last is not None and not self.found.failure and not self._is_replay():
             tail = self.chain.between(last, None, or_runtime=True)
-        spec = self._back(spec, last)
+        if not self.for_others:
+            spec = self._back(spec, last)
         if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
@@ -207,7 +214,7 @@ class _Creation:
         request: api.CreateContainerRequest,
     ) -> Spec:
         """Apply to `spec` the changes made between `after` and `station`."""
-        if request.container == self.expected:
+        if self.for_others or request.container == self.expected:
             return spec
         shown = self._with_hidden(oci.spec_of(request.container))
         if after is None and self.owned is None:
@@ -252,6 +259,26 @@ class _Creation:
         except AdjustmentRefused as error:
             self._refused(spec, reply.adjust, owner, evidence, event, error.problem)
             return spec
+        if not self.for_others:
+            spec = self._changed(spec, turn, reply, remarks, station)
+        self.found.updates += [
+            Wanted(owner, evidence, event, each, merged=True) for each in reply.update
+        ]
+        self.found.asked += told.evictions(
+            owner, evidence, event, reply.evict, runtime_rules_of(station)
+        )
+        return spec
+
+    def _changed(
+        self,
+        spec: Spec,
+        turn: merging.Creation,
+        reply: api.CreateContainerResponse,
+        remarks: Iterable[oci.Remark],
+        station: ConnectionPart,
+    ) -> Spec:
+        """Return the spec after a reply that `turn` has merged; keep its changes."""
+        event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         self.expected = turn.request.container
         shown = oci.spec_of(turn.request.container)
         self.found.asked += [
@@ -272,12 +299,6 @@ class _Creation:
             # Resolved and unresolved values have an effect; a note of the step describes it.
             if one.kind not in ("resolved", "unresolved"):
                 self.found.add_remark(self.id, owner, evidence, event, one)
-        self.found.updates += [
-            Wanted(owner, evidence, event, each, merged=True) for each in reply.update
-        ]
-        self.found.asked += told.evictions(
-            owner, evidence, event, reply.evict, runtime_rules_of(station)
-        )
         return after
 
     def _take_dropped(

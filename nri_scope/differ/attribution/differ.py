@@ -227,7 +227,8 @@ class Differ:
         assert whole is not None
         owned = None if validation is None else _owned(validation)
         stations = one.stations if one else ()
-        made = creation.creation(stations, owned)
+        is_chosen = self._only is None or whole.first.container_id in self._only
+        made = creation.creation(stations, owned, for_others=not is_chosen)
         if made is None:
             unread = Findings()
             unread.note("its request cannot be read, so what it changed is unknown")
@@ -255,7 +256,7 @@ class Differ:
             found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
         elif one is not None and not found.failure and validation is None:
             self._note_left_open(one, found)
-        if self._only is not None and whole.first.container_id not in self._only:
+        if self._only is not None and not is_chosen:
             # Only its effects on other containers matter.
             found.steps = []
             found.asked = [each for each in found.asked if each.container in self._only]
