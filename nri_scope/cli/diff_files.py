@@ -17,7 +17,7 @@ from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
 from nri_scope.differ.render.spec_differences import spec_diff
 from nri_scope.errors import UsageError
-from nri_scope.events import Role, Session
+from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
@@ -140,9 +140,16 @@ def _read(name: str) -> bytes:
 
 def _names(recording: Recording, differ: Differ) -> NameOf:
     """Return a function that returns names, from the whole recording or from the differ."""
-    names = {container.id: lookup.container_name(container) for container in recording.containers()}
-    names |= {pod.id: lookup.pod_name(pod) for pod in recording.pods()}
-    return lambda thing: names.get(thing) or differ.name_of(thing)
+    # Names are made when they are needed: a million containers may have the same long pod name.
+    subjects: dict[str, Pod | Container] = {one.id: one for one in recording.containers()}
+    subjects |= {one.id: one for one in recording.pods()}
+
+    def name_of(thing: str) -> str:
+        subject = subjects.get(thing)
+        name = "" if subject is None else lookup.subject_name(subject)
+        return name or differ.name_of(thing)
+
+    return name_of
 
 
 def _chosen(recording: Recording, options: Options) -> set[int] | None:

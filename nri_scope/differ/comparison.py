@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from nri_scope.events import Pod
@@ -83,14 +83,15 @@ class Comparison:
 
 def compare_recordings(a: Recording, b: Recording) -> Comparison:
     """Compare two recordings. Raises RecordingError."""
-    return compare(histories(a), histories(b), pods_a=pods(a), pods_b=pods(b))
+    of_a, of_b = histories(a), histories(b)
+    return compare(of_a, of_b, pods_a=_pods(a, of_a), pods_b=_pods(b, of_b))
 
 
-def pods(recording: Recording) -> dict[str, Pod]:
-    """Return the pod of each container in a recording, by the container's id. Raises
-    RecordingError.
-    """
-    return {one.id: one.pod for one in recording.containers() if one.pod is not None}
+def _pods(recording: Recording, known: Container[str]) -> dict[str, Pod]:
+    """Return the pods of the `known` containers, by the container's id."""
+    return {
+        one.id: one.pod for one in recording.containers() if one.pod is not None and one.id in known
+    }
 
 
 def compare(

@@ -24,11 +24,12 @@ MAX_CHARACTERS = 64 << 20
 _TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "container", "name"))
 
 
-def bound_names(connection: sqlite3.Connection, path: Path) -> None:
-    """Cut names to `NAME_MAX` characters for the connection, and warn if that happens.
+def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> None:
+    """Cut names to `NAME_MAX` characters for the connection, and warn of that.
 
     If a table has a longer one, a temporary table of that name, with all names cut, hides it from
-    every query. Raises RecordingError if there are too many rows or characters, and sqlite3.Error.
+    every query. The warning names the file ``shown``. Raises RecordingError if there are too many
+    rows or characters, and sqlite3.Error.
     """
     for table in _TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
@@ -48,7 +49,7 @@ def bound_names(connection: sqlite3.Connection, path: Path) -> None:
             _hide(connection, table, texts)
             warnings.warn(
                 RecordingCut(
-                    f"{path}: a {table.name} has a text of {longest_one:,} characters; "
+                    f"{shown}: a {table.name} has a text of {longest_one:,} characters; "
                     f"what is longer than {NAME_MAX:,} is shown cut"
                 ),
                 stacklevel=2,

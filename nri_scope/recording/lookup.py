@@ -70,7 +70,8 @@ def container_name(container: Container) -> str:
     return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
 
 
-def _name(thing: Pod | Container) -> str:
+def subject_name(thing: Pod | Container) -> str:
+    """Return ``ns/pod`` or ``ns/pod/container``, without unknown parts."""
     return pod_name(thing) if isinstance(thing, Pod) else container_name(thing)
 
 
@@ -88,7 +89,7 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
         kind = "pod" if isinstance(thing, Pod) else "container"
         seen = first_seen(recording, thing)
         when = "" if seen is None else f" first seen {moment(seen)[:19]}"
-        words.append(f"{thing.id[:length]} ({kind} {_name(thing)}{when})")
+        words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{when})")
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return UsageError(f'"{what}" can be {len(found)} things', f"say {' or '.join(words)}{more}")
 
@@ -137,12 +138,12 @@ def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
     # A bare name may be that of the pod or container itself.
     for thing in things:
         if thing.name == what:
-            return _name(thing)
+            return subject_name(thing)
     if "/" not in what:
         best = max(things, key=lambda thing: _in_common(thing.id, what))
         if _in_common(best.id, what) >= _LEAST_PREFIX:
-            return f"{best.id[:SHORT_ID]} ({_name(best)})"
-    names = list(dict.fromkeys(_name(thing) for thing in things))[:_COMPARED]
+            return f"{best.id[:SHORT_ID]} ({subject_name(best)})"
+    names = list(dict.fromkeys(subject_name(thing) for thing in things))[:_COMPARED]
     return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
 
 

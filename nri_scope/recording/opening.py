@@ -66,29 +66,30 @@ class Opened(NamedTuple):
     """Whether it reads a copy (`private_copy`), which does not change with the file."""
 
 
-def connect(path: Path, *, settled: bool) -> Opened:
+def connect(path: Path, *, settled: bool, shown: Path) -> Opened:
     """Open a recording for reading.
 
     ``settled``: whether no process writes to the file (`is_settled`), nor will. ``path`` must not
-    be a symbolic link. For a bundle, opens the recording in it. The connection has the temporary
-    views ``events`` (`EVENTS_VIEW`) and ``log``, which hide objects with these names in the file.
-    An interrupted write of a killed process is undone. If other users could exchange the file or
-    its companions, a private copy is used for all this. Raises RecordingError.
+    be a symbolic link; warnings name the file ``shown``. For a bundle, opens the recording in it.
+    The connection has the temporary views ``events`` (`EVENTS_VIEW`) and ``log``, which hide
+    objects with these names in the file. An interrupted write of a killed process is undone. If
+    other users could exchange the file or its companions, a private copy is used for all this.
+    Raises RecordingError.
     """
     identity = _look_at(path)
     try:
         # A recorder of this process keeps the names of its files itself.
         if is_ours(identity):
-            return Opened(*_connected(path, path, settled=settled), is_copy=False)
+            return Opened(*_connected(path, path, shown, settled=settled), is_copy=False)
         with opening_by_name(path, immutable=settled) as by_name:
             if by_name:
-                return Opened(*_connected(path, path, settled=settled), is_copy=False)
-        return Opened(*_copied(path), is_copy=True)
+                return Opened(*_connected(path, path, shown, settled=settled), is_copy=False)
+        return Opened(*_copied(path, shown), is_copy=True)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
+def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
     """Open a private copy of ``path``, which leaves nothing in any folder."""
     from .private_copy import private_copy
 
@@ -98,15 +99,17 @@ def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
                 copy = private_copy(path, Path(folder))
             except sqlite3.Error as error:
                 raise explained(path, error) from error
-            return _connected(copy, path, settled=True)
+            return _connected(copy, path, shown, settled=True)
     except OSError as error:
         raise RecordingError(
             path, f"no private copy of it can be made: {error_words(error)}", ELSEWHERE
         ) from error
 
 
-def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in ``file``, which errors report as ``path``."""
+def _connected(
+    file: Path, path: Path, shown: Path, *, settled: bool
+) -> tuple[sqlite3.Connection, int]:
+    """Open the recording in ``file``, which is ``path`` in errors and ``shown`` in warnings."""
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(file, settled=settled)
@@ -126,7 +129,7 @@ def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connec
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
         check_schema(connection, path)
-        bound_names(connection, path)
+        bound_names(connection, path, shown)
         _prepare(connection)
     except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:

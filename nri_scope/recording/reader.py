@@ -37,7 +37,7 @@ from .rows import (
     SESSION_COLUMNS,
     Row,
     ascending,
-    container_of,
+    containers_of,
     event_of,
     gap_of,
     note_of,
@@ -55,8 +55,8 @@ MAX_REQUEST = 16 << 20
 """Maximum number of bytes of one reassembled request. On the wire it has at most 4 MiB."""
 MAX_STATE = 256 << 20
 """Maximum number of bytes of all pods and containers that existed when a session began."""
-MAX_TOLD = 2_000_000
-"""Maximum number of elements of all these: 1,000 containers of 2,000 variables each have as many.
+MAX_TOLD = 1_500_000
+"""Maximum number of elements of all these: 1,000 containers of 1,500 variables each have as many.
 """
 MAX_ROWS = 250_000
 """Maximum number of sessions, gaps or notes, each, that are read into memory at once. A recorder
@@ -190,11 +190,11 @@ class Recording:
 
     def containers(self) -> list[Container]:
         """Return all containers of events and Synchronize requests."""
-        return self._table(
-            container_of,
+        query = (
             f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
-            "ORDER BY c.key",
+            "ORDER BY c.key"
         )
+        return self._read(lambda: containers_of(ascending(self._connection.execute(query), (0,))))
 
     # -- events -----------------------------------------------------------------------------
 
@@ -530,7 +530,7 @@ class Recording:
         self._fingerprint = fingerprint(self._real_path)
         try:
             self._connection, self.version, self.is_copy = connect(
-                self._real_path, settled=self._fingerprint is not None
+                self._real_path, settled=self._fingerprint is not None, shown=self.path
             )
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error

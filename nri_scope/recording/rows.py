@@ -21,7 +21,7 @@ EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
 SESSION_COLUMNS = ", ".join(column.name for column in fields(Session))
 """Columns of the table ``session``, for `session_of`."""
 CONTAINER_COLUMNS = "c.key, c.id, c.name, p.key, p.id, p.namespace, p.name, p.uid"
-"""Columns of ``container AS c`` with its ``pod AS p``, for `container_of`."""
+"""Columns of ``container AS c`` with its ``pod AS p``, for `containers_of`."""
 
 # Rows from sqlite3: values whose types were not checked yet.
 Row = tuple[Any, ...]
@@ -135,11 +135,20 @@ def pod_of(row: Row) -> Pod:
     return Pod(*row)
 
 
-def container_of(row: Row) -> Container:
-    """Make a container from `CONTAINER_COLUMNS`. Raises RowError."""
-    _check("a container", row, (int, str, str, *_POD), _ORPHAN)
-    key, container_id, name, *pod = row
-    return Container(key, container_id, name, pod_of(tuple(pod)) if pod[0] is not None else None)
+def containers_of(rows: Iterable[Row]) -> list[Container]:
+    """Make containers from rows of `CONTAINER_COLUMNS`. Raises RowError.
+
+    Containers of a pod share one object: any number of them may name the same pod.
+    """
+    pods: dict[int, Pod] = {}
+    found: list[Container] = []
+    for row in rows:
+        _check("a container", row, (int, str, str, *_POD), _ORPHAN)
+        key, container_id, name, pod, *_ = row
+        if pod is not None and pod not in pods:
+            pods[pod] = pod_of(row[3:])
+        found.append(Container(key, container_id, name, None if pod is None else pods[pod]))
+    return found
 
 
 def number_of(row: Row) -> int:

@@ -35,7 +35,7 @@ def storable(text: str, most: int = WORDS_MAX) -> str:
     if len(text) <= most:
         return text
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return f"{text[: most - _NOTE_ROOM]}… ({len(text)} characters, {digest})"
+    return f"{text[: most - _NOTE_ROOM]}… ({len(text):,} characters, {digest})"
 
 
 def named(text: str) -> str:
@@ -75,15 +75,15 @@ def cut_sql(column: str, most: int) -> str:
     """
     return (
         f"CASE WHEN length({column}) > {most} THEN substr({column}, 1, {most - _NOTE_ROOM}) "
-        f"|| '… (' || length({column}) || ' characters)' ELSE {column} END"
+        f"|| '… (' || printf('%,d', length({column})) || ' characters)' ELSE {column} END"
     )
 
 
 def list_sql(column: str) -> str:
     """Return an SQL expression for a JSON list; an overlong one is replaced by a remark."""
     return (
-        f"CASE WHEN length({column}) > {LIST_MAX} THEN '[\"… (' || length({column}) "
-        f"|| ' characters)\"]' ELSE coalesce({column}, '[]') END"
+        f"CASE WHEN length({column}) > {LIST_MAX} THEN '[\"… (' || "
+        f"printf('%,d', length({column})) || ' characters)\"]' ELSE coalesce({column}, '[]') END"
     )
 
 

@@ -17,7 +17,7 @@ from .rows import (
     CONTAINER_COLUMNS,
     RowError,
     ascending,
-    container_of,
+    containers_of,
     optional_numbers_of,
     pod_of,
 )
@@ -277,7 +277,7 @@ def _alone(subject: tuple[int, int]) -> tuple[str, int]:
 def _containers(recording: Recording, condition: str, *values: Value) -> list[Container]:
     with sound(recording):
         rows = recording.connection.execute(f"{_CONTAINERS} WHERE {condition}", values)
-        return list(map(container_of, rows))
+        return containers_of(rows)
 
 
 def _pods(recording: Recording, condition: str, *values: Value) -> list[Pod]:

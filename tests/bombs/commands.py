@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import adjuster
 from tests.recording.traffic import MEMORY
 
 PEAK_MIB = 500
@@ -23,6 +24,7 @@ _ADDRESS_SPACE = 3 << 30
 """Bytes; what asks for more is refused them by the system, which keeps the machine alive."""
 _WATCHDOG = 600
 """Seconds after which a program that hangs is killed, on a machine as busy as it may be."""
+_PLUGIN = str(Path(adjuster.__file__))
 _WHAT = "shop/web-0/app-0"
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -54,6 +56,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export perfetto": ("export", "FILE", "--format", "perfetto"),
     "export tables": ("export", "FILE", "--format", "sqlite-expanded", "-o", "OUT/e", "--force"),
     "replay": ("replay", "FILE", "--", "/bin/true"),
+    "replay a plugin": ("replay", "FILE", "--", sys.executable, _PLUGIN),
     "shrink": ("shrink", "FILE", "-o", "OUT/s.nriscope.db", "--force", "--", "/bin/true"),
     "import": ("import", "FILE", "-o", "OUT/i.nriscope.db", "--force"),
 }  # fmt: skip

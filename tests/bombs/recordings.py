@@ -160,6 +160,16 @@ def many_rows(table: str, size: int = 9 * MIB, of: int = 3) -> Bomb:
     return bomb
 
 
+def many_of_a_pod(name: str) -> Bomb:
+    """Containers without end, of one pod."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        many_rows("container")(connection, scale)
+        connection.execute("UPDATE pod SET name = ?", (name,))
+
+    return bomb
+
+
 def many_subjects(table: str, of: int, size: int = 9 * MIB) -> Bomb:
     """Pods or containers without end, with an event of each: a copy of the event `of`."""
 
@@ -387,6 +397,7 @@ BOMBS: dict[str, Bomb] = {
     **{f"objects {name}": bomb for name, bomb in object_bombs()},
     **{f"events {of}": many_rows("event", of=of) for of in (1, 2, 4, 7, 9)},
     **{f"subjects container {of}": many_subjects("container", of) for of in (3, 4, 10)},
+    "subjects of a pod": many_of_a_pod("p" * 1_000),
     "subjects pod 2": many_subjects("pod", 2),
     "unknown container": unknown_fields(ObjectKind.CONTAINER),
     "unknown rest": unknown_fields(ObjectKind.REST),

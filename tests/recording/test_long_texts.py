@@ -79,7 +79,7 @@ def test_what_a_runtime_sends_is_recorded_and_read_without_a_cut(tmp_path: Path)
         assert recording.request(1) == request.SerializeToString(deterministic=True)
         # Names that differ only in their ends stay different.
         assert first.pod != second.pod and len({first.pod[:900], second.pod[:900]}) == 1
-    assert len(first.pod) <= NAME_MAX and "5001 characters" in first.pod
+    assert len(first.pod) <= NAME_MAX and "5,001 characters" in first.pod
     assert len(first.changed) == ITEMS_MAX + 1 and first.changed[-1] == "… and 500 more"
     assert len(third.method) <= NAME_MAX
     assert len(third.status_message) <= WORDS_MAX
@@ -103,7 +103,17 @@ def test_a_long_name_is_read_cut_wherever_it_is_asked_for(tmp_path: Path) -> Non
         ((told,),) = recording.rows("SELECT pod FROM log")
         ((asked,),) = recording.rows("SELECT name FROM pod WHERE id = ?", [pod.id])
     assert event.pod == pod.name == told == asked
-    assert pod.name.endswith("… (100000 characters)") and len(pod.name) <= NAME_MAX
+    assert pod.name.endswith("… (100,000 characters)") and len(pod.name) <= NAME_MAX
+
+
+def test_warnings_name_the_file_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "a" * 100_000)
+    (tmp_path / "link.db").symlink_to("r.db")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(RecordingCut, match=r"^link\.db: a pod has a text of 100,000 characters"):
+        Recording.open("link.db").close()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +131,7 @@ def test_what_is_long_in_an_event_is_cut_in_its_place(
     with Recording.open(path) as recording:
         (event,) = recording.events()
     told = getattr(event, column)
-    assert f"({len(value)} characters)" in (told if isinstance(told, str) else told[0])
+    assert f"({len(value):,} characters)" in (told if isinstance(told, str) else told[0])
 
 
 def test_too_many_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

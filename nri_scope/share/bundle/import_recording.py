@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing
 from pathlib import Path
 
-from nri_scope.errors import RecordingError
+from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.recording.bundle.manifest import Manifest
 from nri_scope.recording.bundle.unpack import read_manifest, unpack
 from nri_scope.recording.reader import Recording
@@ -26,7 +27,10 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
     with Outputs(output, path, force=force) as outputs:
         draft = unpack(path, outputs.folder)
         try:
-            recording = Recording.open(draft)
+            with warnings.catch_warnings():
+                # What would be shown cut is imported whole.
+                warnings.simplefilter("ignore", RecordingCut)
+                recording = Recording.open(draft)
         except RecordingError as error:
             hint = repair_hint(path) if error.hint == repair_hint(draft) else error.hint
             raise RecordingError(path, error.problem, hint) from error
