@@ -89,7 +89,10 @@ def write_bundle(file: Path, options: Options) -> bool:
     for bundle in exported.bundles:
         say(f"{bundle.path}: {_described(bundle)}")
     if exported.damage:
-        say(f"the original is damaged, and what comes before that was packed: {exported.damage}")
+        say(
+            "the original cannot be read to its end, and what comes before that was packed: "
+            f"{exported.damage}"
+        )
     tell_lost_marks(recording)
     if redactor is None:
         say(_SECRETS)

@@ -27,10 +27,16 @@ _AGAIN = 2
 """Factor by which a message seen before costs less than a new one."""
 _LARGE = 2 * MAX_ELEMENTS
 """Size in bytes from which a message may have to be cut, each time that it is read."""
-_LARGE_BYTES, _LARGE_SHORT = 4, 3
+_LARGE_BYTES, _LARGE_SHORT = 4, 8
 """Bytes of such a message for one unit, as its texts are kept as long as changes of it, and units
 for each of its short elements.
 """
+_SHORT_MEMBER, _SHORT = 8, 16
+"""Units for a message of fewer bytes in a list, besides its fields: a mount of no bytes is shown
+with all of its fields.
+"""
+_DENSE = 3
+"""Units for each byte of messages whose elements are not counted yet; few have so many."""
 _REMEMBERED = 100_000
 
 
@@ -39,8 +45,12 @@ class Allowance:
 
     is_limited = True
 
-    def __init__(self, file_bytes: int, times: float = 1) -> None:
-        """Allow the budget for a file of this size, multiplied by ``times``."""
+    def __init__(self, file_bytes: int, times: float = 1, *, is_copy: bool = False) -> None:
+        """Allow the budget for a file of this size, multiplied by ``times``.
+
+        ``is_copy``: a result that lacks the rest is an error.
+        """
+        self.is_copy = is_copy
         self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
         self._unsure = self.left // 4
         self._known: dict[int, int] = {}
@@ -71,7 +81,7 @@ class Allowance:
             self.left -= len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
             return
         # While the bytes so far cannot contain too many elements, they are not counted.
-        self._unsure -= len(content) // 2
+        self._unsure -= _DENSE * len(content)
         if self._unsure >= 0:
             return
         known = self._known.get(number)
@@ -101,7 +111,9 @@ def _elements_of(message: Message) -> int:
     for name in layout.maps:
         found += 3 * len(getattr(message, name))
     for name in layout.message_lists:
-        found += sum(map(_elements_of, getattr(message, name)))
+        members = getattr(message, name)
+        found += sum(map(_elements_of, members))
+        found += _SHORT_MEMBER * sum(member.ByteSize() < _SHORT for member in members)
     for name in layout.messages:
         if message.HasField(name):
             found += 1 + _elements_of(getattr(message, name))

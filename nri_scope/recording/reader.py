@@ -230,7 +230,7 @@ class Recording:
 
         ``among`` yields only events with these numbers. ``together`` bytes are read at once:
         reading each message separately takes twice the time. If the messages exceed the allowance,
-        by default one for this call, it ends early and warns.
+        by default one for this call, it ends early and warns; for a copy it raises RecordingError.
         """
         allowance = allowance or self.allowance()
         pages = (
@@ -247,10 +247,14 @@ class Recording:
                     if allowance.is_limited:
                         self._charge(allowance, one, parts[one[0].id])
                     if allowance.is_over:
-                        self._warn(
-                            f"its messages come to more than is taken apart of a file of its size, "
+                        use = "copied" if allowance.is_copy else "taken apart"
+                        problem = (
+                            f"its messages come to more than is {use} of a file of its size, "
                             f"from event {one[0].id} on"
                         )
+                        if allowance.is_copy:
+                            raise RecordingError(self.path, problem)
+                        self._warn(problem)
                         return
                     yield one
                 if error is not None:
@@ -292,9 +296,9 @@ class Recording:
             # The file was moved away meanwhile.
             return 0
 
-    def allowance(self, times: float = 1) -> Allowance:
+    def allowance(self, times: float = 1, *, is_copy: bool = False) -> Allowance:
         """Return the amount of messages that one command may decode from a file of this size."""
-        return Allowance(self.file_size(), times)
+        return Allowance(self.file_size(), times, is_copy=is_copy)
 
     def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
         event, request, _ = one

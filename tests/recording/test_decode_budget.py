@@ -19,6 +19,7 @@ from nri_scope.recording import decode_budget
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.decode_budget import LEAST_BYTES, PER_BYTE, Allowance
 from nri_scope.recording.reader import Recording
+from nri_scope.share.extract import exchanges as module
 from nri_scope.share.extract.exchanges import exchanges
 from tests.bombs.recordings import MIB, make, many_of, many_rows
 from tests.recording.recordings import record
@@ -60,6 +61,19 @@ def test_a_copy_has_all(bomb: Path) -> None:
         events = {event.id for event in recording.events()}
         copied = {one.event.id for some in exchanges(recording, None, until=10**9) for one in some}
     assert copied == events
+
+
+def test_a_copy_that_would_take_too_long_ends_before(
+    bomb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TIMES", 1)
+    copied: list[int] = []
+    with Recording.open(bomb) as recording:
+        pages = exchanges(recording, None, until=10**9)
+        with pytest.raises(module.Stopped) as stopped:
+            copied.extend(one.event.id for some in pages for one in some)
+    assert "more than is copied of a file of its size" in stopped.value.cause.problem
+    assert 50 < len(copied) < 800 and stopped.value.event == copied[-1] + 1
 
 
 def test_an_ordinary_recording_is_allowed_for_at_its_own_size(

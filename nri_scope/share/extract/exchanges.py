@@ -20,6 +20,10 @@ _TOGETHER = 8 << 20
 """Bytes of messages after which a page is yielded, however few its events are."""
 
 
+_TIMES = 16
+"""The budget of a copy, which has to be complete, beside that of what is shown."""
+
+
 class Exchange(NamedTuple):
     """One event with its messages."""
 
@@ -34,7 +38,7 @@ class Exchange(NamedTuple):
 
 
 class Stopped(Exception):
-    """The original is damaged at an event; all earlier events have been yielded."""
+    """The original cannot be read at an event; all earlier events have been yielded."""
 
     def __init__(self, event: int, cause: RecordingError) -> None:
         super().__init__(event, cause)
@@ -54,6 +58,7 @@ def exchanges(
 ) -> Iterator[list[Exchange]]:
     """Yield events with these numbers (None: all) up to ``until``, in pages. Raises Stopped."""
     after = 0
+    allowance = source.allowance(_TIMES, is_copy=True)
     every = numbers_of(source, until=until) if numbers is None else chunks(numbers)
     while True:
         try:
@@ -65,21 +70,23 @@ def exchanges(
         some = [number for number in page if number <= until]
         after = some[-1]
         try:
-            for found in _paged(source, some):
+            for found in _paged(source, some, allowance):
                 some = [number for number in some if number > found[-1].event.id]
                 yield found
         except RecordingError:
             for number in some:
                 try:
-                    yield from _paged(source, [number])
+                    yield from _paged(source, [number], allowance)
                 except RecordingError as error:
                     raise Stopped(number, error) from error
 
 
-def _paged(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exchange]]:
+def _paged(
+    source: Recording, numbers: Sequence[int], allowance: Allowance
+) -> Iterator[list[Exchange]]:
     page: list[Exchange] = []
     size = 0
-    for one in _read(source, numbers):
+    for one in _read(source, numbers, allowance):
         page.append(one)
         size += len(one.request) + len(one.reply)
         if size > _TOGETHER:
@@ -89,10 +96,9 @@ def _paged(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exchange]
         yield page
 
 
-def _read(source: Recording, numbers: Sequence[int]) -> Iterator[Exchange]:
+def _read(source: Recording, numbers: Sequence[int], allowance: Allowance) -> Iterator[Exchange]:
     others = _others(source, numbers)
-    whole = Allowance.unlimited()
-    for event, request, reply in source.exchanges(among=numbers, allowance=whole):
+    for event, request, reply in source.exchanges(among=numbers, allowance=allowance):
         service, pod, container = others.get(event.id, ("", None, None))
         yield Exchange(event, request, reply, service, pod, container)
 

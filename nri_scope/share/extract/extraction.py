@@ -28,7 +28,7 @@ from .sources import IncludedRows
 from .target_file import new_file
 from .update_targets import Effects
 
-DAMAGED = "the recording that this one was made of is damaged from here on"
+DAMAGED = "the recording that this one was made of cannot be read from here on"
 """Reason of the gap that replaces unreadable events."""
 
 _Progress = Callable[[float], None]
@@ -63,8 +63,9 @@ def extract(
     """Write events of ``source`` chosen by ``selection``, with context, to a new ``output``.
 
     Event and session numbers, positions in sessions and times are unchanged. The same input gives
-    the same bytes. If the original is damaged, the events before the damage are written, and
-    `Extracted.damage` describes it. A recording still being written is read in its current state.
+    the same bytes. If the original cannot be read to its end, the events before that are written,
+    and `Extracted.damage` describes why. A recording still being written is read in its current
+    state.
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it. Marks
     of written events are also written. ``learned``: `Extracted.learned` of an earlier part, made

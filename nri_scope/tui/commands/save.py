@@ -194,7 +194,7 @@ class Saver:
 def saved_words(words: str, made: Extracted) -> str:
     """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
     more = f", +{made.counts.context:,} needed" if made.counts.context else ""
-    damage = "; the original is damaged, this is what came before" if made.damage else ""
+    damage = "; it ends where the original cannot be read" if made.damage else ""
     return f"saved {shown_path(made.path)}: {words}{more}{damage}"
 
 
