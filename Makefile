@@ -67,9 +67,12 @@ CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/f
 test-core: $(BIN)/python ## the protocol, the plugin, the recorder, and each command once
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)
 
+# Two tests say that sqlite3 is not imported, which coverage itself imports.
 .PHONY: coverage
 coverage: $(STAMP) ## line and branch coverage of the unit tests; processes that they start count too
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS) \
+		--deselect tests/logger/test_writer_process.py::test_the_process_that_answers_has_nothing_of_what_writes \
+		--deselect tests/pytest_plugin/test_pytest_plugin.py::test_suite_without_replays_imports_nothing_heavy
 
 # Each test waits for its containerd more than it computes. Each of these has its own.
 RUNTIME_WORKERS ?= 3
