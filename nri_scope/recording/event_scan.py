@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -94,8 +95,11 @@ class EventScan:
 
     def subjects(
         self, recording: Recording, newest_pod: int, newest_container: int
-    ) -> tuple[list[int], list[tuple[int, int | None]]]:
-        """Return the keys of new pods, and those of new containers with the keys of their pods."""
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Return the keys of new pods, those of new containers, and of their pods; 0 for none.
+
+        In arrays, as there may be hundreds of thousands.
+        """
         with sound(recording):
             pods = recording.connection.execute(
                 "SELECT key FROM pod WHERE key > ? ORDER BY key", (newest_pod,)
@@ -103,13 +107,11 @@ class EventScan:
             containers = recording.connection.execute(
                 "SELECT key, pod FROM container WHERE key > ? ORDER BY key", (newest_container,)
             )
-            return (
-                [key for (key,) in ascending(pods, (newest_pod,))],
-                [
-                    (key, pod if type(pod) is int else None)
-                    for key, pod in ascending(containers, (newest_container,))
-                ],
-            )
+            keys, of_pods = array("q"), array("q")
+            for key, pod in ascending(containers, (newest_container,)):
+                keys.append(key)
+                of_pods.append(pod if type(pod) is int else 0)
+            return array("q", (key for (key,) in ascending(pods, (newest_pod,)))), keys, of_pods
 
     def told(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
         """Return new states from Synchronize: pod, container, object, start of session in ns."""

@@ -268,12 +268,14 @@ class Census:
 
     def step(self, recording: Recording) -> bool:
         """Read more events; return False if none is left. Raises RecordingError."""
-        pods, containers = self._scan.subjects(recording, self.pods.newest, self.containers.newest)
+        pods, containers, of_pods = self._scan.subjects(
+            recording, self.pods.newest, self.containers.newest
+        )
         for key in pods:
             self.pods.append(key)
-        for key, pod in containers:
+        for key, pod in zip(containers, of_pods, strict=True):
             self.containers.append(key)
-            self.pod_of.append(pod if pod is not None and pod in self.pods else NO_POD)
+            self.pod_of.append(pod if pod in self.pods else NO_POD)
         for told_pod, container, thing, at_ns in self._scan.told(recording):
             if container is not None:
                 self.containers.tell(container, thing, at_ns)

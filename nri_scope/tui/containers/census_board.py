@@ -6,6 +6,8 @@ and containers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from heapq import merge
 
 from textual.cache import LRUCache
 
@@ -58,26 +60,36 @@ class SubjectFilter:
 
     def subjects(
         self, census: Census, pods_from: int = 0, containers_from: int = 0
-    ) -> list[tuple[int, int]]:
-        """Return the keys of visible pods and containers, each pod (with 0) before its containers;
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the keys of visible pods and containers, each pod (with 0) before its containers;
         only those that appeared from given positions on.
         """
         about = self.about
         one_pod = about.key if isinstance(about, Pod) else None
         one = about.key if isinstance(about, Container) else None
-        found = {
+        pods = (
             (pod, 0)
             for pod in census.pods.keys[pods_from:]
             if one is None and one_pod in (None, pod) and self._lets(self._pods, pod)
-        }
+        )
+        pod_of, keys = census.pod_of, census.containers.keys
         # The pods of containers that appear during this call are not known yet.
-        count = min(len(census.containers), len(census.pod_of))
-        for at in range(containers_from, count):
-            key, pod = census.containers.keys[at], census.pod_of[at]
-            if one_pod in (None, pod) and one in (None, key) and self._lets(self._containers, key):
-                found.add((pod or LAST, 0))
-                found.add((pod or LAST, key))
-        return [(0 if pod == LAST else pod, container) for pod, container in sorted(found)]
+        count = min(len(keys), len(pod_of))
+        seen = (
+            at
+            for at in range(containers_from, count)
+            if one_pod in (None, pod_of[at])
+            and one in (None, keys[at])
+            and self._lets(self._containers, keys[at])
+        )
+        # Positions instead of pairs, which take ten times the memory of hundreds of thousands.
+        by_pod = sorted(seen, key=lambda at: pod_of[at] or LAST)
+        containers = ((pod_of[at] or LAST, key) for at in by_pod for key in (0, keys[at]))
+        before: tuple[int, int] | None = None
+        for pair in merge(pods, _ascending(containers)):
+            if pair != before:
+                pod, container = before = pair
+                yield 0 if pod == LAST else pod, container
 
     def outline(self, census: Census) -> Outline:
         """Make the tree of visible pods and containers."""
@@ -96,6 +108,15 @@ class SubjectFilter:
 
     def _lets(self, chosen: set[int], key: int) -> bool:
         return self.where is None or key in chosen
+
+
+def _ascending(pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Leave out the pods that have come before."""
+    last = 0
+    for pod, container in pairs:
+        if container or pod != last:
+            yield pod, container
+        last = pod
 
 
 _KEPT = 2_048

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from itertools import islice
 from typing import NamedTuple
 
 NO_POD = 0
@@ -88,6 +89,8 @@ class _SortedNodes:
         return taken
 
 
+_AT_ONCE = 1_000
+"""Number of nodes that are added together."""
 LAST = (1 << 63) - 1
 """Larger than all keys of a recording."""
 
@@ -113,17 +116,18 @@ class Outline:
 
     # -- content --------------------------------------------------------------------------
 
-    def add(self, subjects: Sequence[tuple[int, int]]) -> None:
+    def add(self, subjects: Iterable[tuple[int, int]]) -> None:
         """Add pods (each with 0) and containers, in ascending order."""
-        nodes = [Node(pod, container) for pod, container in subjects]
-        if nodes and self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
-            self._lines.insert(len(self._lines), nodes)
-            return
-        for node in nodes:
-            lines = self._lines_with(node)
-            at = lines.find(node)
-            if at == len(lines) or lines[at] != node:
-                lines.insert(at, [node])
+        every = (Node(pod, container) for pod, container in subjects)
+        while nodes := list(islice(every, _AT_ONCE)):
+            if self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
+                self._lines.insert(len(self._lines), nodes)
+                continue
+            for node in nodes:
+                lines = self._lines_with(node)
+                at = lines.find(node)
+                if at == len(lines) or lines[at] != node:
+                    lines.insert(at, [node])
 
     # -- folding --------------------------------------------------------------------------
 
