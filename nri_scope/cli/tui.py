@@ -187,9 +187,8 @@ def _run(
         recorder=recorder,
     )
     # A screen is thousands of short-lived objects: to look among all for cycles each time took a
-    # fifth of what it takes to draw. Views that were left are cycles, too, so all are looked at
-    # earlier than elsewhere.
-    collect_rarely(10_000, 10, 10)
+    # fifth of what it takes to draw.
+    collect_rarely()
     app.run()
     say_made(app)
     if app.failure is not None:

@@ -18,8 +18,6 @@ from .row_pages import pages
 
 _TOGETHER = 8 << 20
 """Bytes of messages after which a page is yielded, however few its events are."""
-
-
 _TIMES = 16
 """The budget of a copy, which has to be complete, beside that of what is shown."""
 

@@ -6,8 +6,9 @@ and containers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import merge
+from itertools import groupby
 
 from textual.cache import LRUCache
 
@@ -75,21 +76,21 @@ class SubjectFilter:
         pod_of, keys = census.pod_of, census.containers.keys
         # The pods of containers that appear during this call are not known yet.
         count = min(len(keys), len(pod_of))
-        seen = (
-            at
-            for at in range(containers_from, count)
-            if one_pod in (None, pod_of[at])
-            and one in (None, keys[at])
-            and self._lets(self._containers, keys[at])
-        )
         # Positions instead of pairs, which take ten times the memory of hundreds of thousands.
-        by_pod = sorted(seen, key=lambda at: pod_of[at] or LAST)
-        containers = ((pod_of[at] or LAST, key) for at in by_pod for key in (0, keys[at]))
-        before: tuple[int, int] | None = None
-        for pair in merge(pods, _ascending(containers)):
-            if pair != before:
-                pod, container = before = pair
-                yield 0 if pod == LAST else pod, container
+        by_pod = sorted(
+            (
+                at
+                for at in range(containers_from, count)
+                if one_pod in (None, pod_of[at])
+                and one in (None, keys[at])
+                and self._lets(self._containers, keys[at])
+            ),
+            key=lambda at: pod_of[at] or LAST,
+        )
+        their_pods = ((pod_of[at] or LAST, 0) for at in by_pod)
+        containers = ((pod_of[at] or LAST, keys[at]) for at in by_pod)
+        for (pod, container), _ in groupby(merge(pods, their_pods, containers)):
+            yield 0 if pod == LAST else pod, container
 
     def outline(self, census: Census) -> Outline:
         """Make the tree of visible pods and containers."""
@@ -108,15 +109,6 @@ class SubjectFilter:
 
     def _lets(self, chosen: set[int], key: int) -> bool:
         return self.where is None or key in chosen
-
-
-def _ascending(pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Leave out the pods that have come before."""
-    last = 0
-    for pod, container in pairs:
-        if container or pod != last:
-            yield pod, container
-        last = pod
 
 
 _KEPT = 2_048
