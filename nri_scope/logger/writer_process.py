@@ -27,9 +27,9 @@ from .writer_start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
 """Maximum number of bytes that wait to be handed over; further events are lost, and counted."""
-WAIT_S = 0.02
+WAIT_S = 0.005
 """Seconds for which an event waits for others. Handing over each at once would take microseconds of
-CPU time that the runtime may be waiting for.
+CPU time that the runtime may be waiting for; many at once would delay the events of that moment.
 """
 TURN_EVENTS = 8
 TURN_BYTES = 16 << 10

@@ -82,10 +82,11 @@ def spawn(
     """Start a process that runs ``main(channel, *descriptors, *arguments)`` of ``module``.
 
     The process gets the descriptor of its end of a channel, copies of ``descriptors``, and
-    ``output`` as its standard output and error. It has its own session, because signals of a
-    terminal are meant for the parent, which decides how to handle them. When the parent or the
-    thread that calls this dies, the process gets the signal ``on_parents_death``, and its channel
-    is closed.
+    ``output`` as its standard output and error. It has its own process group, because signals of a
+    terminal are meant for the parent, which decides how to handle them; not its own session, which
+    Linux gives an equal share of the processors (autogroup), whatever the niceness of its
+    processes. When the parent or the thread that calls this dies, the process gets the signal
+    ``on_parents_death``, and its channel is closed.
 
     ``with_site``: whether the module needs packages other than the standard library and this
     package. Raises UsageError with a message that begins with ``failure``.
@@ -122,7 +123,7 @@ def spawn(
                 stdin=subprocess.DEVNULL,
                 stdout=output[0],
                 stderr=output[1],
-                start_new_session=True,
+                process_group=0,
             )
         except OSError as error:
             ours.close()

@@ -28,6 +28,8 @@ def main() -> int:
     # Find modules where the parent found them, however its path was set up.
     sys.path[:] = json.loads(path)
     run = __import__(module, fromlist=["main"]).main
+    # A terminal may be set to stop background processes that write to it (stty tostop).
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     # Stop signals that came since the start are handled now.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return run(int(channel), *arguments) or 0

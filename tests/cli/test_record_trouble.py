@@ -15,6 +15,8 @@ import resource
 import signal
 import sqlite3
 import sys
+import termios
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -339,32 +341,60 @@ async def test_stopped_by_the_terminal_it_goes_on_when_it_is_continued(tmp_path:
     assert assert_whole(path, 20) == 0
 
 
+@contextlib.asynccontextmanager
+async def on_a_terminal(path: Path, runtime: Runtime) -> AsyncIterator[tuple[Process, int]]:
+    """A `record` that prints to its controlling terminal, and that terminal's other end."""
+    await runtime.listen(path.with_name("s"))
+    master, slave = pty.openpty()
+    modes = termios.tcgetattr(slave)
+    modes[3] |= termios.TOSTOP
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+    process = await asyncio.create_subprocess_exec(
+        # It becomes the command, with this terminal as its own.
+        *("setsid", "--ctty", sys.executable, "-m", "nri_scope", "record"),
+        *("--socket", str(path.with_name("s")), "-o", str(path), "--print", "text"),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    try:
+        await runtime.wait_plugins(1)
+        yield process, master
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+
+
 async def test_the_terminal_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
-    master, slave = pty.openpty()
-    async with Runtime(setup()) as runtime:
-        await runtime.listen(tmp_path / "s")
-        process = await asyncio.create_subprocess_exec(
-            # It becomes the command, with this terminal as its own.
-            *("setsid", "--ctty", sys.executable, "-m", "nri_scope", "record"),
-            *("--socket", str(tmp_path / "s"), "-o", str(path), "--print", "text"),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-        )
-        os.close(slave)
-        try:
-            await runtime.wait_plugins(1)
-            (pid,) = children(process.pid)
-            await start(runtime, 50)
-            os.close(master)
-            async with asyncio.timeout(PATIENCE):
-                assert await process.wait() == 0
-            await gone(pid)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+    async with Runtime(setup()) as runtime, on_a_terminal(path, runtime) as (process, master):
+        (pid,) = children(process.pid)
+        await start(runtime, 50)
+        os.close(master)
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0
+        await gone(pid)
     assert assert_whole(path, 50) == 0
+
+
+async def test_the_terminal_would_stop_background_processes_that_write(tmp_path: Path) -> None:
+    """The process that prints is one, after `stty tostop`."""
+    path = tmp_path / "x.nriscope.db"
+    printed = b""
+    async with Runtime(setup()) as runtime, on_a_terminal(path, runtime) as (process, master):
+        await start(runtime, 5)
+        async with asyncio.timeout(PATIENCE):
+            while printed.count(b"StartContainer") < 5:
+                printed += await asyncio.to_thread(os.read, master, 1 << 16)
+            os.write(master, b"\x03")
+            # Until the terminal has no other end any more.
+            with contextlib.suppress(OSError):
+                while await asyncio.to_thread(os.read, master, 1 << 16):
+                    pass
+            assert await process.wait() == 0
+        os.close(master)
+    assert assert_whole(path, 5) == 0
 
 
 # -- no second process ----------------------------------------------------------------------------

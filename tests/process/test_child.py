@@ -31,7 +31,7 @@ def main(descriptor, mode="", *more):
         os.write(descriptor, len(words).to_bytes(4, sys.byteorder) + b"\\0" + words)
     if mode == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    say(repr((os.getppid(), os.getsid(0) == os.getpid(), more)).encode())
+    say(repr((os.getppid(), os.getpgid(0) == os.getpid(), more)).encode())
     if mode == "reads":
         os.read(descriptor, 1)
         return 3
