@@ -55,7 +55,8 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
             found.append(item)
             continue
         path, old, new = item
-        if old is new:
+        # Large values only, so that one inside another is not looked at again at each depth.
+        if old is new or ((path in OPEN or path in KEYED) and _quickly_same(old, new)):
             continue
         below = _members(path, old, new)
         if below is None:
@@ -94,6 +95,15 @@ def _plainly_same(one: _Value, other: _Value) -> bool:
     if type(one) is list:
         return bool(one) and all(type(item) is str for item in one) and one == other
     return type(one) is str and one == other
+
+
+def _quickly_same(one: _Value, other: _Value) -> bool:
+    """Return whether a comparison without paths shows that they are equal."""
+    try:
+        return one == other and same(one, other)
+    except RecursionError:
+        # They are nested too deeply for Python's own comparison.
+        return False
 
 
 def _both_nan(one: _Value, other: _Value) -> bool:

@@ -75,21 +75,28 @@ class Allowance:
         """Spend the units of an event."""
         self.left -= _EVENTS.get(method, _EVENT)
 
+    def again(self, number: int) -> bool:
+        """Spend the units of a message seen before; return False if they are not known."""
+        units = self._known.get(number)
+        if units is None:
+            return False
+        self.left -= units
+        return True
+
     def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
         """Spend the units of a message, the object with this number."""
         if len(content) > _LARGE:
-            self.left -= len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
-            return
-        # While the bytes so far cannot contain too many elements, they are not counted.
-        self._unsure -= _DENSE * len(content)
-        if self._unsure >= 0:
-            return
-        known = self._known.get(number)
-        if known is None:
-            known = _elements_in(kind, content)
-            if len(self._known) < _REMEMBERED:
-                self._known[number] = known // _AGAIN
-        self.left -= known
+            again = units = len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
+        else:
+            # While the bytes so far cannot contain too many elements, they are not counted.
+            self._unsure -= _DENSE * len(content)
+            if self._unsure >= 0:
+                return
+            units = _elements_in(kind, content)
+            again = units // _AGAIN
+        self.left -= units
+        if len(self._known) < _REMEMBERED:
+            self._known[number] = again
 
 
 def _elements_in(kind: type[Message] | None, content: bytes) -> int:
@@ -111,9 +118,10 @@ def _elements_of(message: Message) -> int:
     for name in layout.maps:
         found += 3 * len(getattr(message, name))
     for name in layout.message_lists:
-        members = getattr(message, name)
-        found += sum(map(_elements_of, members))
-        found += _SHORT_MEMBER * sum(member.ByteSize() < _SHORT for member in members)
+        # Most lists are empty.
+        if members := getattr(message, name):
+            found += sum(map(_elements_of, members))
+            found += _SHORT_MEMBER * sum(member.ByteSize() < _SHORT for member in members)
     for name in layout.messages:
         if message.HasField(name):
             found += 1 + _elements_of(getattr(message, name))

@@ -313,7 +313,7 @@ class Recording:
             (rest, kind_of_request(event.method, event.mark)),
             (reply, kind_of_reply(event.method, event.mark)),
         ):
-            if number is not None:
+            if number is not None and not allowance.again(number):
                 allowance.message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
