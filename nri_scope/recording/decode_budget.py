@@ -117,14 +117,19 @@ def _elements_of(message: Message) -> int:
         found += len(getattr(message, name))
     for name in layout.maps:
         found += 3 * len(getattr(message, name))
-    for name in layout.message_lists:
-        # Most lists are empty.
+    for name, inner in layout.message_lists:
+        # Most lists are empty, and most members have no messages in them.
         if members := getattr(message, name):
-            found += sum(map(_elements_of, members))
-            found += _SHORT_MEMBER * sum(member.ByteSize() < _SHORT for member in members)
-    for name in layout.messages:
+            if inner is None:
+                found += sum(map(_elements_of, members))
+            else:
+                found += inner.scalars * len(members)
+                for each in inner.lists:
+                    found += sum(len(getattr(member, each)) for member in members)
+            found += _SHORT_MEMBER * [member.ByteSize() < _SHORT for member in members].count(True)
+    for name, scalars in layout.messages:
         if message.HasField(name):
-            found += 1 + _elements_of(getattr(message, name))
+            found += 1 + (scalars or _elements_of(getattr(message, name)))
     return found
 
 
@@ -134,8 +139,10 @@ class _Layout(NamedTuple):
     scalars: int
     lists: tuple[str, ...]
     maps: tuple[str, ...]
-    message_lists: tuple[str, ...]
-    messages: tuple[str, ...]
+    message_lists: tuple[tuple[str, _Layout | None], ...]
+    """Each with its members' layout; None for members that have maps or messages in them."""
+    messages: tuple[tuple[str, int], ...]
+    """Each with its number of scalars; 0 for one that has other fields, too."""
 
 
 @cache
@@ -143,17 +150,24 @@ def _layout(kind: Descriptor) -> _Layout:
     scalars = 0
     lists: list[str] = []
     maps: list[str] = []
-    message_lists: list[str] = []
-    messages: list[str] = []
+    message_lists: list[tuple[str, _Layout | None]] = []
+    messages: list[tuple[str, int]] = []
     for field in kind.fields:
         inner = field.message_type
-        if not field.is_repeated:
-            if inner is None:
-                scalars += 1
+        if inner is None:
+            if field.is_repeated:
+                lists.append(field.name)
             else:
-                messages.append(field.name)
-        elif inner is None:
-            lists.append(field.name)
+                scalars += 1
+        elif inner.GetOptions().map_entry:
+            maps.append(field.name)
         else:
-            (maps if inner.GetOptions().map_entry else message_lists).append(field.name)
+            # No kind of message contains itself.
+            layout = _layout(inner)
+            is_flat = not (layout.maps or layout.message_lists or layout.messages)
+            if field.is_repeated:
+                message_lists.append((field.name, layout if is_flat else None))
+            else:
+                is_plain = is_flat and not layout.lists
+                messages.append((field.name, layout.scalars if is_plain else 0))
     return _Layout(scalars, tuple(lists), tuple(maps), tuple(message_lists), tuple(messages))
