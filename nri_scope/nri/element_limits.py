@@ -37,6 +37,8 @@ CUT = "not all of it is here: it is too large, and the rest was left out"
 
 _LEAST_SIZE = 2
 """Minimum number of bytes of an element: its tag, and a length or a value."""
+NEVER_CUT = MAX_ELEMENTS * _LEAST_SIZE
+"""Size in bytes up to which a message cannot have more than `MAX_ELEMENTS`."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_VARINT = 10
 _HIGH = bytes(range(0x80, 0x100))

@@ -29,6 +29,8 @@ HOOKS = {
 """NRI's names of the hooks, and OCI's."""
 
 
+_CACHED_LENGTH = 4096
+"""Longest value that is cached: untrusted ones may be a thousand times as long."""
 _OTHERWISE = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
 """Fields whose name in OCI is not NRI's in camel case."""
 
@@ -76,7 +78,8 @@ def texts(values: Mapping[str, str]) -> Spec:
 def mount(message: api.Mount) -> Spec:
     """Return an entry of ``/mounts``."""
     # Containers have dozens of them and share most: equal results are cached and then identical.
-    return _mount(message.SerializeToString(deterministic=True))
+    content = message.SerializeToString(deterministic=True)
+    return _mount(content) if len(content) <= _CACHED_LENGTH else _mount.__wrapped__(content)
 
 
 @lru_cache(maxsize=1024)
@@ -108,7 +111,14 @@ def user(message: api.User) -> Spec:
 
 def namespace(message: api.LinuxNamespace) -> Spec:
     """Return an entry of ``/linux/namespaces``."""
-    return _fields(message, "type!", "path")
+    kind, path = message.type, message.path
+    is_short = len(kind) + len(path) <= _CACHED_LENGTH
+    return _namespace(kind, path) if is_short else _namespace.__wrapped__(kind, path)
+
+
+@lru_cache(maxsize=1024)
+def _namespace(kind: str, path: str) -> Spec:
+    return {"type": kind, "path": path} if path else {"type": kind}
 
 
 def device(message: api.LinuxDevice) -> Spec:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope.nri.element_limits import MAX_ELEMENTS, short_elements
+from nri_scope.nri.element_limits import NEVER_CUT, short_elements
 
 PER_BYTE = 1.85
 """Budget units for each byte of a file."""
@@ -25,11 +25,9 @@ _EVENTS = {"CreateContainer": 400, "UpdateContainer": 400, "ValidateContainerAdj
 """Units for an event, regardless of its content. An element of a message counts as one."""
 _AGAIN = 2
 """Factor by which a message seen before costs less than a new one."""
-_LARGE = 2 * MAX_ELEMENTS
-"""Size in bytes from which a message may have to be cut, each time that it is read."""
 _LARGE_BYTES, _LARGE_SHORT = 4, 8
-"""Bytes of such a message for one unit, as its texts are kept as long as changes of it, and units
-for each of its short elements.
+"""Bytes for one unit of a message that may have to be cut each time that it is read, as its texts
+are kept as long as changes of it; and units for each of its short elements.
 """
 _SHORT_MEMBER, _SHORT = 8, 16
 """Units for a message of fewer bytes in a list, besides its fields: a mount of no bytes is shown
@@ -85,7 +83,7 @@ class Allowance:
 
     def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
         """Spend the units of a message, the object with this number."""
-        if len(content) > _LARGE:
+        if len(content) > NEVER_CUT:
             again = units = len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
         else:
             # While the bytes so far cannot contain too many elements, they are not counted.

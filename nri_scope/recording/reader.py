@@ -19,7 +19,7 @@ from nri_scope._gen.nri.api_pb2 import PodSandbox
 from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Session, State
 from nri_scope.filter import Filter
-from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, Elements, bounded
+from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, NEVER_CUT, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
@@ -76,8 +76,8 @@ _SYNCHRONIZE = "Synchronize"
 # Positions in a row of `EVENT_COLUMNS`; the last two columns are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
-_LONG_MESSAGE, _KEPT_BYTES = 4_096, 2 << 20
-"""Bytes of messages whose elements are counted once, and of those that are remembered for that."""
+_KEPT_BYTES = 2 << 20
+"""Bytes of messages that are remembered after they were cut, or might have been."""
 _MESSAGES: dict[int, type[Message]] = {
     ObjectKind.POD: PodSandbox,
     ObjectKind.CONTAINER: ContainerMessage,
@@ -491,13 +491,13 @@ class Recording:
         return self._bounded(kind_of_reply(event.method, event.mark), content)
 
     def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
+        if len(content) <= NEVER_CUT:
+            return content
         # Counting takes long, and a hostile file may repeat one message in each event.
-        is_long = len(content) >= _LONG_MESSAGE
-        kept = self._kept.get((kind, content)) if is_long else None
+        kept = self._kept.get((kind, content))
         if kept is None:
             kept = bounded(kind, content)
-            if is_long:
-                self._kept.put((kind, content), kept, len(content))
+            self._kept.put((kind, content), kept, len(content))
         if len(kept) != len(content):
             most = f"{MAX_ELEMENTS:,} elements or {MAX_STRINGS >> 20} MiB of text"
             self._warn(f"a message in it has more than {most}")
