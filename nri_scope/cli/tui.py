@@ -182,8 +182,8 @@ def _run(
             file, config, theme=theme, where=where, live=live, recorder=recorder, store=store
         )
         # A screen is thousands of short-lived objects: to look among all for cycles each time took
-        # a fifth of what it takes to draw.
-        collect_rarely()
+        # a fifth of what it takes to draw. To look as rarely as elsewhere would keep 8 MiB of them.
+        collect_rarely(5_000, 5, 5)
         await app.run_async()
         return app
 
