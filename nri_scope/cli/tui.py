@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderNews
+    from nri_scope.tui.store.store import Store
 
 MIN_COLUMNS, MIN_LINES = 40, 10
 """The smallest usable size of the terminal."""
@@ -88,7 +89,8 @@ def command(
         _fall_back(context, reason, file, where)
         return
     if file is not None:
-        _show(file, where, config, theme)
+        _run(file, where, config, theme, None)
+        say(f"recording: {file}")
         return
     _record_and_show(record.understood(recording), where, config, theme)
 
@@ -143,15 +145,6 @@ def _fall_back(
         context.invoke(record.command, **given, where=None, print_format="text")
 
 
-def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
-    from nri_scope.recording.reader import Recording
-
-    # Report errors in the file before the interface takes over the screen.
-    Recording.open(file).close()
-    _run(file, where, config, theme, None)
-    say(f"recording: {file}")
-
-
 def _record_and_show(
     options: RecordOptions, where: Filter | None, config: Config, theme: str | None
 ) -> None:
@@ -176,23 +169,25 @@ def _run(
     theme: str | None,
     recorder: RecorderProcess | None,
 ) -> None:
-    from nri_scope.transport.loop import collect_rarely
+    import asyncio
 
-    app = app_of(
-        file,
-        config,
-        theme=theme,
-        where=where,
-        live=recorder is not None,
-        recorder=recorder,
-    )
-    # A screen is thousands of short-lived objects: to look among all for cycles each time took a
-    # fifth of what it takes to draw.
-    collect_rarely()
-    app.run()
-    say_made(app)
-    if app.failure is not None:
-        raise app.failure
+    from nri_scope.transport.loop import collect_rarely
+    from nri_scope.tui.store.store import Store
+
+    async def show() -> ScopeApp:
+        live = recorder is not None
+        # Errors in the file are reported before the interface takes over the screen.
+        store = await Store.open(file, live=live)
+        app = app_of(
+            file, config, theme=theme, where=where, live=live, recorder=recorder, store=store
+        )
+        # A screen is thousands of short-lived objects: to look among all for cycles each time took
+        # a fifth of what it takes to draw. To look as rarely as elsewhere would keep 8 MiB of them.
+        collect_rarely(5_000, 5, 5)
+        await app.run_async()
+        return app
+
+    say_made(asyncio.run(show()))
 
 
 def app_of(
@@ -204,6 +199,7 @@ def app_of(
     live: bool = False,
     recorder: RecorderNews | None = None,
     badge: str = "",
+    store: Store | None = None,
 ) -> ScopeApp:
     """Return the interface for ``file``, with the user's keys and theme; see `ScopeApp`."""
     from nri_scope.tui.app import ScopeApp
@@ -219,6 +215,7 @@ def app_of(
         theme=theme or config.theme,
         recorder=recorder,
         badge=badge,
+        store=store,
         warning=config.warning,
     )
 

@@ -24,19 +24,28 @@ MAX_CHARACTERS = 64 << 20
 _TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "container", "name"))
 
 
-def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> None:
-    """Cut names to `NAME_MAX` characters for the connection, and warn of that.
+def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool:
+    """Cut names to `NAME_MAX` characters for the connection, and warn of that; return whether any
+    was longer.
 
     If a table has a longer one, a temporary table of that name, with all names cut, hides it from
     every query. The warning names the file ``shown``. Raises RecordingError if there are too many
     rows or characters, and sqlite3.Error.
     """
+    hidden = False
     for table in _TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
+        # There are at least as many bytes as characters, and they are counted in half the time.
+        size = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in texts)
+        rows, largest = connection.execute(
+            f"SELECT count(*), coalesce(max({size}), 0) FROM main.{table.name}"
+        ).fetchone()
+        if rows <= MAX_NAMED and largest <= min(NAME_MAX, MAX_CHARACTERS // max(1, rows)):
+            continue
         lengths = [f"coalesce(length({name}), 0)" for name in texts]
         longest = lengths[0] if len(lengths) == 1 else f"max({', '.join(lengths)})"
-        rows, characters, longest_one = connection.execute(
-            f"SELECT count(*), total(min({' + '.join(lengths)}, {NAME_MAX * len(texts)})), "
+        characters, longest_one = connection.execute(
+            f"SELECT total(min({' + '.join(lengths)}, {NAME_MAX * len(texts)})), "
             f"coalesce(max({longest}), 0) FROM main.{table.name}"
         ).fetchone()
         if rows > MAX_NAMED or characters > MAX_CHARACTERS:
@@ -46,6 +55,7 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> None
                 "nothing that nri-scope wrote is: do not trust it",
             )
         if longest_one > NAME_MAX:
+            hidden = True
             _hide(connection, table, texts)
             warnings.warn(
                 RecordingCut(
@@ -54,6 +64,7 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> None
                 ),
                 stacklevel=2,
             )
+    return hidden
 
 
 def _hide(connection: sqlite3.Connection, table: Table, texts: list[str]) -> None:

@@ -32,6 +32,8 @@ _LIMITS = {
     # A query must not write any file, nor read another one.
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
+_WITHOUT_LONG_NAMES: set[tuple[int, ...]] = set()
+"""Fingerprints of files that `bound_names` left as they are."""
 
 
 def is_settled(path: Path) -> bool:
@@ -66,24 +68,23 @@ class Opened(NamedTuple):
     """Whether it reads a copy (`private_copy`), which does not change with the file."""
 
 
-def connect(path: Path, *, settled: bool, shown: Path) -> Opened:
+def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened:
     """Open a recording for reading.
 
-    ``settled``: whether no process writes to the file (`is_settled`), nor will. ``path`` must not
-    be a symbolic link; warnings name the file ``shown``. For a bundle, opens the recording in it.
-    The connection has the temporary views ``events`` (`EVENTS_VIEW`) and ``log``, which hide
-    objects with these names in the file. An interrupted write of a killed process is undone. If
-    other users could exchange the file or its companions, a private copy is used for all this.
-    Raises RecordingError.
+    ``known``: the file's `fingerprint`, taken before. ``path`` must not be a symbolic link;
+    warnings name the file ``shown``. For a bundle, opens the recording in it. The connection has
+    the temporary views ``events`` (`EVENTS_VIEW`) and ``log``, which hide objects with these names
+    in the file. An interrupted write of a killed process is undone. If other users could exchange
+    the file or its companions, a private copy is used for all this. Raises RecordingError.
     """
     identity = _look_at(path)
     try:
         # A recorder of this process keeps the names of its files itself.
         if is_ours(identity):
-            return Opened(*_connected(path, path, shown, settled=settled), is_copy=False)
-        with opening_by_name(path, immutable=settled) as by_name:
+            return Opened(*_connected(path, path, shown, known), is_copy=False)
+        with opening_by_name(path, immutable=known is not None) as by_name:
             if by_name:
-                return Opened(*_connected(path, path, shown, settled=settled), is_copy=False)
+                return Opened(*_connected(path, path, shown, known), is_copy=False)
         return Opened(*_copied(path, shown), is_copy=True)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -99,7 +100,7 @@ def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
                 copy = private_copy(path, Path(folder))
             except sqlite3.Error as error:
                 raise explained(path, error) from error
-            return _connected(copy, path, shown, settled=True)
+            return _connected(copy, path, shown, ())
     except OSError as error:
         raise RecordingError(
             path, f"no private copy of it can be made: {error_words(error)}", ELSEWHERE
@@ -107,12 +108,15 @@ def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _connected(
-    file: Path, path: Path, shown: Path, *, settled: bool
+    file: Path, path: Path, shown: Path, known: tuple[int, ...] | None
 ) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in ``file``, which is ``path`` in errors and ``shown`` in warnings."""
+    """Open the recording in ``file``, which is ``path`` in errors and ``shown`` in warnings.
+
+    ``known``: its fingerprint; () for a settled file without one.
+    """
     connection: sqlite3.Connection | None = None
     try:
-        connection = _open(file, settled=settled)
+        connection = _open(file, settled=known is not None)
         try:
             version = check(connection, path)
         except sqlite3.DatabaseError as error:
@@ -129,7 +133,11 @@ def _connected(
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
         check_schema(connection, path)
-        bound_names(connection, path, shown)
+        # Programs open one recording several times, and the names may be hundreds of thousands.
+        if known not in _WITHOUT_LONG_NAMES:
+            hidden = bound_names(connection, path, shown)
+            if known and not hidden:
+                _WITHOUT_LONG_NAMES.add(known)
         _prepare(connection)
     except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:

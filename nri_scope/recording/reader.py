@@ -534,7 +534,7 @@ class Recording:
         self._fingerprint = fingerprint(self._real_path)
         try:
             self._connection, self.version, self.is_copy = connect(
-                self._real_path, settled=self._fingerprint is not None, shown=self.path
+                self._real_path, known=self._fingerprint, shown=self.path
             )
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error

@@ -46,10 +46,13 @@ def prepare_process() -> None:
     collect_rarely()
 
 
-def collect_rarely() -> None:
-    """Have Python look for cycles of objects rarely; call it once, after all imports."""
+def collect_rarely(young: int = 50_000, middle: int = 20, old: int = 100) -> None:
+    """Have Python look for cycles of objects rarely; call it once, after all imports.
+
+    The numbers are those of `gc.set_threshold`.
+    """
     # Existing objects stay; the collector need not check them again. Objects of an event are freed
     # by reference counting, so rare collections avoid pauses in the middle of a reply.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(young, middle, old)

@@ -282,7 +282,7 @@ class TestTraps:
     def test_have_no_functions_to_call(self, tmp_path: Path) -> None:
         # Beyond the schema, which is checked.
         record(path := tmp_path / "r.nriscope.db", lifecycles(1))
-        with closing(connect(path, settled=True, shown=path).connection) as connection:
+        with closing(connect(path, known=(), shown=path).connection) as connection:
             assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 connection.execute("DELETE FROM event")

@@ -406,8 +406,8 @@ def test_a_recording_of_a_real_runtime_has_pods_and_containers_by_name(tmp_path:
 def test_a_file_that_is_moved_away_just_when_it_was_opened_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def connect(real_path: Path, *, settled: bool, shown: Path) -> opening.Opened:
-        opened = opening.connect(real_path, settled=settled, shown=shown)
+    def connect(real_path: Path, *, known: tuple[int, ...] | None, shown: Path) -> opening.Opened:
+        opened = opening.connect(real_path, known=known, shown=shown)
         real_path.rename(real_path.with_name("elsewhere"))
         return opened
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
@@ -106,6 +106,8 @@ class Life(NamedTuple):
 
 
 _UNKNOWN = Life()
+_COUNTS = ("events", "problems", "changed")
+"""Fields that count events."""
 
 
 class Lives:
@@ -113,7 +115,7 @@ class Lives:
 
     def __init__(self) -> None:
         self.keys = array("q")
-        self._columns = {name: array("q") for name in Life._fields}
+        self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields}
         """Numbers of each field, in the order of the keys."""
         self._counted = tuple(self._columns[name] for name in Life._fields[5:12])
         """The columns from ``first_ns`` to ``changed``."""
@@ -132,11 +134,12 @@ class Lives:
         """The largest key; 0 if there is none."""
         return self.keys[-1] if self.keys else 0
 
-    def append(self, key: int) -> None:
-        """Add a life whose key is larger than all others."""
+    def extend(self, keys: Sequence[int]) -> None:
+        """Add lives whose keys ascend and are larger than all others."""
+        # All at once: arrays that grow in turns leave holes in the memory.
         for column in self._columns.values():
-            column.append(0)
-        self.keys.append(key)
+            column.frombytes(bytes(column.itemsize * len(keys)))
+        self.keys.extend(keys)
 
     def __getitem__(self, key: int) -> Life:
         """Return a life; an empty one if the key is unknown, or no longer known."""
@@ -271,11 +274,9 @@ class Census:
         pods, containers, of_pods = self._scan.subjects(
             recording, self.pods.newest, self.containers.newest
         )
-        for key in pods:
-            self.pods.append(key)
-        for key, pod in zip(containers, of_pods, strict=True):
-            self.containers.append(key)
-            self.pod_of.append(pod if pod in self.pods else NO_POD)
+        self.pods.extend(pods)
+        self.containers.extend(containers)
+        self.pod_of.extend(pod if pod in self.pods else NO_POD for pod in of_pods)
         for told_pod, container, thing, at_ns in self._scan.told(recording):
             if container is not None:
                 self.containers.tell(container, thing, at_ns)
