@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from .reader import Recording, Value
 from .sqlite_errors import query_rows
+from .sqlite_text import characters_sql
 from .subject_queries import texts
 
 _VALUES_MAX = 500
@@ -44,7 +45,8 @@ def _names(recording: Recording, column: str, table: str) -> list[str]:
     return _sorted(
         _strings(
             recording,
-            f"SELECT DISTINCT {column} FROM {table} WHERE length({column}) BETWEEN 1 AND ? LIMIT ?",
+            f"SELECT DISTINCT {column} FROM {table} "
+            f"WHERE {characters_sql(column)} BETWEEN 1 AND ? LIMIT ?",
             _LONGEST_NAME,
             _VALUES_MAX,
         )
@@ -56,7 +58,7 @@ def _listed(recording: Recording, column: str) -> list[str]:
     lists = _strings(
         recording,
         f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
-        f"AND id > (SELECT max(id) FROM event) - ? AND length({column}) <= ? LIMIT ?",
+        f"AND id > (SELECT max(id) FROM event) - ? AND {characters_sql(column)} <= ? LIMIT ?",
         _LOOKED_AT,
         _LONGEST_LIST,
         _LISTS_MAX,

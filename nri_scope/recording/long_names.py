@@ -14,7 +14,7 @@ from pathlib import Path
 from nri_scope.errors import RecordingCut, RecordingError
 
 from .schema import TABLES, Table
-from .sqlite_text import NAME_MAX, cut_sql
+from .sqlite_text import NAME_MAX, characters_sql, cut_sql
 
 MAX_NAMED = 1_000_000
 """Maximum number of rows of one of these tables."""
@@ -42,7 +42,7 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool
         ).fetchone()
         if rows <= MAX_NAMED and largest <= min(NAME_MAX, MAX_CHARACTERS // max(1, rows)):
             continue
-        lengths = [f"coalesce(length({name}), 0)" for name in texts]
+        lengths = [f"coalesce({characters_sql(name)}, 0)" for name in texts]
         longest = lengths[0] if len(lengths) == 1 else f"max({', '.join(lengths)})"
         characters, longest_one = connection.execute(
             f"SELECT total(min({' + '.join(lengths)}, {NAME_MAX * len(texts)})), "
@@ -59,8 +59,8 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool
             _hide(connection, table, texts)
             warnings.warn(
                 RecordingCut(
-                    f"{shown}: a {table.name} has a text of {longest_one:,} characters; "
-                    f"what is longer than {NAME_MAX:,} is shown cut"
+                    f"{shown}: a {table.name} has a text of more than {NAME_MAX:,} characters; "
+                    "what is longer is shown cut"
                 ),
                 stacklevel=2,
             )

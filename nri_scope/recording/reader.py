@@ -49,7 +49,7 @@ from .rows import (
 from .schema_check import repair_hint
 from .session_gaps import gaps_between
 from .sql_functions import register
-from .sqlite_text import WORDS_MAX, cut_sql
+from .sqlite_text import WORDS_MAX, characters_sql, cut_sql
 
 MAX_REQUEST = 16 << 20
 """Maximum number of bytes of one reassembled request. On the wire it has at most 4 MiB."""
@@ -570,7 +570,7 @@ class Recording:
         """Refuse a table with more rows than any recorder writes, or more text in its column
         ``words``, before it fills the memory.
         """
-        text = f"min(coalesce(length({words}), 0), {WORDS_MAX})"
+        text = f"min(coalesce({characters_sql(words)}, 0), {WORDS_MAX})"
         query = (
             f"SELECT count(*), coalesce(sum({text}), 0) "
             f"FROM (SELECT * FROM {table} LIMIT {MAX_ROWS + 1})"

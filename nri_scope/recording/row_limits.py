@@ -14,7 +14,7 @@ from nri_scope.events import SessionStart
 
 from . import long_names
 from .schema import TABLES
-from .sqlite_text import NAME_MAX, WORDS_MAX, int64, named
+from .sqlite_text import NAME_MAX, WORDS_MAX, characters_sql, int64, named
 
 MAX_SESSIONS = 100_000
 """Maximum number of sessions. A runtime that repeats Configure begins a new one each time."""
@@ -49,7 +49,9 @@ class TableLimits:
         the largest numbers of them.
         """
         self._connection = connection
-        lengths = " + ".join(f"min(coalesce(length({text}), 0), {WORDS_MAX})" for text in texts)
+        lengths = " + ".join(
+            f"min(coalesce({characters_sql(text)}, 0), {WORDS_MAX})" for text in texts
+        )
         self._query = f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {table}"
         self._most = rows, characters
         self._reason = reason

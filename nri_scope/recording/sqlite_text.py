@@ -68,22 +68,41 @@ def more(count: int) -> str:
     return f"… and {count} more"
 
 
+def characters_sql(column: str) -> str:
+    """Return an SQL expression for the number of characters in a text column.
+
+    SQLite's own ``length`` ends at a NUL. If a text has one, the result is at least a quarter of
+    its bytes.
+    """
+    return f"max(length({column}), length(CAST({column} AS BLOB)) / 4)"
+
+
+def _size_sql(column: str) -> str:
+    """Return an SQL expression for the size of a text in words."""
+    content = f"CAST({column} AS BLOB)"
+    return (
+        f"CASE WHEN instr({content}, x'00') THEN printf('%,d bytes', length({content})) "
+        f"ELSE printf('%,d characters', length({column})) END"
+    )
+
+
 def cut_sql(column: str, most: int) -> str:
     """Return an SQL expression for a text column that readers get cut to ``most`` characters.
 
     So Python never gets the whole text, regardless of its length in the file.
     """
     return (
-        f"CASE WHEN length({column}) > {most} THEN substr({column}, 1, {most - _NOTE_ROOM}) "
-        f"|| '… (' || printf('%,d', length({column})) || ' characters)' ELSE {column} END"
+        f"CASE WHEN {characters_sql(column)} > {most} "
+        f"THEN substr({column}, 1, {most - _NOTE_ROOM}) || '… (' || {_size_sql(column)} || ')' "
+        f"ELSE {column} END"
     )
 
 
 def list_sql(column: str) -> str:
     """Return an SQL expression for a JSON list; an overlong one is replaced by a remark."""
     return (
-        f"CASE WHEN length({column}) > {LIST_MAX} THEN '[\"… (' || "
-        f"printf('%,d', length({column})) || ' characters)\"]' ELSE coalesce({column}, '[]') END"
+        f"CASE WHEN {characters_sql(column)} > {LIST_MAX} "
+        f"THEN '[\"… (' || {_size_sql(column)} || ')\"]' ELSE coalesce({column}, '[]') END"
     )
 
 

@@ -10,7 +10,7 @@ from nri_scope.events import Event, Printed, Tapped
 from .reader import Recording
 from .rows import ascending, optional_numbers_of, printed_of, tapped_of
 from .sqlite_errors import holds, sound
-from .sqlite_text import HIGHEST
+from .sqlite_text import HIGHEST, characters_sql
 
 LINE_MAX = 128 << 10
 """Maximum number of characters of a line that a plugin printed; taps cut lines at 16 KiB."""
@@ -19,12 +19,12 @@ METADATA_MAX = 256 << 10
 _PAGE = 100
 # An overlong text is only detected: no recorder wrote it, and it may be larger than memory.
 _PRINTED = (
-    "SELECT id, session, at_ns, CASE WHEN length(stream) <= 16 THEN stream END, "
-    f"CASE WHEN length(text) <= {LINE_MAX} THEN text END FROM output"
+    f"SELECT id, session, at_ns, CASE WHEN {characters_sql('stream')} <= 16 THEN stream END, "
+    f"CASE WHEN {characters_sql('text')} <= {LINE_MAX} THEN text END FROM output"
 )
 _TAPPED = (
-    f"SELECT event, held_ns, CASE WHEN length(metadata) > {METADATA_MAX} THEN '(too long)' "
-    "ELSE metadata END FROM tapped"
+    f"SELECT event, held_ns, CASE WHEN {characters_sql('metadata')} > {METADATA_MAX} "
+    "THEN '(too long)' ELSE metadata END FROM tapped"
 )
 
 

@@ -93,9 +93,20 @@ def _with(path: Path, sql: str, *values: object) -> Path:
     return path
 
 
-def test_a_long_name_is_read_cut_wherever_it_is_asked_for(tmp_path: Path) -> None:
-    path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "x" * 100_000)
-    with pytest.warns(RecordingCut, match="a pod has a text of 100,000 characters"):
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("x" * 100_000, "100,000 characters"),
+        ("ß" * 100_000, "100,000 characters"),
+        # SQLite's length of it is 0.
+        ("\0" + "x" * 100_000, "100,001 bytes"),
+    ],
+)
+def test_a_long_name_is_read_cut_wherever_it_is_asked_for(
+    tmp_path: Path, name: str, size: str
+) -> None:
+    path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", name)
+    with pytest.warns(RecordingCut, match="a pod has a text of more than 1,024 characters"):
         recording = Recording.open(path)
     with recording:
         (event,) = recording.events()
@@ -103,7 +114,7 @@ def test_a_long_name_is_read_cut_wherever_it_is_asked_for(tmp_path: Path) -> Non
         ((told,),) = recording.rows("SELECT pod FROM log")
         ((asked,),) = recording.rows("SELECT name FROM pod WHERE id = ?", [pod.id])
     assert event.pod == pod.name == told == asked
-    assert pod.name.endswith("… (100,000 characters)") and len(pod.name) <= NAME_MAX
+    assert pod.name.endswith(f"… ({size})") and len(pod.name) <= NAME_MAX
 
 
 def test_warnings_name_the_file_as_it_was_given(
@@ -112,7 +123,7 @@ def test_warnings_name_the_file_as_it_was_given(
     _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "a" * 100_000)
     (tmp_path / "link.db").symlink_to("r.db")
     monkeypatch.chdir(tmp_path)
-    with pytest.warns(RecordingCut, match=r"^link\.db: a pod has a text of 100,000 characters"):
+    with pytest.warns(RecordingCut, match=r"^link\.db: a pod has a text of more than"):
         Recording.open("link.db").close()
 
 
@@ -120,8 +131,10 @@ def test_warnings_name_the_file_as_it_was_given(
     ("column", "value"),
     [
         ("status_message", "x" * 100_000),
+        ("status_message", "\0" + "x" * 400_000),
         ("changed", json.dumps(["/a"] * 50_000)),
         ("owners", "[" * 100_000),
+        ("owners", "[\0" + "[" * 400_000),
     ],
 )
 def test_what_is_long_in_an_event_is_cut_in_its_place(
@@ -131,7 +144,8 @@ def test_what_is_long_in_an_event_is_cut_in_its_place(
     with Recording.open(path) as recording:
         (event,) = recording.events()
     told = getattr(event, column)
-    assert f"({len(value):,} characters)" in (told if isinstance(told, str) else told[0])
+    unit = "bytes" if "\0" in value else "characters"
+    assert f"({len(value):,} {unit})" in (told if isinstance(told, str) else told[0])
 
 
 def test_too_many_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
