@@ -44,7 +44,7 @@ class Field:
     name: str
     kind: FieldKind
     columns: tuple[str, ...]
-    """Attributes of ``model.Event``, which are also columns of the reader's event view."""
+    """Attributes of ``events.Event``, which are also columns of the reader's event view."""
     doc: str
     example: str
     many: bool = False

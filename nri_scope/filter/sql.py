@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A filter as an SQL condition over the reader's event view.
 
-The view has a column for each attribute of ``model.Event``, never NULL, with text as TEXT;
+The view has a column for each attribute of ``events.Event``, never NULL, with text as TEXT;
 ``changed`` and ``owners`` are JSON arrays. Regular expressions require ``register``.
 """
 

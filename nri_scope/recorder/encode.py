@@ -30,6 +30,7 @@ from nri_scope.nri.request_subject import (
 )
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.cri_answers import asked_about
+from nri_scope.recording.schema import TABLES
 from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
 
@@ -49,7 +50,8 @@ _MAY_CHANGE = frozenset(
     }
 )
 # For rows with all columns of `schema`, in schema order.
-INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
+_COLUMNS = next(len(table.columns) for table in TABLES if table.name == "event")
+INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
 INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"

@@ -287,7 +287,7 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     {list_sql("e.changed")} AS changed, {list_sql("e.owners")} AS owners
 {_JOINS}
 """.strip()
-"""The columns of `model.Event` in its order, never NULL, for filters and readers."""
+"""The columns of `events.Event` in its order, never NULL, for filters and readers."""
 
 LOG_VIEW = f"""
 SELECT e.id AS id,

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redaction of what a recorder is given: no text of it may be left out."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+
+from nri_scope.events import CapturedCall, SessionStart
+from nri_scope.recorder.inbox import End, Missed, PluginLine, Remark, Told
+from nri_scope.share.redaction.capture import AtSource
+from nri_scope.share.redaction.name_kinds import SESSION_NAMES
+from nri_scope.share.redaction.redactor import Redactor
+from nri_scope.share.redaction.rules import Rules
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+_PUBLIC = {"plugin_index"}
+"""Texts of a session that are two digits."""
+
+
+def redaction() -> AtSource:
+    return AtSource(Redactor(Rules.DEFAULT, bytes(32)))
+
+
+def _secret_of(kind: Any) -> Any:
+    if kind is str:
+        return f"token={SECRET}"
+    if kind is bytes:
+        return b""
+    if kind == tuple[tuple[str, str], ...]:
+        return (("key", f"token={SECRET}"),)
+    return None if kind == int | None else 0
+
+
+def test_each_text_of_an_event_is_redacted() -> None:
+    kinds = get_type_hints(CapturedCall)
+    item = CapturedCall(**{name: _secret_of(kinds[name]) for name in CapturedCall._fields})
+    assert str(item).count(SECRET) == 4
+    assert SECRET not in str(redaction().captured(item))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        End(1, f"token={SECRET}", 1),
+        Missed(1, 1, 2, f"token={SECRET}", 1),
+        Remark(1, 1, f"token={SECRET}"),
+        PluginLine(1, 1, "stdout", f"token={SECRET}"),
+    ],
+)
+def test_each_text_of_another_entry_is_redacted(entry: Told) -> None:
+    assert SECRET in str(entry) and SECRET not in str(redaction().told(entry))
+
+
+def test_each_text_of_a_session_is_redacted_or_public() -> None:
+    """A new one has to be looked at: add it to `SESSION_NAMES`, or here."""
+    kinds = get_type_hints(SessionStart)
+    texts = {one.name for one in fields(SessionStart) if kinds[one.name] is str}
+    assert texts - set(SESSION_NAMES) == _PUBLIC
