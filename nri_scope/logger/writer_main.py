@@ -90,11 +90,11 @@ def _serve(channel: ThreadChannel, on_event: OnEvent | None, finish: Callable[[]
         return 0
     opening: Opening = pickle.loads(told[1])
     try:
+        work = _Work(channel, opening, on_event)
         if threading.current_thread() is threading.main_thread():
-            # The writer's thread, which is started next, adds as much to it.
+            # Same niceness as the writer's thread, which has started by now.
             os.nice(NICER)
             sys.setswitchinterval(SWITCH_SECONDS)
-        work = _Work(channel, opening, on_event)
         work.run(finish)
     except NriScopeError as error:
         channel.send(Report.FAILED, report(failure(error)))
