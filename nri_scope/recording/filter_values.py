@@ -13,13 +13,13 @@ from .subject_queries import texts
 _VALUES_MAX = 500
 """Maximum number of values of one field that are offered for completion."""
 _LONGEST_NAME = 253
-"""Maximum number of characters of a name that is offered: Kubernetes has no longer ones."""
+"""Maximum number of characters of a name that is offered, as in Kubernetes."""
 _LOOKED_AT = 50_000
-"""Newest events that are searched for changes."""
+"""Number of newest events that are searched for changes."""
 _LISTS_MAX = 2_000
 """Maximum number of different lists of changes that are examined."""
 _LONGEST_LIST = 20_000
-"""Maximum number of characters of such a list."""
+"""Maximum number of characters of a list that is examined."""
 _LONGEST_PATH = 200
 """Maximum number of characters of a path that is offered."""
 

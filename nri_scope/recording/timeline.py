@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events with the items between them, in one stream: gaps, notes, beginnings and ends of sessions,
-and lines that plugins printed.
+"""Merge events, gaps, notes, session starts and ends, and plugin output into one chronological
+stream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Item = Event | Gap | Began | Ended | Note | Printed
 
 
 class Timeline:
-    """Puts gaps and sessions at their place between events; remembers the items shown.
+    """Merges gaps, notes, and session starts and ends into the events; yields each item once.
 
     Events keep their recorded order; an item between them goes before the first event that is not
     earlier.
@@ -54,7 +54,7 @@ class Timeline:
         """Yield the items of ``events``, and of all ``gaps`` and ``notes`` not given before.
 
         ``sessions``, ``gaps`` and ``notes`` are those in the recording now, so this can be called
-        again with later items. Items from before ``until_ns`` follow after the last event.
+        again with later items. After the last event, the items before ``until_ns`` follow, or all.
         """
         by_id = {session.id: session for session in sessions}
         between: list[Gap | Note] = [*gaps, *notes]
@@ -102,12 +102,12 @@ class Timeline:
 
 
 def moment_of(one: Event | Gap | Note | Printed) -> int:
-    """Return its time; for a gap, that of its beginning."""
+    """Return the time of an item; for a gap, its start."""
     return one.from_ns if isinstance(one, Gap) else one.at_ns
 
 
 def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
-    """Yield ``items`` with what plugins printed between them; both are in order."""
+    """Yield ``items`` merged with ``lines`` that plugins printed; both are in order of time."""
     rest = iter(lines)
     line = next(rest, None)
     for item in items:
@@ -129,7 +129,7 @@ def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
 
 
 def interleaved(sessions: Iterable[Session]) -> bool:
-    """Return whether two sessions were open at the same time: then every line names its session."""
+    """Return whether any two sessions were open at the same time."""
     latest: float = -_END
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.started_ns < latest:

@@ -5,8 +5,9 @@ SQLite finds a recording's companions (``-wal``, ``-shm``, ``-journal``) by name
 moments, and acts on their content: it writes to them, restores pages from them, deletes files that
 they name. So a name is passed to SQLite only if no other user can put a file there.
 
-Trusted users are ourselves, root, who can do everything anyway, and for root the user who called
-sudo, who could have requested anything else. Users that a container does not map are untrusted.
+Trusted users are the current user and root. If the process runs as root through sudo, the calling
+user is trusted, too: they could run any command as root. In a container, user numbers without a
+mapping are untrusted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ACL = "system.posix_acl_access"
 
 
 class FolderAccess(enum.Enum):
-    """The access of other users to our own files in a folder."""
+    """What other users can do to our files in a folder."""
 
     PRIVATE = "nothing"
     STICKY = "add files"
@@ -38,7 +39,7 @@ class FolderAccess(enum.Enum):
 
 
 class FolderFinding(NamedTuple):
-    """The result of `folder_access`; ``problem``: why others can replace files, else ""."""
+    """The result of `folder_access`. ``problem``: the reason for SHARED, else ""."""
 
     access: FolderAccess
     problem: str
@@ -52,9 +53,9 @@ def trusted_users() -> frozenset[int]:
 
 
 def folder_access(folder: Path) -> FolderFinding:
-    """Find the access of other users to ``folder``, an absolute path without symbolic links.
+    """Return what other users can do in ``folder``, an absolute path without symbolic links.
 
-    Folders above it count: if one of them is renamed, another one can take its name. Raises
+    The folders above it are checked, too: to rename one of them replaces all files below. Raises
     OSError.
     """
     users = trusted_users()

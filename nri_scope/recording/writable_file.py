@@ -31,20 +31,21 @@ _BUSY_MS = 20
 _OPENING_MS = 500
 """Time to wait for a process that is writing a mark to the recording."""
 _ASKED_SECONDS = 0.01
-"""Maximum time in seconds for which a process that checks for a recorder holds the lock."""
+"""Pause between attempts to lock; a process that checks for a recorder holds the lock for less."""
 _ASKED_TIMES = 5
+"""Number of attempts to lock."""
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
 WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateContainers')
     OR (reply IS NOT NULL AND text IN ('CreateContainer', 'UpdateContainer', 'StopContainer'))
 LIMIT 1
 """
-"""Query with a row if some event may belong into ``effect``."""
+"""Query that returns a row if any event may belong in the table ``effect``."""
 _WRITE_VERSION = 18
 """Offset in a file's header of the flag for the write-ahead log."""
 _WITH_WAL, _WITH_JOURNAL = b"\2", b"\1"
 # (device, inode) of the files that this process records to. POSIX drops all of a process's locks on
-# when it closes any descriptor of it, so a second attempt must not even open it.
+# a file when the process closes any descriptor of it, so a second attempt must not even open it.
 _ours: set[tuple[int, int]] = set()
 
 
@@ -154,9 +155,10 @@ class RecordingFile:
             os.close(self._lock)
 
     def _end_wal_mode(self) -> None:
-        """Leave WAL mode as SQLite does for journal_mode = DELETE, if others can add files.
+        """Set the header to rollback-journal mode, if SQLite has removed the log.
 
-        SQLite would look for companions again after deleting its own.
+        With journal_mode = DELETE it would look for companions by name again after deleting its
+        own, and other users could have placed some there.
         """
         if _identity_of(wal_of(self.path)) != self._wal_identity:
             os.pwrite(self._lock, _WITH_JOURNAL * 2, _WRITE_VERSION)

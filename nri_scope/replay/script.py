@@ -43,11 +43,11 @@ class ReplayStep:
     request: bytes
     """The request as recorded."""
     wanted: bool = True
-    """Whether it is to be played. Other events have happened nevertheless."""
+    """Whether to send this event. Events that are not sent still change the replayed state."""
     left_out: str = ""
-    """The fault for which it is not sent although it was chosen."""
+    """The fault that suppresses this event, which would have been sent; "" if none."""
     added: str = ""
-    """The fault for which it is sent differently than recorded."""
+    """The fault that changes how this event is sent; "" if none."""
 
     @property
     def subject(self) -> str:
@@ -77,7 +77,7 @@ class RecordingPlace:
         return self.at_ns is None or event.at_ns >= self.at_ns
 
     def not_before(self, other: RecordingPlace) -> bool:
-        """Return whether ``other`` is at or before this place, as far as that is known."""
+        """Return whether this place is known to be at or after ``other``."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
         return self.at_ns is not None and other.at_ns is not None and self.at_ns >= other.at_ns
@@ -88,13 +88,13 @@ class Choice:
     """The part of a recording to play."""
 
     session: int | None = None
-    """The session; None for that of the plugin that was asked first."""
+    """The session; None for that of the first plugin in the chain."""
     where: Filter | None = None
     only: str = ""
     """``namespace/pod`` or ``namespace/pod/container``: play events of it and of its pod only."""
     begin: RecordingPlace | None = None
     end: RecordingPlace | None = None
-    """The first event that is no longer played."""
+    """The end, exclusive: this event and later ones are not played."""
 
 
 class Script:

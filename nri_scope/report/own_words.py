@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that reports contain themselves, for the search for leaked values."""
+"""Words that every report may contain: the search for leaked values does not report them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ unknown unless unlimited unrecognized unresolved unseen unsolicited update updat
 usually validator validators values variable variables warning warnings wherever whether
 whichever within without
 """
-"""Words of findings, headings and remarks. Words added there must be added here."""
+"""Words of findings, headings and remarks. A new word in one of them must be added here."""
 
 
 @cache

@@ -13,7 +13,7 @@ from ..writable_file import is_ours
 
 
 class RecorderWatch:
-    """Takes a recorder's lock, and releases it at once.
+    """Checks whether a recorder holds a recording's lock, by taking it for a moment.
 
     It keeps the file open until `close`, which has to wait until all other code of this process has
     closed the file: POSIX drops all of a process's locks on a file, including SQLite's, when the

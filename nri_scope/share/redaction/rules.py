@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values to replace and which to keep, as plain data."""
+"""Redaction rules as plain data."""
 
 from __future__ import annotations
 
@@ -66,16 +66,17 @@ class Rules:
     """Names of the rules of `builtin.BUILT_IN` that are on."""
     rules: tuple[Rule, ...] = ()
     env: tuple[str, ...] = ()
-    """Additional names of variables whose values are kept; ``*`` is allowed, also in the next
-    three."""
+    """Additional variables whose values are kept; ``*`` in a name matches any text."""
     keys: tuple[str, ...] = ()
-    """Additional keys of annotations and labels whose values are kept."""
+    """Additional annotations and labels whose values are kept; ``*`` as in ``env``."""
     hosts: tuple[str, ...] = ()
+    """Additional host names that are kept; ``*`` as in ``env``."""
     registries: tuple[str, ...] = ()
+    """Additional registries whose names are kept; ``*`` as in ``env``."""
     values: tuple[str, ...] = ()
     """Values that are always kept, if the whole value matches."""
     nodes: tuple[str, ...] = ()
-    """Names of nodes, for the rule about nodes."""
+    """Names of nodes that the built-in rule ``nodes`` replaces."""
     source: str = ""
     """The name of the rule file without its folder; "" for the default rules."""
 

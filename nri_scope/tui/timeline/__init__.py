@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show lives of pods and containers to scale.
+"""Draw the lifetimes of pods and containers on a time axis.
 
-In: lives and events from the store. Out: lanes of characters, and messages about what was chosen.
+In: lifetimes and events from the store. Out: a row of characters for each pod or container, and
+messages about the selection.
 It never reads the recording outside the store's threads.
 """
