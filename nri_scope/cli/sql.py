@@ -30,7 +30,7 @@ Examples:
   nri-scope sql FILE "SELECT id, pod, took_us FROM log ORDER BY took_us DESC LIMIT 10"
   nri-scope sql FILE "SELECT nri_json(id) FROM log WHERE event = 'CreateContainer'"
 
-The view log has a row for each event, as the command log shows them. The tables are described in
+The view log has a row for each event, like the output of nri-scope log. The tables are described in
 docs/recording-format.md and by SELECT sql FROM sqlite_master. Besides SQLite's own functions there
 are nri_json(event id) and nri_json(event id, 'reply') for messages as JSON, and x REGEXP y with
 the filters' regular expressions."""
@@ -41,10 +41,10 @@ the filters' regular expressions."""
     "table|json|csv",
     "json: one object with the rows as objects; bytes are in base64. csv: control characters "
     "are shown as \\x1b, and text that a spreadsheet would take for a formula has a ' in front; "
-    "numbers stay numbers. json has everything as it is.",
+    "numbers stay numbers. Texts in json are unchanged.",
 )
 def command(file: Path, query: str, output_format: str) -> None:
-    """Ask a recording in SQL. It is only read, whatever the SQL says."""
+    """Run an SQL query on a recording, which is never modified."""
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.user_sql import run
 

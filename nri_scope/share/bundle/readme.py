@@ -98,8 +98,8 @@ def _runtime(runtime: Runtime) -> str:
 
 def _more(manifest: Manifest) -> str:
     counts = manifest.counts
-    more = [f"{counts.context:,} came along so that they can be replayed"] if counts.context else []
-    more += [f"{counts.left_out:,} were left out"] if counts.left_out else []
+    more = [f"and {counts.context:,} that they need for a replay"] if counts.context else []
+    more += [f"{counts.left_out:,} of the original were left out"] if counts.left_out else []
     return f" ({'; '.join(more)})" if more else ""
 
 

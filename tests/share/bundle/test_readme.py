@@ -43,7 +43,7 @@ def test_says_what_is_in_it() -> None:
         "It fails here",
         "| runtime | `containerd 2.1.9, NRI 0.8.0 (inferred)` |",
         "| plugins | `00-a`, `10-b` |",
-        "| events | 1,234 (5 came along so that they can be replayed; 6 were left out) |",
+        "| events | 1,234 (and 5 that they need for a replay; 6 of the original were left out) |",
         "| in | 1 session, 2 pods, 3 containers |",
         "| not observed | 4 gaps |",
         "| chosen with | `--where` `ns:shop` |",
