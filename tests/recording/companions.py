@@ -157,11 +157,11 @@ def one_scene(folder: Path, scene: RecordingFacts) -> None:
             assert victim.read_text() == other.read_text() == "precious"
             assert set(after) <= {"other", "r.db", *(f"r.db{suffix}" for suffix in _SUFFIXES)}
             theirs = (root and scene.has_other_owner) or scene.folder_mode in (0o777, 0o775)
-            if work is _read and scene.folder_mode == 0o1777 and not theirs and len(after) == 5:
+            only_reads = work is _read and scene.folder_mode == 0o1777
+            if only_reads and not theirs and len(after) == 5:
                 # All names are taken, as by a recorder: SQLite may index its log in the one for it.
                 del before["r.db-shm"], after["r.db-shm"]
-                assert after == before, scene
-            elif theirs or (work is _read and scene.folder_mode == 0o1777):
+            if theirs or only_reads:
                 # Nothing is touched where others could have exchanged it, or still write to it.
                 assert after == before, scene
         finally:
