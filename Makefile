@@ -81,6 +81,7 @@ test-runtime: $(STAMP) ## against a real containerd (as root)
 	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 300
+FUZZ_ARGS ?=
 FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))
 .PHONY: fuzz
 fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=300 in all
@@ -89,7 +90,7 @@ fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=300 in all
 	trap 'rm -rf "$$folder"' EXIT; export TMPDIR=$$folder; \
 	for target in "$${targets[@]}"; do \
 		echo "fuzzing: $$target"; \
-		$(BIN)/python -m tests.fuzz.$$target -max_total_time=$$(( $(FUZZ_SECONDS) / $${#targets[@]} )) -verbosity=0 -print_final_stats=1; \
+		$(BIN)/python -m tests.fuzz.$$target -max_total_time=$$(( $(FUZZ_SECONDS) / $${#targets[@]} )) -verbosity=0 -print_final_stats=1 $(FUZZ_ARGS); \
 	done
 
 .PHONY: bench

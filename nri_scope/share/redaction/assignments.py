@@ -32,7 +32,9 @@ _ESCAPED = re.compile(r"(?P<mark>\\+[\"'])")
 _WORD_GOES_ON = re.compile(r"[^\s,;:&|)\]}>]")
 _BARE = re.compile(r"[^\s,;&|]*")
 _GOES_ON = re.compile(r"[,;&|][^\s\"'`]")
-_NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_. -]{0,60}=")
+_NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]{0,60}=")
+# A shell does not end a word at a comma.
+_NEXT_OF_OPTION = re.compile(r"[;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]{0,60}=")
 _QUERY = re.compile(r"[^\s&\"'<>#]*")
 _QUERY_KEYS = words("key sig code")
 _UP_TO_SEMICOLON = re.compile(r"[^;\n]*")
@@ -166,11 +168,11 @@ class _Reader:
             newline = text.find("\n", escaped.end())
             newline = len(text) if newline < 0 else newline
             stop = text.find(escaped["mark"], escaped.end(), newline)
-            return escaped.end(), stop if stop >= 0 else self._bare(escaped.end(), limit)
+            return escaped.end(), stop if stop >= 0 else self._bare(start, escaped.end(), limit)
         if self._is_connection and "=" in text[start:end]:
             stop = _end(_UP_TO_SEMICOLON, text, end, limit)
             return end, end + len(text[end:stop].rstrip())
-        return end, self._bare(end, limit)
+        return end, self._bare(start, end, limit)
 
     def is_password_of_connection(self, start: int, end: int) -> bool:
         """Return whether PWD at ``start`` is a key of ODBC, and not a shell's current folder."""
@@ -179,13 +181,14 @@ class _Reader:
             return False
         return text[start - 1 : start] == ";" or _OF_SHELL.match(text, end) is None
 
-    def _bare(self, begin: int, limit: int) -> int:
+    def _bare(self, start: int, begin: int, limit: int) -> int:
         text = self._text
+        next_key = _NEXT_OF_OPTION if "-" in text[max(start - 1, 0) : start + 1] else _NEXT
         stop = begin
         while True:
             # Only up to the next key, even in long texts.
             stop = _end(_BARE, text, stop, limit)
-            if stop >= limit or _NEXT.match(text, stop) or not _GOES_ON.match(text, stop):
+            if stop >= limit or next_key.match(text, stop) or not _GOES_ON.match(text, stop):
                 break
             stop += 1
         if text.count("(", begin, stop) == text.count(")", begin, stop) > 0:

@@ -387,6 +387,16 @@ def test_what_is_harmless_stays_in_every_syntax_and_place(
         assert in_message(place, text) == unpacked(request)
 
 
+@pytest.mark.parametrize("value", ["Zq7,aaaaaaaaaa8kX", "Zq7,aaaa=bbbb8kX"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_comma_does_not_end_the_value_of_a_script_option(
+    place: Callable[..., None], value: str
+) -> None:
+    text = _script_option("client_secret", value)
+
+    assert left_of(value, *spellings(in_message(place, text))) == []
+
+
 @pytest.mark.parametrize("hint", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
 def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None:
     assert certainty_at(hint) is not Certainty.NONE
