@@ -127,7 +127,7 @@ _CORPORA: dict[str, Callable[[int], Iterator[corpora.Sample]]] = {
 
 
 def _is_right(case: Case) -> bool:
-    event = AtSource(Redactor(Rules.DEFAULT, _KEY)).captured(case.event)
+    event = AtSource(Redactor(Rules.DEFAULT, _KEY)).redact_call(case.event)
     return not leaks(case, event) if case.secrets else stays(case, event)
 
 
@@ -205,7 +205,7 @@ def _real() -> Score:
     seen: set[str] = set()
     for event in labelled.real():
         seen.update(_texts(event))
-        source.captured(event)
+        source.redact_call(event)
     for count in redactor.tally:
         if count.rule in _CREDENTIALS and count.place != _REALLY:
             score.wrong[f"{count.rule} at {count.place}"] += 1
@@ -268,7 +268,7 @@ def _by_container(containers: int) -> float:
     for event in repeated(events, containers):
         item = labelled.captured_event(event.message, event.method)
         begin = time.process_time()
-        source.captured(item)
+        source.redact_call(item)
         times.append(time.process_time() - begin)
     return median(times[len(times) // 10 :])
 

@@ -27,8 +27,8 @@ from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
-from nri_scope.recorder.transactions import Written
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.writable_file import BUSY
@@ -178,14 +178,14 @@ class _Work:
                 self._needless = False
                 recorder.begin_session(start)
             case End(handle):
-                recorder.tell(replace(entry, session=self._numbers[handle]))
+                recorder.put_control(replace(entry, session=self._numbers[handle]))
                 self._ended.append(handle)
                 if len(self._ended) > ENDED_MAX:
                     del self._numbers[self._ended.popleft()]
-            case Missed(int(handle)) | Remark(int(handle)):
-                recorder.tell(replace(entry, session=self._numbers.get(handle)))
-            case Missed() | Remark():
-                recorder.tell(entry)
+            case GapEntry(int(handle)) | NoteEntry(int(handle)):
+                recorder.put_control(replace(entry, session=self._numbers.get(handle)))
+            case GapEntry() | NoteEntry():
+                recorder.put_control(entry)
             case _:
                 pass
 
@@ -195,11 +195,11 @@ class _Work:
         self._tell(Report.NUMBERED, (handle, number))
         return number
 
-    def _written(self, written: Written) -> None:
+    def _written(self, written: BatchResult) -> None:
         """Report progress. Called in the writer's thread."""
         self._lost_before += written.lost_before
         handles = self._handles
-        came = {handles[number]: came for number, came in written.came.items()}
+        came = {handles[number]: came for number, came in written.received.items()}
         ended = [handles.pop(number) for number in written.ended if number in handles]
         progress = Progress(self._recorder.counters, came, ended, self._lost_before)
         self._tell(Report.WRITTEN, progress.values())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import CapturedCall
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Entry, Resumed
+from nri_scope.recorder.inbox import Entry, Resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +121,7 @@ def reported(payload: bytes) -> Any:
     return json.loads(payload)
 
 
-Opening = tuple[RecordingOptions, list[tuple[int, Resumed]]]
+Opening = tuple[RecordingOptions, list[tuple[int, Resume]]]
 """The payload of `Order.OPEN`; each session is paired with its handle."""
 
 

@@ -19,7 +19,16 @@ from time import monotonic
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, End, Entry, Inbox, Missed, Remark, Resumed, Told
+from nri_scope.recorder.inbox import (
+    Begin,
+    ControlEntry,
+    End,
+    Entry,
+    GapEntry,
+    Inbox,
+    NoteEntry,
+    Resume,
+)
 
 from .running_writer import EXIT_S, READY_S, RunningWriter, WriterGone
 from .writer_messages import Order, Progress, RecordingOptions, packed
@@ -186,14 +195,14 @@ class WriterProcess:
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
     ) -> None:
         """See `Recorder.note_gap`."""
-        self._tell(Missed(session, from_ns, to_ns, reason, lost))
+        self._tell(GapEntry(session, from_ns, to_ns, reason, lost))
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """See `Recorder.note`."""
-        self._tell(Remark(session, at_ns, text))
+        self._tell(NoteEntry(session, at_ns, text))
 
-    def _tell(self, entry: Told) -> None:
-        self._inbox.tell(entry)
+    def _tell(self, entry: ControlEntry) -> None:
+        self._inbox.put_control(entry)
         if not self._due:
             self._soon()
 
@@ -234,9 +243,9 @@ class WriterProcess:
                 sessions[entry.session] = _Session(entry.start, last_ns=entry.start.started_ns)
             elif type(entry) is End:
                 sessions[entry.session].end = entry
-            elif type(entry) is Missed and entry.ours and entry.session in sessions:
+            elif type(entry) is GapEntry and entry.dropped and entry.session in sessions:
                 session = sessions[entry.session]
-                session.came += entry.ours
+                session.came += entry.dropped
                 session.last_ns = entry.to_ns
         running.channel.send(Order.ENTRIES, packed(entries))
         self._inbox.done(entries)
@@ -247,7 +256,7 @@ class WriterProcess:
         resumed = [
             (
                 handle,
-                Resumed(one.number, one.start, one.came, one.known, one.last_ns, self._words),
+                Resume(one.number, one.start, one.came, one.known, one.last_ns, self._words),
             )
             for handle, one in self._sessions.items()
         ]

@@ -59,7 +59,7 @@ class _Rows(Generic[_Row]):
         self._insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})"
         changes = ", ".join(f"{column} = ?" for column in columns[2:])
         self._update = f"UPDATE {table} SET {changes} WHERE key = ?"
-        self._room = TableLimits.of_names(
+        self._limits = TableLimits.of_names(
             connection, table, [column.name for column in fields(make) if column.type == "str"]
         )
         self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(_KNOWN)
@@ -87,7 +87,7 @@ class _Rows(Generic[_Row]):
 
     def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
         """Add a row to the ``others`` with the same id."""
-        self._room.take(_length(row_id, *values))
+        self._limits.reserve(_length(row_id, *values))
         row = self._make(self._next, row_id, *values)
         self._next += 1
         self._new.append(row)
@@ -96,14 +96,14 @@ class _Rows(Generic[_Row]):
 
     def complete(self, row: _Row, grown: int) -> None:
         """Record that a row is going to grow by this many characters."""
-        self._room.take(grown, rows=0)
+        self._limits.reserve(grown, rows=0)
         self._completed[row.key] = row
 
     def forget(self) -> None:
         """Forget the remembered rows, as rows were removed from the file."""
         self._known.clear()
         self._empty = False
-        self._room.recount()
+        self._limits.recount()
 
     def flush(self) -> None:
         """Write new and completed rows. Raises sqlite3.Error."""
@@ -119,8 +119,8 @@ class Subjects:
     """Finds or makes the rows of pods and containers.
 
     A message may contain only an id; its row is completed by the next event with the other fields.
-    New and completed rows wait for `flush`. Raises NoRoom if the recording has too many of them,
-    and sqlite3.Error when reading the file fails.
+    `flush` writes new and completed rows. Raises LimitReached if the table is full, and
+    sqlite3.Error if reading the file fails.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, empty: bool) -> None:

@@ -25,14 +25,14 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resume:
     """A session continues after its recorder was killed, which lost the unwritten events."""
 
     session: int
     start: SessionStart
-    came: int
+    received: int
     """Number of its events given to the killed recorder, or reported to it as lost."""
-    known: int
+    confirmed: int
     """How many of them, from the first on, that recorder reported as written or filtered out."""
     to_ns: int
     """Time of the last of them."""
@@ -49,19 +49,19 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """A gap; ``ours`` counts received events of this session that were not kept."""
+class GapEntry:
+    """A gap; ``dropped`` counts received events of this session that were not kept."""
 
     session: int | None
     from_ns: int
     to_ns: int
     reason: str
     lost: int | None
-    ours: int = 0
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class NoteEntry:
     """A note."""
 
     session: int | None
@@ -79,9 +79,9 @@ class PluginLine:
     text: str
 
 
-Told = Begin | Resumed | End | Missed | Remark | PluginLine
+ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine
 """Queue entries other than events."""
-Entry = tuple[int, CapturedCall] | Told
+Entry = tuple[int, CapturedCall] | ControlEntry
 
 
 class Inbox:
@@ -99,7 +99,7 @@ class Inbox:
         self._put_bytes = 0
         self._done_bytes = 0
         self._full = False
-        self._gaps: dict[int, Missed] = {}
+        self._gaps: dict[int, GapEntry] = {}
         self._asleep = False
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -130,9 +130,9 @@ class Inbox:
         if self._asleep:
             self.ring()
 
-    def tell(self, entry: Told) -> None:
+    def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry other than an event. Only notes and lines of plugins can be refused."""
-        if isinstance(entry, Remark | PluginLine):
+        if isinstance(entry, NoteEntry | PluginLine):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
         elif self._gaps:
@@ -169,10 +169,10 @@ class Inbox:
         gap = self._gaps.get(session)
         if gap is None:
             at = item.wall_ns
-            self._gaps[session] = Missed(session, at, at, self.reason, 1, 1)
+            self._gaps[session] = GapEntry(session, at, at, self.reason, 1, 1)
         else:
             self._gaps[session] = replace(
-                gap, to_ns=item.wall_ns, lost=gap.ours + 1, ours=gap.ours + 1
+                gap, to_ns=item.wall_ns, lost=gap.dropped + 1, dropped=gap.dropped + 1
             )
 
     def ring(self) -> None:

@@ -13,7 +13,7 @@ _KNOWN = 4_096
 
 
 class Names:
-    """Finds or makes the rows of the table ``name``. Raises sqlite3.Error and NoRoom."""
+    """Finds or makes the rows of the table ``name``. Raises sqlite3.Error and LimitReached."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -22,7 +22,7 @@ class Names:
                 "SELECT text, id FROM name ORDER BY id LIMIT ?", (_KNOWN,)
             ).fetchall()
         )
-        self._room = TableLimits.of_names(connection, "name", ["text"])
+        self._limits = TableLimits.of_names(connection, "name", ["text"])
 
     def id(self, text: str) -> int:
         """Return the number of ``text``; a new row is written at once."""
@@ -37,7 +37,7 @@ class Names:
         return number
 
     def _insert(self, text: str) -> int:
-        self._room.take(len(text))
+        self._limits.reserve(len(text))
         row = self._connection.execute("INSERT INTO name (text) VALUES (?)", (text,)).lastrowid
         assert row is not None
         return row

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from nri_scope.events import CapturedCall, SessionStart
 
 if TYPE_CHECKING:
-    from .inbox import Told
+    from .inbox import ControlEntry
 
 
 class Sink(Protocol):
@@ -32,5 +32,5 @@ class PrintSink(Sink, Protocol):
 class SourceRedaction(Protocol):
     """Replaces credentials before a recorder writes events; called in the writer's thread."""
 
-    def captured(self, item: CapturedCall) -> CapturedCall: ...
-    def told(self, entry: Told) -> Told: ...
+    def redact_call(self, item: CapturedCall) -> CapturedCall: ...
+    def redact_entry(self, entry: ControlEntry) -> ControlEntry: ...

@@ -17,8 +17,8 @@ from nri_scope.recording.row_limits import (
     TOO_MANY_GAPS,
     TOO_MANY_NOTES,
     TOO_MANY_SESSIONS,
-    NoRoom,
-    Rooms,
+    LimitReached,
+    RowLimits,
 )
 from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
@@ -27,7 +27,7 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, Missed, PluginLine, Remark, Resumed
+from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume
 from .ring import Ring, cut, oldest
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _LOG_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
-class Written:
+class BatchResult:
     """The result of one batch."""
 
     recorded: int = 0
@@ -61,7 +61,7 @@ class Written:
     gaps: int = 0
     lost_before: int = 0
     """Number of events that a killed recorder got but did not write; ``lost`` includes them."""
-    came: dict[int, int] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
     """Number of events of each open session so far, recorded or not."""
     ended: list[int] = field(default_factory=list)
     """Numbers of sessions that ended."""
@@ -70,7 +70,7 @@ class Written:
     """Problems that did not stop the batch."""
 
 
-class Writing:
+class TransactionWriter:
     """An open recording, as used by the writer's thread.
 
     `write` and `tidy` raise sqlite3.Error or RecordingError if the file cannot be written; then
@@ -111,7 +111,7 @@ class Writing:
         self._sessions: dict[int, OpenSession] = {}
         self._starts: dict[int, SessionStart] = {}
         self._preface: list[Entry] = []
-        self._rooms = Rooms(file.connection)
+        self._limits = RowLimits(file.connection)
         self._refused: set[int] = set()
         """Open sessions for which the recording had no space."""
         self._stretch_bytes = 0
@@ -136,7 +136,7 @@ class Writing:
         seconds = self._ring.stretch_seconds
         return -1.0 if seconds is None else seconds
 
-    def write(self, batch: list[Entry]) -> Written:
+    def write(self, batch: list[Entry]) -> BatchResult:
         """Store the batch, all of it or nothing."""
         before = self._file
         connection = self._connection(batch)
@@ -144,7 +144,7 @@ class Writing:
         refused = set(self._refused)
         starts = dict(self._starts)
         killed_ns = self._killed_ns
-        written = Written()
+        written = BatchResult()
         if self._file is not before:
             written.complaints.append(f"{self.path}: {DELETED}")
         try:
@@ -169,7 +169,7 @@ class Writing:
         if self._checkpointer is not None:
             self._checkpointer.committed()
         self._preface = []
-        written.came = {number: session.seq for number, session in self._sessions.items()}
+        written.received = {number: session.seq for number, session in self._sessions.items()}
         self._stretch_bytes += encoder.objects.stored_bytes - stored_before
         self._stretch_bytes += written.recorded * _ROW_BYTES
         return written
@@ -197,7 +197,7 @@ class Writing:
             raise
         if removed is None:
             self._cutting = None
-            self._rooms.recount()
+            self._limits.recount()
             # Only the Synchronize state remains, which stays regardless of its size.
             some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
             self._uncuttable = not self._cut_off and some is None
@@ -223,7 +223,7 @@ class Writing:
 
     def _set_up(self, file: RecordingFile) -> None:
         connection = file.connection
-        self._rooms = Rooms(connection)
+        self._limits = RowLimits(connection)
         wanted = min(_LOG_BYTES, self._ring.log_bytes // 2)
         pages = 0 if self._background else wanted // PAGE
         connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
@@ -262,13 +262,13 @@ class Writing:
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
         # This file's content begins with the batch, not at the time of writing.
         events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
-        self._preface.append(Missed(None, first, next(events, time.time_ns()), DELETED, None))
+        self._preface.append(GapEntry(None, first, next(events, time.time_ns()), DELETED, None))
         return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         # Both cache rows that do not exist after the rollback.
         self._encoder = self._cutting = None
-        self._rooms.recount()
+        self._limits.recount()
         if connection.in_transaction:
             connection.rollback()
 
@@ -287,7 +287,7 @@ class Writing:
                 ObjectStore(next_object),
                 next_event=next_event,
                 empty=empty,
-                redact=self._redaction.captured if self._redaction is not None else None,
+                redact=self._redaction.redact_call if self._redaction is not None else None,
             )
         elif self._stretch_bytes >= self._ring.stretch_bytes or (
             seconds is not None and time.monotonic() - self._stretch_began >= seconds
@@ -305,25 +305,25 @@ class Writing:
         return encoder
 
     def _apply(
-        self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: Written
+        self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: BatchResult
     ) -> None:
         if self._redaction is not None and not isinstance(entry, tuple):
-            entry = self._redaction.told(entry)
+            entry = self._redaction.redact_entry(entry)
         match entry:
-            case Begin(number, start) if not self._rooms.take_session(start):
+            case Begin(number, start) if not self._limits.reserve_session(start):
                 self._refused.add(number)
                 self._refuse(TOO_MANY_SESSIONS, start.started_ns, start.started_ns, 0, written)
             case End(number) if number in self._refused:
                 self._refused.discard(number)
                 written.ended.append(number)
-            case Resumed():
+            case Resume():
                 self._resume(connection, encoder, entry, written)
             case Begin(number, start):
                 if number not in self._sessions:
                     self._sessions[number] = OpenSession.begun(number, start)
                 self._starts[number] = start
                 if 0 < self._killed_ns < start.started_ns:
-                    missed = Missed(None, self._killed_ns, start.started_ns, KILLED, None)
+                    missed = GapEntry(None, self._killed_ns, start.started_ns, KILLED, None)
                     self._apply(connection, encoder, missed, written)
                 self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
@@ -335,12 +335,12 @@ class Writing:
                     "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
                     (int64(at_ns), named(reason), encoder.next_event - 1, number),
                 )
-            case Missed(number, from_ns, to_ns, reason, lost, ours):
+            case GapEntry(number, from_ns, to_ns, reason, lost, dropped):
                 session = self._sessions.get(number) if number is not None else None
                 if session is not None:
-                    session.seq += ours
-                lost_here = 0 if ours else lost or 0
-                if not self._rooms.take("gap", min(len(reason), WORDS_MAX)):
+                    session.seq += dropped
+                lost_here = 0 if dropped else lost or 0
+                if not self._limits.reserve("gap", min(len(reason), WORDS_MAX)):
                     self._refuse(TOO_MANY_GAPS, from_ns, to_ns, lost_here, written)
                     return
                 written.gaps += 1
@@ -356,9 +356,11 @@ class Writing:
                         lost,
                     ),
                 )
-            case Remark(_, at_ns, text) if not self._rooms.take("note", min(len(text), WORDS_MAX)):
+            case NoteEntry(_, at_ns, text) if not self._limits.reserve(
+                "note", min(len(text), WORDS_MAX)
+            ):
                 self._refuse(TOO_MANY_NOTES, at_ns, at_ns, 0, written)
-            case Remark(number, at_ns, text):
+            case NoteEntry(number, at_ns, text):
                 connection.execute(
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
@@ -379,8 +381,8 @@ class Writing:
         self,
         connection: sqlite3.Connection,
         encoder: Encoder,
-        resumed: Resumed,
-        written: Written,
+        resumed: Resume,
+        written: BatchResult,
     ) -> None:
         """Continue a session that is in the file, or begin it."""
         number, start = resumed.session, resumed.start
@@ -406,21 +408,21 @@ class Writing:
         else:
             self._apply(connection, encoder, Begin(number, start), written)
         # The killed recorder could no longer report these as written.
-        written.recorded += max(0, stored - resumed.known)
-        known = max(stored + told, resumed.known)
-        lost = max(0, resumed.came - known)
+        written.recorded += max(0, stored - resumed.confirmed)
+        known = max(stored + told, resumed.confirmed)
+        lost = max(0, resumed.received - known)
         to_ns = max(from_ns, resumed.to_ns)
         if lost:
             written.lost += lost
             written.lost_before += lost
-            missed = Missed(number, from_ns, to_ns, resumed.reason, lost, lost)
+            missed = GapEntry(number, from_ns, to_ns, resumed.reason, lost, lost)
             self._apply(connection, encoder, missed, written)
         else:
-            remark = Remark(number, to_ns, f"{resumed.reason}; nothing was lost")
+            remark = NoteEntry(number, to_ns, f"{resumed.reason}; nothing was lost")
             self._apply(connection, encoder, remark, written)
         session = self._sessions.get(number)
         if session is not None:
-            session.seq = resumed.came
+            session.seq = resumed.received
 
     def _store(
         self,
@@ -428,7 +430,7 @@ class Writing:
         encoder: Encoder,
         number: int,
         item: CapturedCall,
-        written: Written,
+        written: BatchResult,
     ) -> None:
         session = self._sessions.get(number)
         try:
@@ -444,7 +446,7 @@ class Writing:
             )
         except sqlite3.Error:
             raise
-        except NoRoom as full:
+        except LimitReached as full:
             self._refuse(str(full), item.wall_ns, item.wall_ns, 1, written)
             return
         except Exception as error:  # noqa: BLE001 - one bad event must not end the recording
@@ -452,7 +454,7 @@ class Writing:
             words = "" if self._redaction is not None else f": {error}"
             problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
             written.complaints.append(problem)
-            missed = Missed(number, item.wall_ns, item.wall_ns, problem, 1)
+            missed = GapEntry(number, item.wall_ns, item.wall_ns, problem, 1)
             self._apply(connection, encoder, missed, written)
             return
         if not kept:
@@ -462,14 +464,16 @@ class Writing:
         if event is not None and self._want_events:
             written.events.append((event, item))
 
-    def _refuse(self, reason: str, from_ns: int, to_ns: int, lost: int, written: Written) -> None:
+    def _refuse(
+        self, reason: str, from_ns: int, to_ns: int, lost: int, written: BatchResult
+    ) -> None:
         """Count events or rows that are refused because a limit of the recording is reached."""
         written.lost += lost
-        if self._rooms.refuse(reason, from_ns, to_ns, lost):
+        if self._limits.refuse(reason, from_ns, to_ns, lost):
             written.gaps += 1
             written.complaints.append(reason)
 
-    def _guarded(self, written: Written) -> Callable[[Event], bool]:
+    def _guarded(self, written: BatchResult) -> Callable[[Event], bool]:
         def keep(event: Event) -> bool:
             assert self._keep is not None
             try:
@@ -497,10 +501,10 @@ class Writing:
 
 
 def _in_time(
-    batch: list[Entry], is_too_late: Callable[[], bool] | None, written: Written
+    batch: list[Entry], is_too_late: Callable[[], bool] | None, written: BatchResult
 ) -> Iterator[Entry]:
     """Yield the batch, with gaps in place of the events after the deadline."""
-    late: dict[int, Missed] = {}
+    late: dict[int, GapEntry] = {}
     is_late = False
     for entry in batch:
         if type(entry) is tuple:
@@ -509,9 +513,9 @@ def _in_time(
                 yield entry
                 continue
             session, item = entry
-            gap = late.get(session) or Missed(session, item.wall_ns, item.wall_ns, LATE, 0)
-            count = gap.ours + 1
-            late[session] = replace(gap, to_ns=item.wall_ns, lost=count, ours=count)
+            gap = late.get(session) or GapEntry(session, item.wall_ns, item.wall_ns, LATE, 0)
+            count = gap.dropped + 1
+            late[session] = replace(gap, to_ns=item.wall_ns, lost=count, dropped=count)
             written.late += 1
         else:
             # A gap of a session comes before the session's end.

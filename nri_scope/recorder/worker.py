@@ -16,8 +16,8 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event
 from nri_scope.recording.file_errors import LOCKED, error_words
 
-from .inbox import TOO_FAST, Entry, Inbox, Missed, Remark
-from .transactions import LATE, Writing, Written
+from .inbox import TOO_FAST, Entry, GapEntry, Inbox, NoteEntry
+from .transactions import LATE, BatchResult, TransactionWriter
 
 # Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.
 _BATCH_EVENTS = 500
@@ -53,11 +53,11 @@ class Worker:
     def __init__(
         self,
         inbox: Inbox,
-        writing: Writing,
+        writing: TransactionWriter,
         batch_seconds: float,
         on_event: Callable[[Event, CapturedCall], None] | None,
         on_problem: Callable[[str], None] | None,
-        on_written: Callable[[Written], None] | None = None,
+        on_written: Callable[[BatchResult], None] | None = None,
     ) -> None:
         self.tally = Tally()
         self._inbox = inbox
@@ -74,7 +74,7 @@ class Worker:
         # Gaps and notes of the worker itself, for the next batch.
         self._own: list[Entry] = []
         self._tidies = True
-        self.in_hand = 0
+        self.pending_events = 0
         """Number of events taken from the inbox that are neither written nor given up yet."""
         self._told = ""
         self._complained: set[str] = set()
@@ -131,9 +131,9 @@ class Worker:
             else:
                 entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
             if entries or self._own:
-                self.in_hand = sum(type(entry) is tuple for entry in entries)
+                self.pending_events = sum(type(entry) is tuple for entry in entries)
                 self._write(entries)
-                self.in_hand = 0
+                self.pending_events = 0
                 inbox.done(entries)
             if self._finishing and not inbox and not self._own:
                 self._tidy(_LAST_TIDY_SECONDS)
@@ -174,7 +174,7 @@ class Worker:
     def _is_too_late(self) -> bool:
         return self._finishing and time.monotonic() >= self._deadline
 
-    def _count(self, written: Written) -> None:
+    def _count(self, written: BatchResult) -> None:
         tally = self.tally
         if written.late:
             tally.lost += written.late
@@ -202,7 +202,7 @@ class Worker:
             entries = [*entries, *waiting]
         lost: dict[int, list[int]] = {}
         # Gaps of events given up earlier are kept until they are written.
-        others: list[Entry] = [entry for entry in self._own if isinstance(entry, Missed)]
+        others: list[Entry] = [entry for entry in self._own if isinstance(entry, GapEntry)]
         for entry in entries:
             if type(entry) is tuple:
                 lost.setdefault(entry[0], []).append(entry[1].wall_ns)
@@ -211,7 +211,7 @@ class Worker:
         count = sum(map(len, lost.values()))
         self.tally.lost += count
         gaps = [
-            Missed(session, times[0], times[-1], words, len(times), len(times))
+            GapEntry(session, times[0], times[-1], words, len(times), len(times))
             for session, times in lost.items()
         ]
         self._own = [*others, *gaps] if gaps else []
@@ -260,7 +260,7 @@ class Worker:
         loss = f"{lost} events were lost" if lost else "nothing was lost"
         text = f"for {seconds:.1f} s nothing could be written: {self._told}; {loss}"
         self._say(f"{self._writing.path}: recording goes on; {text}")
-        self._own.append(Remark(None, time.time_ns(), text))
+        self._own.append(NoteEntry(None, time.time_ns(), text))
         self._told = ""
         self._inbox.reason = TOO_FAST
 

@@ -14,9 +14,9 @@ from nri_scope.events import CapturedCall, Event, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
 from .counters import RecorderCounters
-from .inbox import Begin, End, Inbox, Missed, PluginLine, Remark, Resumed, Told
+from .inbox import Begin, ControlEntry, End, GapEntry, Inbox, NoteEntry, PluginLine, Resume
 from .ring import MIN_SIZE, Ring
-from .transactions import Writing, Written
+from .transactions import BatchResult, TransactionWriter
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Recorder:
         on_problem: Callable[[str], None] | None = None,
         redaction: SourceRedaction | None = None,
         alone: bool = False,
-        on_written: Callable[[Written], None] | None = None,
+        on_written: Callable[[BatchResult], None] | None = None,
     ) -> Self:
         """Create a recording, or add sessions to an existing one.
 
@@ -85,7 +85,7 @@ class Recorder:
         path = Path(path).absolute()
         file = RecordingFile.open(path)
         inbox = Inbox(limits.queue_bytes)
-        writing = Writing(
+        writing = TransactionWriter(
             file,
             ring,
             keep,
@@ -113,15 +113,15 @@ class Recorder:
         """Begin a session; return its number, for `capture`."""
         session = self._next_session
         self._next_session += 1
-        self._inbox.tell(Begin(session, start))
+        self._inbox.put_control(Begin(session, start))
         return session
 
-    def resume_session(self, session: Resumed) -> None:
+    def resume_session(self, session: Resume) -> None:
         """Continue a session of a recorder that was killed. Call it before any other session
         begins.
         """
         self._next_session = max(self._next_session, session.session + 1)
-        self._inbox.tell(session)
+        self._inbox.put_control(session)
 
     def capture(self, session: int, item: CapturedCall) -> None:
         """Store an event, or count it as lost. About a microsecond; delays the reply."""
@@ -129,7 +129,7 @@ class Recorder:
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
         """Record that the session's connection is closed."""
-        self._inbox.tell(End(session, reason, at_ns))
+        self._inbox.put_control(End(session, reason, at_ns))
 
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
@@ -137,19 +137,19 @@ class Recorder:
         """Record that an interval was not observed. ``lost``: number of lost events; None if
         unknown.
         """
-        self._inbox.tell(Missed(session, from_ns, to_ns, reason, lost))
+        self._inbox.put_control(GapEntry(session, from_ns, to_ns, reason, lost))
 
-    def tell(self, entry: Told) -> None:
+    def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry of another inbox whose session numbers are those of this recorder."""
-        self._inbox.tell(entry)
+        self._inbox.put_control(entry)
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """Store a note."""
-        self._inbox.tell(Remark(session, at_ns, text))
+        self._inbox.put_control(NoteEntry(session, at_ns, text))
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
         """Store a line that a plugin printed. Lost, and not counted, while the queue is full."""
-        self._inbox.tell(PluginLine(session, at_ns, stream, text))
+        self._inbox.put_control(PluginLine(session, at_ns, stream, text))
 
     @property
     def counters(self) -> RecorderCounters:
@@ -176,7 +176,7 @@ class Recorder:
             self._worker.finish(time.monotonic() + timeout)
             self._worker.join(timeout + _GRACE_SECONDS)
             # Zero, unless the thread hangs in the file system or has died.
-            self._abandoned = self._inbox.events_waiting + self._worker.in_hand
+            self._abandoned = self._inbox.events_waiting + self._worker.pending_events
         return self.counters
 
 

@@ -29,7 +29,7 @@ TOO_MANY_GAPS = "the recording has so many gaps that these are not told apart"
 TOO_MANY_NOTES = "the recording has so many notes that it takes no more"
 
 
-class NoRoom(Exception):
+class LimitReached(Exception):
     """A table is full; the text is the reason of the resulting gap."""
 
 
@@ -68,14 +68,16 @@ class TableLimits:
             connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
         )
 
-    def take(self, characters: int, rows: int = 1) -> None:
-        """Count rows before they are written. Raises NoRoom, and counts nothing, if it is full."""
+    def reserve(self, characters: int, rows: int = 1) -> None:
+        """Reserve space for rows to be written. Raises LimitReached, and reserves nothing, if the
+        table is full.
+        """
         if not self._is_counted:
             self._rows, self._characters = self._connection.execute(self._query).fetchone()
             self._is_counted = True
         most_rows, most_characters = self._most
         if self._rows + rows > most_rows or self._characters + characters > most_characters:
-            raise NoRoom(self._reason)
+            raise LimitReached(self._reason)
         self._rows += rows
         self._characters += characters
 
@@ -84,7 +86,7 @@ class TableLimits:
         self._is_counted = False
 
 
-class Rooms:
+class RowLimits:
     """The limits for sessions, gaps and notes; gaps report what exceeds them.
     Raises sqlite3.Error.
     """
@@ -98,7 +100,7 @@ class Rooms:
             for column in table.columns
             if table.name == "session" and column.type.startswith("TEXT")
         ]
-        self._rooms = {
+        self._limits = {
             "session": TableLimits(
                 connection, "session", names, MAX_SESSIONS, most, TOO_MANY_SESSIONS
             ),
@@ -108,15 +110,15 @@ class Rooms:
         self._refused_in: dict[str, int] = {}
         """Gaps for refused rows, by reason."""
 
-    def take(self, table: str, characters: int) -> bool:
+    def reserve(self, table: str, characters: int) -> bool:
         """Count one more row, and return whether the table has room for it."""
         try:
-            self._rooms[table].take(characters)
-        except NoRoom:
+            self._limits[table].reserve(characters)
+        except LimitReached:
             return False
         return True
 
-    def take_session(self, start: SessionStart) -> bool:
+    def reserve_session(self, start: SessionStart) -> bool:
         """Return whether there is room for a session and the reason of its end."""
         names = (
             start.plugin_name,
@@ -126,11 +128,11 @@ class Rooms:
             start.nri_version,
         )
         characters = len(start.role) + NAME_MAX + sum(len(named(name)) for name in names)
-        return self.take("session", characters)
+        return self.reserve("session", characters)
 
     def recount(self) -> None:
         """Count again, as `TableLimits.recount` does."""
-        for room in self._rooms.values():
+        for room in self._limits.values():
             room.recount()
 
     def refuse(self, reason: str, from_ns: int, to_ns: int, lost: int) -> bool:
@@ -141,7 +143,7 @@ class Rooms:
         if row is not None and self._grow("id = ?", row, reason, told):
             return False
         newest = "id = (SELECT max(id) FROM gap WHERE reason = ?)"
-        if not self.take("gap", len(reason)) and self._grow(newest, reason, reason, told):
+        if not self.reserve("gap", len(reason)) and self._grow(newest, reason, reason, told):
             return False
         row = self._connection.execute(
             "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?)",

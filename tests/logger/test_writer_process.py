@@ -31,7 +31,7 @@ from nri_scope.logger.writer_messages import (
 )
 from nri_scope.logger.writer_process import NOT_OPEN, NOT_TAKEN, WriterProcess
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
 from nri_scope.recording.reader import Recording
 from nri_scope.wire import Code
 from tests.recording.traffic import NOW, a_start, an_item
@@ -317,8 +317,8 @@ entries = st.one_of(
     ),
     st.builds(Begin, st.integers(), st.just(a_start())),
     st.builds(End, st.integers(), st.text(), st.integers()),
-    st.builds(Missed, st.none(), st.integers(), st.integers(), st.text(), st.none()),
-    st.builds(Remark, st.none(), st.integers(), st.text()),
+    st.builds(GapEntry, st.none(), st.integers(), st.integers(), st.text(), st.none()),
+    st.builds(NoteEntry, st.none(), st.integers(), st.text()),
 )
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.events import CapturedCall
-from nri_scope.recorder.transactions import LATE, Writing
+from nri_scope.recorder.transactions import LATE, TransactionWriter
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
@@ -43,10 +43,10 @@ class Slow(AtSource):
         self._steps = steps
         self.begun = threading.Event()
 
-    def captured(self, item: CapturedCall) -> CapturedCall:
+    def redact_call(self, item: CapturedCall) -> CapturedCall:
         self.begun.set()
         self._steps.acquire(timeout=60)
-        return super().captured(item)
+        return super().redact_call(item)
 
 
 @pytest.mark.parametrize("done", [0, 1, 7, len(EVENTS)])
@@ -108,16 +108,16 @@ def test_on_a_full_disk_the_file_tells_of_what_is_lost(tmp_path: Path) -> None:
 def test_gaps_of_two_failures_in_a_row_are_both_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = Writing.write
+    write = TransactionWriter.write
     failing = [True, True]
 
-    def fail(self: Writing, batch: list[Any]) -> object:
+    def fail(self: TransactionWriter, batch: list[Any]) -> object:
         if any(type(entry) is tuple for entry in batch) and failing:
             failing.pop()
             raise ValueError("oh")
         return write(self, batch)
 
-    monkeypatch.setattr(Writing, "write", fail)
+    monkeypatch.setattr(TransactionWriter, "write", fail)
     monkeypatch.setattr("nri_scope.recorder.worker._BATCH_EVENTS", 3)
     recorder = Recorder.open(tmp_path / "r.db")
     session = recorder.begin_session(a_start())
@@ -141,10 +141,10 @@ def test_what_no_gap_can_count_is_told(
     while not recorder.counters.recorded and time.monotonic() < until:
         time.sleep(0.01)
 
-    def fail(self: Writing, batch: list[Any]) -> object:
+    def fail(self: TransactionWriter, batch: list[Any]) -> object:
         raise error
 
-    monkeypatch.setattr(Writing, "write", fail)
+    monkeypatch.setattr(TransactionWriter, "write", fail)
     for item in EVENTS[1:]:
         recorder.capture(session, item)
     counters = recorder.close(timeout=0.2)
@@ -174,10 +174,10 @@ def test_every_event_is_written_or_in_a_gap(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("closing") / "r.db"
-    write, is_too_late = Writing.write, Worker._is_too_late
+    write, is_too_late = TransactionWriter.write, Worker._is_too_late
     asked = 0
 
-    def fail(self: Writing, entries: list[Any]) -> object:
+    def fail(self: TransactionWriter, entries: list[Any]) -> object:
         nonlocal failures
         if failures and any(type(entry) is tuple for entry in entries):
             failures -= 1
@@ -194,7 +194,7 @@ def test_every_event_is_written_or_in_a_gap(
 
     redaction = AtSource(Redactor(Rules.DEFAULT, bytes(32))) if slow else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Writing, "write", fail)
+        patch.setattr(TransactionWriter, "write", fail)
         patch.setattr(Worker, "_is_too_late", late)
         patch.setattr("nri_scope.recorder.worker._BATCH_EVENTS", batch)
         patch.setattr("nri_scope.recorder.worker._FIRST_PAUSE", 0.001)

@@ -6,7 +6,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, Inbox, Missed, Remark
+from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, GapEntry, Inbox, NoteEntry
 from tests.recording.traffic import a_start, an_item
 
 _ITEM = 1000 + ITEM_BYTES
@@ -37,17 +37,17 @@ def test_every_event_is_either_delivered_or_in_a_gap_in_its_place(
     taken += inbox.take(10_000, 1 << 30)
     expected = 0
     for entry in taken:
-        if isinstance(entry, Missed):
+        if isinstance(entry, GapEntry):
             assert entry.from_ns == expected
-            assert entry.lost == entry.ours == entry.to_ns - entry.from_ns + 1
+            assert entry.lost == entry.dropped == entry.to_ns - entry.from_ns + 1
             assert entry.reason == TOO_FAST
-            expected += entry.ours
+            expected += entry.dropped
         else:
             assert isinstance(entry, tuple)
             assert entry[1].wall_ns == expected
             expected += 1
     assert expected == sent
-    assert inbox.lost == sum(entry.ours for entry in taken if isinstance(entry, Missed))
+    assert inbox.lost == sum(entry.dropped for entry in taken if isinstance(entry, GapEntry))
 
 
 def test_when_full_it_takes_nothing_until_a_quarter_is_free() -> None:
@@ -61,8 +61,8 @@ def test_when_full_it_takes_nothing_until_a_quarter_is_free() -> None:
     inbox.done(inbox.take(2, 1 << 20))
     inbox.put(1, an_item("X", bytes(1000), wall_ns=21))
     entries = inbox.take(100, 1 << 20)
-    assert [entry for entry in entries if isinstance(entry, Missed)] == [
-        Missed(1, kept, 20, TOO_FAST, 21 - kept, 21 - kept)
+    assert [entry for entry in entries if isinstance(entry, GapEntry)] == [
+        GapEntry(1, kept, 20, TOO_FAST, 21 - kept, 21 - kept)
     ]
 
 
@@ -71,13 +71,13 @@ def test_sessions_and_gaps_are_taken_however_full_it_is_and_notes_are_not() -> N
     for _ in range(5):
         inbox.put(1, an_item("X", bytes(1000)))
     before = len(inbox)
-    inbox.tell(Remark(1, 0, "a note"))
+    inbox.put_control(NoteEntry(1, 0, "a note"))
     assert len(inbox) == before
-    inbox.tell(End(1, "over", 0))
-    inbox.tell(Begin(2, a_start()))
+    inbox.put_control(End(1, "over", 0))
+    inbox.put_control(Begin(2, a_start()))
     entries = inbox.take(100, 1 << 20)
     # The gap comes before the end of the session that it belongs to.
-    assert [type(entry) for entry in entries[before:]] == [Missed, End, Begin]
+    assert [type(entry) for entry in entries[before:]] == [GapEntry, End, Begin]
 
 
 def test_each_session_has_gaps_of_its_own() -> None:
@@ -85,7 +85,7 @@ def test_each_session_has_gaps_of_its_own() -> None:
     for number in range(6):
         inbox.put(1 + number % 2, an_item("X", bytes(1000), wall_ns=number))
     inbox.flush_gaps()
-    gaps = [entry for entry in inbox.take(100, 1 << 20) if isinstance(entry, Missed)]
+    gaps = [entry for entry in inbox.take(100, 1 << 20) if isinstance(entry, GapEntry)]
     assert sorted((gap.session, gap.lost) for gap in gaps) == [(1, 2), (2, 3)]
 
 

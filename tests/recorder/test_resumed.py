@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.events import Event
-from nri_scope.recorder.inbox import Begin, End, Entry, Resumed
+from nri_scope.recorder.inbox import Begin, End, Entry, Resume
 from nri_scope.recorder.ring import Ring
-from nri_scope.recorder.transactions import Writing, Written
+from nri_scope.recorder.transactions import BatchResult, TransactionWriter
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 from tests.recording.traffic import MEMORY, NOW, a_start, an_item
@@ -51,11 +51,11 @@ class Rig:
         self.written: list[int] = []
         """Numbers of events that are in the file."""
 
-    def open(self) -> Writing:
+    def open(self) -> TransactionWriter:
         keep = is_kept if self.filters else None
-        return Writing(RecordingFile.open(self.path), Ring(None, None), keep)
+        return TransactionWriter(RecordingFile.open(self.path), Ring(None, None), keep)
 
-    def live(self, life: Life, first: list[Entry]) -> Written:
+    def live(self, life: Life, first: list[Entry]) -> BatchResult:
         writing = self.open()
         entries: list[Entry] = list(first)
         for number in range(self.came + 1, self.came + life.written + 1):
@@ -72,7 +72,7 @@ class Rig:
 
     def resumed(self) -> list[Entry]:
         at_ns = NOW + self.came
-        return [Resumed(1, a_start(), self.came, self.known, at_ns, REASON)]
+        return [Resume(1, a_start(), self.came, self.known, at_ns, REASON)]
 
 
 @given(st.lists(lives(), min_size=1, max_size=5), st.booleans())

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import RING_REMOVED, CapturedCall, Mark
-from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
 from nri_scope.recorder.ring import MIN_SIZE, Ring
-from nri_scope.recorder.transactions import Writing
+from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.marks.recorder_lock import RecorderWatch
 from nri_scope.recording.marks.table import marks_in, put
@@ -63,7 +63,7 @@ class Written:
 
     def __init__(self, path: Path, ring: Ring) -> None:
         self.path = path
-        self.writing = Writing(RecordingFile.open(path), ring)
+        self.writing = TransactionWriter(RecordingFile.open(path), ring)
         self.sent: list[CapturedCall] = []
         self.largest = 0
 
@@ -202,9 +202,9 @@ def test_what_an_open_session_began_with_stays(ring: Written) -> None:
 
 def test_a_closed_session_goes_with_its_last_event_and_what_was_said_of_it(ring: Written) -> None:
     ring.send([an_item("Synchronize", a_synchronize(3))])
-    ring.write(Missed(1, NOW, NOW + 1, "an old gap", 1), Remark(1, NOW, "an old note"))
+    ring.write(GapEntry(1, NOW, NOW + 1, "an old gap", 1), NoteEntry(1, NOW, "an old note"))
     ring.write(End(1, "over", NOW))
-    ring.write(Begin(2, a_start()), Remark(2, NOW + 10**15, "a young note"))
+    ring.write(Begin(2, a_start()), NoteEntry(2, NOW + 10**15, "a young note"))
     for number in range(120):
         ring.send(noisy(number), session=2)
     ring.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.transactions import Writing
+from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
@@ -27,10 +27,10 @@ def path(tmp_path: Path) -> Path:
 def test_failure_in_the_rings_work_ends_that_work_only(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tidy(self: Writing) -> bool:
+    def tidy(self: TransactionWriter) -> bool:
         raise ValueError("99 is not a valid Kind")
 
-    monkeypatch.setattr(Writing, "tidy", tidy)
+    monkeypatch.setattr(TransactionWriter, "tidy", tidy)
     told: list[str] = []
     recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20), on_problem=told.append)
     session = recorder.begin_session(a_start())
@@ -68,14 +68,14 @@ def test_events_of_a_write_that_hangs_are_counted_as_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, go_on = threading.Event(), threading.Event()
-    write = Writing.write
+    write = TransactionWriter.write
 
-    def hang(self: Writing, batch: object) -> object:
+    def hang(self: TransactionWriter, batch: object) -> object:
         hanging.set()
         go_on.wait(60)
         return write(self, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Writing, "write", hang)
+    monkeypatch.setattr(TransactionWriter, "write", hang)
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
     for item in EVENTS:
@@ -92,14 +92,14 @@ def test_what_was_lost_is_in_the_file_though_nothing_comes_after_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, go_on = threading.Event(), threading.Event()
-    write = Writing.write
+    write = TransactionWriter.write
 
-    def hang(self: Writing, batch: object) -> object:
+    def hang(self: TransactionWriter, batch: object) -> object:
         hanging.set()
         go_on.wait(60)
         return write(self, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Writing, "write", hang)
+    monkeypatch.setattr(TransactionWriter, "write", hang)
     recorder = Recorder.open(path, limits=WriterLimits(queue_bytes=20_000))
     session = recorder.begin_session(a_start())
     assert hanging.wait(30)

@@ -88,7 +88,7 @@ def test_the_ring_makes_room(tmp_path: Path) -> None:
     _record(path, [_created(number) for number in range(MOST)])
     with closing(connect(path)) as connection:
         known = Subjects(connection, empty=False)
-        with pytest.raises(row_limits.NoRoom):
+        with pytest.raises(row_limits.LimitReached):
             known.pod(api.PodSandbox(id="another"))
         connection.execute("DELETE FROM pod WHERE key = 1")
         known.forget()

@@ -10,7 +10,15 @@ from typing import Any
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.inbox import Begin, End, Missed, PluginLine, Remark, Resumed, Told
+from nri_scope.recorder.inbox import (
+    Begin,
+    ControlEntry,
+    End,
+    GapEntry,
+    NoteEntry,
+    PluginLine,
+    Resume,
+)
 
 from .memory_limits import Memory
 from .name_kinds import SESSION_NAMES
@@ -38,7 +46,7 @@ class AtSource:
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
         return cls(Redactor(rules, key, memory=MEMORY))
 
-    def captured(self, item: CapturedCall) -> CapturedCall:
+    def redact_call(self, item: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
         redactor = self._redactor
         known = item.method in METHODS
@@ -57,11 +65,11 @@ class AtSource:
             ),
         )
 
-    def told(self, entry: Told) -> Told:
+    def redact_entry(self, entry: ControlEntry) -> ControlEntry:
         """Return an entry other than an event, redacted for writing."""
         redactor = self._redactor
         match entry:
-            case Begin(start=start) | Resumed(start=start):
+            case Begin(start=start) | Resume(start=start):
                 names: dict[str, Any] = {
                     field: redactor.name(kind, getattr(start, field))
                     for field, kind in SESSION_NAMES.items()
@@ -69,9 +77,9 @@ class AtSource:
                 return replace(entry, start=replace(start, **names))
             case End():
                 return replace(entry, reason=redactor.text(entry.reason, "session.end_reason"))
-            case Missed():
+            case GapEntry():
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
-            case Remark():
+            case NoteEntry():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
             case PluginLine():
                 return replace(entry, text=self.printed(entry.text))

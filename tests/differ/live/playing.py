@@ -14,7 +14,7 @@ from nri_scope.differ.live.growing_recording import Follower, Seen
 from nri_scope.events import CapturedCall, Event, Role, Session, SessionStart
 from nri_scope.recorder.inbox import Begin, End, Entry
 from nri_scope.recorder.ring import Ring
-from nri_scope.recorder.transactions import Writing
+from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 
@@ -31,7 +31,7 @@ class Playing:
         self._entries = list(entries)
         self._offset = wall_minus_mono_ns
         self._now_ns = 0
-        self._writing = Writing(RecordingFile.open(path), Ring(None, None))
+        self._writing = TransactionWriter(RecordingFile.open(path), Ring(None, None))
         self._recording = Recording.open(path)
         self._follower = Follower(
             self._recording, ReadPosition(0, 0), monotonic_ns=lambda: self._now_ns - self._offset

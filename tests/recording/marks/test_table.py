@@ -176,9 +176,9 @@ def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> No
         from nri_scope.recording.writable_file import RecordingFile
         from nri_scope.recorder.inbox import Begin
         from nri_scope.recorder.ring import Ring
-        from nri_scope.recorder.transactions import Writing
+        from nri_scope.recorder.transactions import TransactionWriter
         from tests.recording.traffic import a_start, lifecycles
-        writing = Writing(RecordingFile.open(Path(sys.argv[1])), Ring(None, None))
+        writing = TransactionWriter(RecordingFile.open(Path(sys.argv[1])), Ring(None, None))
         writing.write([Begin(1, a_start()), *((1, item) for item in lifecycles(2))])
         os.kill(os.getpid(), 9)
     """

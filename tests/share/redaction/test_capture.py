@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from nri_scope.events import CapturedCall, SessionStart
-from nri_scope.recorder.inbox import End, Missed, PluginLine, Remark, Told
+from nri_scope.recorder.inbox import ControlEntry, End, GapEntry, NoteEntry, PluginLine
 from nri_scope.share.redaction.capture import AtSource
 from nri_scope.share.redaction.name_kinds import SESSION_NAMES
 from nri_scope.share.redaction.redactor import Redactor
@@ -38,20 +38,20 @@ def test_each_text_of_an_event_is_redacted() -> None:
     kinds = get_type_hints(CapturedCall)
     item = CapturedCall(**{name: _secret_of(kinds[name]) for name in CapturedCall._fields})
     assert str(item).count(SECRET) == 4
-    assert SECRET not in str(redaction().captured(item))
+    assert SECRET not in str(redaction().redact_call(item))
 
 
 @pytest.mark.parametrize(
     "entry",
     [
         End(1, f"token={SECRET}", 1),
-        Missed(1, 1, 2, f"token={SECRET}", 1),
-        Remark(1, 1, f"token={SECRET}"),
+        GapEntry(1, 1, 2, f"token={SECRET}", 1),
+        NoteEntry(1, 1, f"token={SECRET}"),
         PluginLine(1, 1, "stdout", f"token={SECRET}"),
     ],
 )
-def test_each_text_of_another_entry_is_redacted(entry: Told) -> None:
-    assert SECRET in str(entry) and SECRET not in str(redaction().told(entry))
+def test_each_text_of_another_entry_is_redacted(entry: ControlEntry) -> None:
+    assert SECRET in str(entry) and SECRET not in str(redaction().redact_entry(entry))
 
 
 def test_each_text_of_a_session_is_redacted_or_public() -> None:
