@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/recording-format.md: what a recording holds, from the schema that makes it."""
+"""Generate docs/recording-format.md from the schema and the limits in the code."""
 
 from __future__ import annotations
 
@@ -34,233 +34,225 @@ A recording is one SQLite 3 file, usually named `*.nriscope.db`. Any SQLite can 
 $ sqlite3 node.nriscope.db "SELECT at, event, namespace, pod, container FROM log LIMIT 10"
 ```
 
-`PRAGMA application_id` is {schema.APPLICATION_ID} (0x{schema.APPLICATION_ID:08X}, "NRIS"), \
-`PRAGMA user_version` is {schema.VERSION}, the version of the format. While a recording is written \
-it is in SQLite's WAL mode, and `-wal` and `-shm` are beside it: a copy made then needs \
-all three. A finished recording is the one file.
+`PRAGMA application_id` is {schema.APPLICATION_ID} (0x{schema.APPLICATION_ID:08X}, "NRIS"); \
+`PRAGMA user_version` is the version of the format, {schema.VERSION}. During a recording the file \
+is in SQLite's WAL mode, with `-wal` and `-shm` beside it: copy all three. A finished recording is \
+a single file.
 
-A recording holds what was on the wire, environment variables with their secrets included. It is \
-made readable for its owner alone (0600), and so are the files beside it.
+A recording contains complete messages, including environment variables and the secrets in them. \
+It and the files beside it are readable only by their owner (mode 0600).
 
 ## Versions
 
-- A version can gain tables and indexes and keep its number; a new column raises it. Readers \
-ignore what they do not know. Triggers, virtual tables and further views are in no recording; a \
-file that has one is refused.
-- What an older reader could not understand makes a new version. A file of a newer version is \
-refused with the advice to upgrade. A file of an older one is read from a temporary copy that is \
-converted step by step, and is not changed itself; only a file of the newest version can be added \
-to.
-- A fixture of every version ever released is in `tests/data/recordings/` and stays readable.
+- New tables and indexes do not change the version; a new column does. Readers ignore unknown \
+tables and indexes. They refuse a file with triggers, virtual tables or views other than `log`.
+- A change that older readers would misinterpret makes a new version. Readers refuse a file of a \
+newer version and suggest an upgrade. They convert a file of an older version step by step in a \
+temporary copy, and leave the file unchanged. Events can only be added to a file of the newest \
+version.
+- `tests/data/recordings/` has a file of each released version, which must stay readable.
 
 ## Times
 
-Columns that end in `_ns` are nanoseconds. Points in time are wall clock, counted from 1970-01-01 \
-UTC; only `mono_ns` is of the recording host's monotonic clock, for differences. Columns that end \
+Columns ending in `_ns` are nanoseconds. Points in time are wall clock since 1970-01-01 UTC, \
+except `mono_ns`: it is the recording host's monotonic clock, for differences only. Columns ending \
 in `_ms` are milliseconds.
 
 ## Tables
 """
 
 _MESSAGES = f"""\
-## How messages are kept
+## How messages are stored
 
-Most requests repeat a pod and a container that were already seen. So a request is taken apart: \
-its pod and its container, and what remains, each become an **object**. An object is identified by \
-the hash of its deterministic serialisation (Go writes maps in random order, so the bytes on the \
-wire differ where the messages do not) and is kept once in a stretch.
+Most requests repeat a pod and a container that were recorded before. So the recorder splits each \
+request into its pod, its container and the rest, and stores each as an **object**. An object is \
+identified by the hash of its deterministic serialisation (Go writes maps in random order, so \
+equal messages differ on the wire) and stored once per stretch.
 
-To get a request back, take the rest (`request`), and add the pod and the container as the fields \
-that the request's message has for them. NULL is a part that was not there; an object of no bytes \
-is one that was, and empty. Serialised messages one after the other are their merger, so no \
-knowledge of the fields is needed. The result equals what was on the wire as a message, fields \
-unknown to us included; the order of maps is not kept. The reply is kept as it was.
+To reassemble a request, take the rest (`request`) and append the pod and the container, each as \
+the field of the request's message that it came from. NULL means that the part was absent; an \
+object of zero bytes was present and empty. Concatenating serialised messages merges them, so \
+this needs no other knowledge of the fields. The result is the same message as on the wire, \
+including unknown fields; only the order of maps can differ. Replies are stored unchanged.
 
-A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
-{int(blobs.ObjectKind.POD)}) and `containers` (kind \
-{int(blobs.ObjectKind.CONTAINER)}). The rows of a session from its `sync_event` on are what \
-existed when it began.
+One message of Synchronize is stored as its rest plus its rows in `state`, which are its `pods` \
+(kind {int(blobs.ObjectKind.POD)}) and `containers` (kind {int(blobs.ObjectKind.CONTAINER)}). The \
+rows of a session from its `sync_event` on are the pods and containers that existed at that \
+time.
 
-An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
-`request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \
-answer has under `info`, with `status` (state, exitCode, reason, message) where the container \
+An event of a session with the role `cri` is a response of the CRI, not a request to a plugin. \
+`request` is the ContainerStatusRequest as one object. `reply` is the JSON text under `info` in \
+the verbose response, with `status` (state, exitCode, reason, message) added if the container \
 failed to start.
 
-A file from before the table `effect` gets it when it is continued, unless events are in it \
-already that belong there. Where it is missing, replies have to be looked through.
+When events are added to a file without the table `effect`, the recorder creates the table, \
+unless the file already has events that should be in it. Without the table, readers search the \
+replies.
 
-What is not well-formed (`mark` is `malformed`), not known (`unknown`) or too large to be taken \
-apart (`oversized`) is one object, the bytes as they came.
+A request that is malformed, of an unknown method or too large to split (`mark` is `malformed`, \
+`unknown` or `oversized`) is one object with the original bytes.
 
 ### Compression
 
-`object.data` is the content itself where its length is `size`. Otherwise it is one zstd frame \
+`object.data` is the content itself if its length is `size`. Otherwise it is one zstd frame \
 without content size, checksum or dictionary id. If `base` is set, the content of that object is \
-the frame's raw-content dictionary: the version of the same container before it, or for a new \
-container one that resembles it. A base always has a smaller id. Recorders write chains of at most \
-{blobs.MAX_DEPTH} bases and readers follow at most {blobs.MAX_DEPTH_READ}. `hash` is BLAKE2b \
-with 16 bytes of the content; readers check it.
+the frame's raw-content dictionary: the previous version of the same container or, for a new \
+container, a similar one. A base always has a smaller id. Recorders write chains of at most \
+{blobs.MAX_DEPTH} bases, and readers follow at most {blobs.MAX_DEPTH_READ}. `hash` is the 16-byte \
+BLAKE2b of the content, verified by readers.
 
-Readers refuse content of more than {blobs.MAX_CONTENT >> 20} MiB an object, \
-{reader.MAX_REQUEST >> 20} MiB a request and {reader.MAX_STATE >> 20} MiB a session's beginning; \
-on the wire a message has at most 4 MiB.
+Readers refuse content of more than {blobs.MAX_CONTENT >> 20} MiB per object, \
+{reader.MAX_REQUEST >> 20} MiB per request and {reader.MAX_STATE >> 20} MiB for the \
+Synchronize state of a session. A message on the wire has at most 4 MiB.
 
 ### Bounds
 
-A small file can be large once it is read: a name stands behind every event that has it, and an \
-empty mount of two bytes becomes hundreds in memory. So everything is bounded before it is \
-expanded. What is beyond a bound is left out, and one line says so (on stderr, or in the place of \
-what was cut); the rest of the file is read.
+A small file can expand to a large amount of data: every event repeats its names, and an empty \
+mount takes two bytes in the file and hundreds in memory. So sizes are checked before anything is \
+expanded. Data beyond a bound is omitted, with one line on stderr or a text in its place; the rest \
+of the file is read.
 
 | what | at most | reason |
 |---|---|---|
-| a name, id, version or end reason | {sqlite_text.NAME_MAX:,} characters | Kubernetes has names \
-of 253, ids have 64, a plugin's file name 255 |
-| an error's words, a gap's reason, a note | {sqlite_text.WORDS_MAX:,} characters | |
+| a name, id, version or end reason | {sqlite_text.NAME_MAX:,} characters | Kubernetes allows \
+names of 253; ids have 64, a plugin's file name 255 |
+| an error message, the reason of a gap, a note | {sqlite_text.WORDS_MAX:,} characters | |
 | `changed` and `owners` of an event | {sqlite_text.LIST_MAX:,} characters, \
-{sqlite_text.ITEMS_MAX:,} members \
-| the last member says how many there are besides |
-| elements of a message: fields, those of its messages, packed numbers | \
+{sqlite_text.ITEMS_MAX:,} entries | the last entry counts the omitted ones |
+| elements of a message: its fields, nested fields and packed numbers | \
 {element_limits.MAX_ELEMENTS:,} | 7,000 variables, 2,000 mounts and 256 KiB of annotations have \
 30,000 |
-| text in a message | {element_limits.MAX_STRINGS >> 20} MiB | ttRPC's limit for a whole message |
+| text in a message | {element_limits.MAX_STRINGS >> 20} MiB | ttRPC's limit for a message |
 | elements of a Synchronize | {element_limits.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
 containers have 200,000 |
-| elements of all that a session began with | {reader.MAX_TOLD:,} | |
-| values in the JSON of one answer of the CRI | {cri_answers.VALUES_MAX:,} | |
+| elements of all messages at the start of a session | {reader.MAX_TOLD:,} | |
+| values in the JSON of one CRI response | {cri_answers.VALUES_MAX:,} | |
 
-A message that was cut ends with the field {element_limits.CUT_FIELD}, whose text says so; \
-as JSON and \
-YAML it is `left_out`. What is made of a recording (a part, a bundle, a redacted copy) has the \
-message as it was read, with that field.
+A truncated message ends with the field {element_limits.CUT_FIELD}, whose text names the cut; in \
+JSON and YAML this field is `left_out`. A part, a bundle or a redacted copy of the recording \
+contains the truncated message with that field.
 
-Recorders keep to the same bounds for names, words and lists; where they cut, the text ends with \
-its length and a hash of the whole. Messages are recorded in full. One with more than \
-{element_limits.MAX_RECORDED:,} elements is not taken apart, but kept as it came, with the mark \
-`oversized` and the names in it.
+Recorders apply the same bounds to names, texts and lists; a truncated text ends with its \
+original length and a hash of the whole. Messages are recorded completely. A message of more than \
+{element_limits.MAX_RECORDED:,} elements is not split: it is stored as received, marked \
+`oversized`, with its names.
 
-A file is refused where it has more than {reader.MAX_ROWS:,} sessions, gaps or notes, \
+Readers refuse a file with more than {reader.MAX_ROWS:,} sessions, gaps or notes, \
 {long_names.MAX_NAMED:,} pods or containers, or {long_names.MAX_CHARACTERS >> 20} million \
-characters of their names. Recorders keep to that: one that has written \
-{row_limits.MAX_SESSIONS:,} sessions to a file begins no more in it, and what would need \
-one more pod, \
-container or name is not recorded; what is lost by that is one counted gap. Beyond \
-{row_limits.MAX_GAPS:,} gaps all others are one, and beyond as many notes none is added. A \
-bundle is \
-refused where it would unpack to more than {zip_reader.MAX_RATIO} times its size and \
-{zip_reader.RATIO_FROM >> 20} MiB; \
-recordings come to 10.
+characters of their names. Recorders stay below: after {row_limits.MAX_SESSIONS:,} sessions in a \
+file a recorder starts no more, and it does not record events that would need a pod, container or \
+name beyond the bound; these events are counted in one gap. After {row_limits.MAX_GAPS:,} gaps, \
+further ones are merged into one, and after as many notes, further ones are dropped. A bundle is \
+refused if it would unpack to more than {zip_reader.MAX_RATIO} times its size and \
+{zip_reader.RATIO_FROM >> 20} MiB; real recordings reach a factor of 10.
 
-A message that is stored once may belong to many events. So `diff`, `blame`, `report`, `replay` \
-and exports that are written as a stream take apart only as many elements, and show only as many \
-changes, as the size of the file allows, that of 10 MB at least; recordings of ordinary containers \
-come to two thirds of that. One line says from which event on the rest was not read. `import` and \
-exports as a bundle have no such bound; `redact` has one of its own, and refuses what exceeds it.
+Many events can share one stored message. So `diff`, `blame`, `report`, `replay` and streamed \
+exports have a budget of decoded elements and shown changes. It grows with the size of the file, \
+counted as at least 10 MB; recordings of ordinary containers use up to two thirds of it. One line \
+names the first event beyond it. `import` and exports as a bundle have no such budget; `redact` \
+has its own, and refuses a recording that exceeds it.
 
 ### Stretches and the ring
 
-Objects are never shared between two stretches, so the oldest stretch can be cut off: its events, \
-its objects, and the pods, containers and sessions that nothing refers to any more. With \
-`--max-size` or `--max-age` that is what happens, a sixteenth of the limit at a time. What \
-Synchronize told a session stays, moved to a newer stretch, until the session itself goes. All \
-that was removed is one row of `gap`, which grows: "{RING_REMOVED}". Ids are never used again.
+No object is used in two stretches, so the oldest stretch can be removed: its events, its objects, \
+and the pods, containers and sessions that nothing references any more. `--max-size` and \
+`--max-age` remove a sixteenth of the limit at a time. The Synchronize state of a session is \
+moved to a newer stretch and kept until the session itself is removed. One growing row of `gap` \
+covers everything removed: "{RING_REMOVED}". Ids are never reused.
 
-`--max-size` counts the file and its write-ahead log, and is kept while recording. It can be \
-exceeded for a moment by one large batch, or for longer while another program keeps a read \
-transaction open or when what Synchronize told is larger by itself. `--max-age` is kept to a \
-sixteenth.
+`--max-size` limits the file plus its write-ahead log. One large batch can exceed it briefly. It \
+is exceeded for longer while another program keeps a read transaction open, or if the \
+Synchronize state alone is larger. `--max-age` is precise to a sixteenth of its value.
 
 ## Marks
 
-Marks are the one thing that is written into a finished recording, by its readers, in a \
-transaction of its own; a file without the table `mark` gets it with the first one. While \
-the file is being recorded, where it may not be written, and for a bundle, they are in \
-`FILE.marks.json` beside it instead: in `marks`, each with `event`, `at_ns` (when the event was), \
-`comment` and `made_ns`, and in `unmarked` what is taken back of those in the recording. Of two \
-marks of one event the newer one counts. A mark goes when its event does. What is made of a \
-recording (a part, a bundle, a redacted copy) has the marks of both places in its table. A table \
-`mark` that is not exactly the one above is read, and never written.
+Marks are the only data that readers write into a finished recording. Each change of a mark is one \
+transaction; the first one creates the table `mark` if it is missing. During a recording, in a \
+read-only file and for a bundle, marks are stored in `FILE.marks.json` beside it instead. Its \
+`marks` have `event`, `at_ns` (the time of the event), `comment` and `made_ns`; its `unmarked` \
+lists deleted marks of the recording. If both places have a mark of an event, the newer one \
+counts. A mark is removed together with its event. A part, a bundle or a redacted copy has the \
+marks of both places in its table. A table `mark` that \
+differs from the one above is read but never written.
 
 ## Parts of a recording
 
-A part of a recording is a recording that was made from another one. Events, sessions, gaps and \
-notes keep their numbers, events their places in sessions, and all their times. It has the events \
-that were chosen and, as their context, all that happened to the same pods and containers before: \
-of none of them anything is missing up to its last chosen event \
-(of what `shrink` makes, only how they began is there). Of RegisterPlugin, Configure and \
-Synchronize it has every event of its sessions, and of `state` what is about its own pods and \
-containers. Sessions that were not there meanwhile are not in it.
+A part of a recording contains selected events of another one. Events, sessions, gaps and notes \
+keep their ids, events keep their places in sessions, and all times are unchanged. As context it \
+also has all earlier events of the same pods and containers, so none of their events before the \
+last selected one is missing (a part made by `shrink` has only their creation). It has all \
+RegisterPlugin, Configure and Synchronize events of its sessions, and the rows of `state` of its \
+own pods and containers. Sessions that were not open during these events are omitted.
 
-What was left out is said twice: for people as rows of `gap`, "{LEFT_OUT}"; for programs in \
-`left_out`, since a place in a session that was not recorded says that an event was lost, which \
-these were not.
+Omitted events are recorded twice: for people as rows of `gap`, "{LEFT_OUT}"; for programs in \
+`left_out`, because a missing place in a session would otherwise mean a lost event.
 
 ## Guarantees
 
-Events are written in batches at most {int(WriterLimits().batch_seconds * 1000)} ms old. When the \
-recorder is killed, what was committed is there; a power cut may cost the last seconds and never \
-the file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
-written; what does not fit is lost, and counted in `gap` with the reason.
+Events are written in batches at most {int(WriterLimits().batch_seconds * 1000)} ms old. If the \
+recorder is killed, committed events are kept; a power failure can lose the last seconds, but does \
+not damage the file. Up to {WriterLimits().queue_bytes >> 20} MiB of events wait in memory while \
+the file is not writable; further events are lost, and counted in `gap` with the reason.
 
-Of `record`, a launched logger and the probes of `diff --live` one process answers the runtime \
-and another writes. When the one that writes is killed, another takes its place and goes on with \
-the session; what the first one had been given and had not written is one gap of that session, \
-with how it ended as its reason, and the command ends with status 2. Where nothing was lost, a \
-note says so. When the one that answers is killed, the other one writes what it has and ends the \
+`record`, a launched logger and the probes of `diff --live` have two processes: one replies to the \
+runtime, the other writes. If the writer is killed, a new one continues the session. The events \
+which the first writer had received but not written are one gap of that session, with the way it \
+ended as the reason, and the command ends with status 2. If no event was lost, a note says so. If \
+the replying process is killed, the writer stores the events that it has received and ends the \
 session with the reason "the process that answered the runtime is gone".
 
-Time between two sessions in which none was open has a row of `gap` where the recorder ran on. \
-Where it did not, as one that a runtime launches, or of a file that was continued later, our \
+The time between two sessions, with no session open, has a row of `gap` if the recorder kept \
+running. If it did not (a logger launched by a runtime, or a file continued later), \
 readers derive the gap from the sessions.
 
-A mark is in the file, or nothing of it is: a program that is killed meanwhile leaves SQLite's \
-`-journal` beside it, and the next program that may write there, our readers included, puts back \
-what was there before.
+A mark is written completely or not at all. If the program is killed meanwhile, SQLite's \
+`-journal` stays beside the file, and the next program with write access to the folder, a reader \
+for example, restores the previous content.
 """
 
 _FUNCTIONS = """\
 ## Files of other users
 
-SQLite finds `-wal`, `-shm` and `-journal` by their names, writes to them, and deletes what a \
-`-journal` names. So nri-scope lets it open a recording by its name only where no other user can \
-put a file there: recording, companions and all folders above them belong to you, to root, or \
-(for root) to the user who called `sudo`, and others cannot write to them. A group counts as \
-others, unless it is your own of the same name. Users that a container does not map are others.
+SQLite finds `-wal`, `-shm` and `-journal` by their names, writes to them, and deletes the files \
+that a `-journal` names. So nri-scope lets SQLite open a recording by its path only if no other \
+user can create files there: the recording, the files beside it and all parent folders belong to \
+you, to root, or (for root) to the user who called `sudo`, and no other user can write to them. \
+Members of a group count as other users, except for your own group of the same name; so do users \
+that a container does not map.
 
-| where | reading | marks | recording |
+| folder | reading | marks | recording |
 |---|---|---|---|
-| only those can write | directly | in the recording | yes; a new one only where none of the \
-three files is there, and never with a `-journal` |
-| sticky folder, as `/tmp` | directly while nothing is beside it, or while a recorder of yours \
-holds the names; else a copy | beside it | yes, a recorder holds all three names with files of \
-its own |
+| only these users can write | directly | in the recording | yes; a new file only if none of the \
+three files exists, and never with a `-journal` |
+| sticky folder, such as `/tmp` | directly if no other file is beside it, or while your own \
+recorder holds the three names; otherwise a copy | beside it | yes; the recorder holds all three \
+names with files of its own |
 | others can replace files | a copy | beside it | refused |
 
-The copy is made in `TMPDIR` (mode 0700) and is gone when the command ends; it needs the room of \
-the recording. It does not grow: `log --follow` is refused, and `tui` shows what was there. In it \
-a `-wal` is read and an interrupted write undone, unless its `-journal` names another file, or \
-companion and recording belong to different users: that is refused. Only your own recording is \
-continued. Whatever is no regular file (a pipe, a device, a link) is refused without waiting for \
-it.
+The copy is made in `TMPDIR` (mode 0700) and deleted at the end of the command; it needs as much \
+space as the recording. It does not grow: `log --follow` refuses it, and `tui` shows its content \
+at that time. The copy includes the events in a `-wal`, and an interrupted write is undone. Both \
+are refused if the `-journal` names another file, or if companion and recording belong to \
+different users. Events can be added only to your own recording. Anything but a regular file (a \
+pipe, a device, a link) is refused without waiting.
 
-New files that can hold values (recordings, bundles, reports, goldens, JUnit results, tests that \
-`shrink` writes) have mode 0600; a golden or JUnit file of this user that exists keeps its mode. \
-No file of another user is written to, and no link of another user is followed.
+New files that can contain values (recordings, bundles, reports, goldens, JUnit results, tests \
+written by `shrink`) have mode 0600; an existing golden or JUnit file of the same user keeps its \
+mode. nri-scope writes to no file of another user and follows no link of another user.
 
 ## SQL functions
 
-`nri-scope sql` has these, besides what SQLite has:
+`nri-scope sql` adds these to SQLite's functions:
 
-| function | gives |
+| function | result |
 |---|---|
 {rows}
 | `x REGEXP y` | whether the RE2 pattern y matches somewhere in x, as `field:~regex` in filters |
 
-The JSON has the field names of the protocol and enums by name; fields that we do not know are \
-under `unknown_fields`. What cannot be read as a message is `{{"malformed": "<hexadecimal>"}}`, \
-and what is of a method, service or kind that we do not know `{{"raw": "<hexadecimal>"}}`. \
-Where there is nothing the result is NULL. `nri-scope sql` has the view `events` too, with what \
-filters see.
+The JSON has the protocol's field names and enum names; unknown fields are under \
+`unknown_fields`. Malformed content is `{{"malformed": "<hexadecimal>"}}`, and content of an \
+unknown method, service or kind `{{"raw": "<hexadecimal>"}}`. Without content the result is NULL. \
+`nri-scope sql` also has the view `events`, with the fields of filters.
 """
 
 
@@ -310,7 +302,7 @@ def _keys(made: sqlite_utils.db.Table, table: schema.Table) -> Iterator[str]:
 def _view(database: sqlite_utils.Database) -> str:
     columns = ", ".join(f"`{column.name}`" for column in database["log"].columns)
     return (
-        "## The view `log`\n\nFor people with nothing but the sqlite3 shell: one row an event, "
-        f"with {columns}. `at` is text in ISO 8601, UTC. Our own programs do not use it, "
-        "and refuse a file whose view is another one.\n"
+        "## The view `log`\n\nFor use in the sqlite3 shell: one row per event, with "
+        f"{columns}. `at` is text in ISO 8601, UTC. nri-scope does not use the view, "
+        "and refuses a file with a different one.\n"
     )
