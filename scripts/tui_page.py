@@ -47,10 +47,10 @@ comments are redacted like all others.
 Three keys use the marked events, or all shown events if none is marked. `S` saves them as a
 recording, with the context that a replay needs. `E` exports them as a bundle, redacted with the
 default rules of `nri-scope export --redact`, and counts the replaced values per rule; check it
-before you share it. `r` asks for a command that starts a plugin and replays the events to it: `nri-scope
-replay` runs in the same terminal until it ends, and Enter returns to the list. New files are
-written to the current folder or, if it is not writable, to another one, which a notice names. Only
-you can read them, and their names are printed on exit.
+before you share it. `r` asks for a command that starts a plugin and replays the events to it:
+`nri-scope replay` runs in the same terminal until it ends, and Enter returns to the list. New files
+are written to the current folder or, if it is not writable, to another one, which a notice names.
+Only you can read them, and their names are printed on exit.
 
 ## Screens
 
