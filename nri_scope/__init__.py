@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nri-scope: see, record, compare and replay what runtimes and NRI plugins say to each other."""
+"""nri-scope: watch, record, compare and replay traffic between runtimes and NRI plugins."""
 
 __version__ = "0.1.0"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every exception that nri-scope raises on purpose.
+"""Exceptions that nri-scope raises deliberately.
 
-The class says whose fault it is; the data is in fields and the text is built in ``__str__``.
-Anything else that escapes from this package is a bug.
+The class identifies the party at fault; fields contain the data, and ``__str__`` builds the text.
+Any other exception that leaves this package is a bug.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # To import it takes as long as the rest of a small process's start.
+    # Importing pathlib would double the start time of a small process.
     from pathlib import Path
 
 
@@ -18,9 +18,9 @@ class NriScopeError(Exception):
 
 
 class UsageError(NriScopeError):
-    """The user asked for something that cannot be: a bad index, a contradiction of options.
+    """An impossible request by the user, such as an invalid index or contradictory options.
 
-    ``problem`` names what is wrong, ``hint`` the way out (may be empty).
+    ``problem`` states the error, ``hint`` the remedy (may be empty).
     """
 
     def __init__(self, problem: str, hint: str = "") -> None:
@@ -33,7 +33,7 @@ class UsageError(NriScopeError):
 
 
 class FilterError(UsageError):
-    """A filter expression that does not parse, or names an unknown field.
+    """A filter expression with a syntax error or an unknown field.
 
     ``position`` is the 0-based character offset in ``expression`` where the problem starts.
     """
@@ -49,7 +49,7 @@ class FilterError(UsageError):
 
 
 class ConnectError(NriScopeError):
-    """No connection could be made to a unix socket: missing, refused, no permission, no socket."""
+    """A unix socket that cannot be connected to or listened on, or is not a socket."""
 
     def __init__(
         self, path: str | Path, problem: str, hint: str = "", *, may_come: bool = False
@@ -59,7 +59,7 @@ class ConnectError(NriScopeError):
         self.problem = problem
         self.hint = hint
         self.may_come = may_come
-        """No runtime listens yet: waiting may help."""
+        """Whether a runtime may start to listen later, so that a retry can succeed."""
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}"
@@ -67,7 +67,7 @@ class ConnectError(NriScopeError):
 
 
 class ConnectionClosed(NriScopeError):
-    """The connection ended while something was still expected from it."""
+    """The connection ended before an expected message arrived."""
 
     def __init__(self, reason: str = "connection closed") -> None:
         super().__init__(reason)
@@ -75,7 +75,7 @@ class ConnectionClosed(NriScopeError):
 
 
 class ProtocolError(NriScopeError):
-    """A rule of mux, ttRPC or NRI was broken. Raise one of the two children."""
+    """Violation of a mux, ttRPC or NRI rule. Raise one of the two subclasses."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -83,17 +83,17 @@ class ProtocolError(NriScopeError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke a rule; the connection cannot go on."""
+    """The peer violated a rule; the connection cannot continue."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We were about to break a rule; nothing was sent."""
+    """A call that would have violated a rule; nothing was sent."""
 
 
 class RpcError(NriScopeError):
-    """A ttRPC call answered with an error status, or a handler that wants to answer so.
+    """Error status of a ttRPC reply, received by a caller or raised by a handler to send it.
 
-    ``code`` is a google.rpc.Code number (gRPC's list), ``message`` the peer's own words.
+    ``code`` is a google.rpc.Code number, ``message`` the text of the peer that replied.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -106,7 +106,7 @@ class RpcError(NriScopeError):
 
 
 class DeadlineExceeded(NriScopeError):
-    """A call was not answered in time. ``timeout`` in seconds."""
+    """No reply to a call within ``timeout`` seconds."""
 
     def __init__(self, method: str, timeout: float) -> None:
         super().__init__(method, timeout)
@@ -118,7 +118,7 @@ class DeadlineExceeded(NriScopeError):
 
 
 class RecordingError(NriScopeError):
-    """A recording that cannot be used: not ours, newer, damaged, locked, not readable."""
+    """An unusable recording: another kind of file, too new, damaged, locked or unreadable."""
 
     def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
         super().__init__(str(path), problem, hint)
@@ -132,18 +132,18 @@ class RecordingError(NriScopeError):
 
 
 class RecordingCut(UserWarning):
-    """Not all of a recording was read, as there is too much in one place. Says what was cut."""
+    """Warning that a part of a recording exceeds a limit and was not read; names that part."""
 
 
 class RedactionLeak(NriScopeError):
-    """A replaced value is still in the output. Tells where and by which rule, never the value."""
+    """A redacted value that is still in the output. Names the place and the rule, not the value."""
 
     def __init__(
         self,
         path: str | Path,
         rule: str,
         place: str,
-        hint: str = "please report it, and leave that out for now",
+        hint: str = "please report it, and leave this part out for now",
     ) -> None:
         super().__init__(str(path), rule, place, hint)
         self.path = str(path)
@@ -159,7 +159,7 @@ class RedactionLeak(NriScopeError):
 
 
 class AdjustmentRefused(NriScopeError):
-    """A runtime would refuse what a plugin asked for; the text is in the runtime's own words."""
+    """A plugin's request that a runtime would refuse; ``problem`` is the runtime's own text."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a recording, as plain immutable values: what is written and what is read.
+"""The content of a recording as immutable values, for the recorder and for readers.
 
 Times are integers in nanoseconds: ``*_ns`` wall-clock values count from the Unix epoch,
 ``mono_ns`` from an arbitrary point of the recording host's monotonic clock.
@@ -13,25 +13,25 @@ from typing import NamedTuple
 
 CONTAINER_STATUS = "ContainerStatus"
 CRI_SERVICE = "runtime.v1.RuntimeService"
-"""The CRI's method, and its service, that events of a ``cri`` session are calls of."""
+"""The CRI's method and service that events of a ``cri`` session call."""
 
 LATE = "answered after the deadline"
-"""The message of such an event, where the runtime has waited for it all the same."""
+"""Status message of an event whose reply came too late, but before the connection ended."""
 
 
 class Role(StrEnum):
-    """The writer of a session."""
+    """The part of nri-scope that recorded a session."""
 
     LOGGER = "logger"
     PROBE = "probe"
     TAP = "tap"
     REPLAY = "replay"
     CRI = "cri"
-    """No plugin connection: the CRI's answers about containers."""
+    """Not a plugin connection: the CRI's replies about containers."""
 
 
 class Status(StrEnum):
-    """The result of an event, as filters name it."""
+    """Result of an event, by its name in filters."""
 
     OK = "ok"
     ERROR = "error"
@@ -39,13 +39,13 @@ class Status(StrEnum):
 
 
 def plugin_title(index: str, name: str) -> str:
-    """Return ``NN-name``, or the name alone for a plugin without an index, which is in no chain."""
+    """Return ``NN-name``, or the name alone for a plugin without an index, outside any chain."""
     return f"{index}-{name}" if index else name
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """One plugin connection, as known once Configure was answered."""
+    """Properties of a plugin connection, complete once Configure is answered."""
 
     role: Role
     plugin_name: str
@@ -53,17 +53,17 @@ class SessionStart:
     runtime_name: str
     runtime_version: str
     nri_version: str
-    """As the runtime said (NRI 0.12+), or as inferred from its name and version; "" if unknown."""
+    """Reported by the runtime (NRI 0.12+), or inferred from its name and version; "" if unknown."""
     nri_version_inferred: bool
     mask: int
     registration_timeout_ms: int
-    """0 where the runtime does not say (before NRI 0.7)."""
+    """0 if the runtime does not report it (before NRI 0.7)."""
     request_timeout_ms: int
     started_ns: int
 
 
 class CapturedCall(NamedTuple):
-    """One request from the runtime and our answer, exactly as they were on the wire."""
+    """One request and its reply, exactly as on the wire."""
 
     wall_ns: int
     mono_ns: int
@@ -72,24 +72,24 @@ class CapturedCall(NamedTuple):
     reply: bytes
     """Payload of the response; empty when ``status_code`` is not 0."""
     status_code: int
-    """google.rpc.Code of the answer; 0 is OK, 4 means that the answer came too late."""
+    """google.rpc.Code of the reply; 0 is OK, 4 a reply that is missing or came too late."""
     status_message: str
     took_ns: int
-    """From the arrival of the request's last byte to the hand-over of the reply to the socket. Of a
-    tap: from the hand-over of that byte to the plugin to the arrival of the reply's last one."""
+    """Time from the arrival of the request's last byte until the reply is written to the socket.
+    For a tap: from forwarding that byte until the arrival of the reply's last byte."""
     timeout_ns: int
-    """The deadline the runtime sent with the request; 0 if none."""
+    """The deadline sent with the request; 0 if none."""
     service: str = ""
-    """Empty for the usual service of the method; else the ttRPC service that was named."""
+    """The ttRPC service named in the request; empty for the method's usual service."""
     held_ns: int | None = None
-    """Time in a tap, on both ways, beside `took_ns`; None where there was no tap."""
+    """Time inside a tap, of request and reply, in addition to `took_ns`; None without a tap."""
     metadata: tuple[tuple[str, str], ...] = ()
-    """What came along with the request, as a tap saw it."""
+    """ttRPC metadata of the request; only recorded by a tap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as stored."""
+    """A session as stored in a recording."""
 
     id: int
     role: str
@@ -104,18 +104,18 @@ class Session:
     request_timeout_ms: int
     started_ns: int
     ended_ns: int | None
-    """None while it is open, or when the recorder was killed."""
+    """None while the session is open, or if its recorder was killed."""
     end_reason: str
 
     @property
     def plugin(self) -> str:
-        """``NN-name``, as runtimes write it; the name alone where there is no index."""
+        """``NN-name``, as runtimes write it; the name alone without an index."""
         return plugin_title(self.plugin_index, self.plugin_name)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the log: an event without its messages."""
+    """One line of the log: an event without its request and reply."""
 
     id: int
     session: int
@@ -129,7 +129,7 @@ class Event:
     method: str
     """The RPC on the wire, e.g. StateChange."""
     event: str
-    """What happened, e.g. PostStartContainer; the method's name where there is no NRI event."""
+    """The NRI event, e.g. PostStartContainer; the method's name for other calls."""
     namespace: str
     pod: str
     container: str
@@ -143,26 +143,27 @@ class Event:
     status_code: int
     status_message: str
     mark: str
-    """"" for an ordinary event; "malformed", "unknown" or "oversized" where it is stored raw."""
+    """"malformed", "unknown" or "oversized" for an event that is stored raw, otherwise ""."""
     changed: tuple[str, ...] = ()
-    """OCI paths that plugins changed, where this event says so."""
+    """OCI paths that plugins changed, according to this event."""
     owners: tuple[str, ...] = ()
     """Plugins (``NN-name``) that made these changes."""
 
 
 LEFT_OUT = "this is a part of a recording: these events were recorded, and are not in it"
-"""The reason of gaps that stand for what a part of a recording was made without."""
+"""Reason of gaps in a part of a recording that stand for omitted events."""
 
 RING_REMOVED = "older events were removed to keep the recording small (--max-size, --max-age)"
-"""The reason of the one gap that stands for all that a recorder's ring removed."""
+"""Reason of the single gap that stands for all events removed by a recorder's ring."""
 
 KILLED = "its recorder ended without closing it"
-"""Why a session ended, and what is said of the time until the file was continued."""
+"""Reason for the end of a session whose recorder was killed, and of the gap until recording to the
+file continued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """An interval that was not (or not wholly) observed."""
+    """An interval that was not observed, or only partly."""
 
     id: int
     session: int | None
@@ -170,11 +171,11 @@ class Gap:
     to_ns: int
     reason: str
     lost: int | None
-    """How many events were lost; None where that is unknown."""
+    """Number of events lost; None if unknown."""
 
     @property
     def is_left_out(self) -> bool:
-        """Whether this stands for events that a part of a recording omits: nothing was lost."""
+        """Whether this stands for events omitted from a part of a recording, not for lost ones."""
         return self.reason == LEFT_OUT
 
 
@@ -201,7 +202,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark of the program that wrote the recording."""
+    """A remark by the program that wrote the recording."""
 
     id: int
     session: int | None
@@ -210,19 +211,19 @@ class Note:
 
 
 class Printed(NamedTuple):
-    """A line that a plugin printed which the tap had launched."""
+    """A line of output of a plugin launched by a tap."""
 
     id: int
     session: int
     at_ns: int
-    """When it began."""
+    """Wall clock at the beginning of the line."""
     stream: str
-    """stdout or stderr."""
+    """``stdout`` or ``stderr``."""
     text: str
 
 
 class Tapped(NamedTuple):
-    """A tap's record of an event."""
+    """Measurements and metadata that only a tap records for an event."""
 
     event: int
     held_ns: int
@@ -230,40 +231,40 @@ class Tapped(NamedTuple):
 
 
 MAX_MARKS = 10_000
-"""Of one recording."""
+"""Maximum number of marks in a recording."""
 MAX_COMMENT = 2_000
-"""Characters."""
+"""Maximum length of a comment in characters."""
 
 MarkKey = tuple[int, int]
-"""What a mark is of: number and time of an event. Together they name it, so that marks of a file
-that had this name before match nothing."""
+"""Number and time of the marked event. Because of the time, marks of an earlier file of the same
+name do not match."""
 
 
 class Mark(NamedTuple):
-    """An event that a user marked, or that is not marked any more."""
+    """A user's mark on an event, or the removal of one."""
 
     event: int
     at_ns: int
     """Wall clock of the event."""
     comment: str = ""
     made_ns: int = 0
-    """Wall clock when this was made; of two marks of one event the newer one counts."""
+    """Wall clock when the user made the mark; the newest mark of an event counts."""
     gone: bool = False
-    """Whether this takes back an older mark, which may be where it cannot be written now."""
+    """Whether this removes an older mark, which may be in a file that cannot be written now."""
 
     @property
     def key(self) -> MarkKey:
-        """The event that it marks."""
+        """Number and time of the marked event."""
         return self.event, self.at_ns
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The pods and containers that existed when a session began, as in Synchronize."""
+    """Pods and containers that existed when a session began, as reported by Synchronize."""
 
     pods: tuple[bytes, ...]
-    """Serialised PodSandbox messages, in the order in which they were told."""
+    """Serialised PodSandbox messages, in the order of Synchronize."""
     containers: tuple[bytes, ...]
     """Serialised Container messages."""
     complete: bool
-    """False where the last part of Synchronize never came."""
+    """False if the last part of Synchronize never arrived."""

@@ -12,7 +12,7 @@ from nri_scope.nri.methods import PLUGIN_CONN
 from nri_scope.nri.request_subject import UNKNOWN, decode_request
 from nri_scope.transport.relay import Relay
 from nri_scope.wire import Code
-from nri_scope.wire.frames import Framed, MessageFrames, error_response, named_request
+from nri_scope.wire.frames import FramedPiece, MessageSplitter, error_response, parse_request
 from nri_scope.wire.ttrpc import MessageType
 
 from .faults import Fault, Faults
@@ -27,7 +27,9 @@ HELD_BYTES_MAX = 64 << 20
 
 
 class Faulty:
-    """Passes messages on, except those randomly chosen for a fault. A `transport.relay.Through`."""
+    """A `transport.relay.FaultHook` that forwards messages, except those randomly chosen for a
+    fault.
+    """
 
     def __init__(self, faults: Faults) -> None:
         self.on_kept: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
@@ -35,8 +37,8 @@ class Faulty:
         stream id, reason."""
         self._faults = faults
         self._chance = random.Random(faults.seed)
-        self._forth = MessageFrames(PLUGIN_CONN)
-        self._back = MessageFrames(PLUGIN_CONN)
+        self._forth = MessageSplitter(PLUGIN_CONN)
+        self._back = MessageSplitter(PLUGIN_CONN)
         self._delays: dict[int, float] = {}
         """Seconds by which to delay future replies, by stream id."""
         self._held = self._held_bytes = 0
@@ -54,7 +56,7 @@ class Faulty:
 
     def ended(self, relay: Relay, forth: bool) -> None:
         """Pass on the rest of a direction that has ended."""
-        rest = (self._forth if forth else self._back).rest()
+        rest = (self._forth if forth else self._back).flush()
         if rest:
             relay.pass_on(forth, rest, monotonic_ns())
 
@@ -64,21 +66,21 @@ class Faulty:
             f"faults made on purpose: {self._delayed} replies held back, {self._dropped} requests "
             f"dropped, {self._failed} answered with an error"
         )
-        if self._forth.gave_up or self._back.gave_up:
+        if self._forth.is_passthrough or self._back.is_passthrough:
             text += "; none once the connection could not be understood"
         return text
 
-    def _ask(self, relay: Relay, framed: Framed, arrived_ns: int) -> None:
+    def _ask(self, relay: Relay, framed: FramedPiece, arrived_ns: int) -> None:
         event = self._event(framed.data)
         faults = self._faults
         if self._picked(faults.drops, event) is not None:
             self._dropped += 1
             self.on_kept(PLUGIN_CONN, framed.stream_id, DROPPED)
-            relay.heard(True, framed.raw, arrived_ns, arrived_ns)
+            relay.notify(True, framed.raw, arrived_ns, arrived_ns)
             return
         if self._picked(faults.errors, event) is not None:
             self._failed += 1
-            relay.heard(True, framed.raw, arrived_ns, arrived_ns)
+            relay.notify(True, framed.raw, arrived_ns, arrived_ns)
             error = error_response(PLUGIN_CONN, framed.stream_id, Code.UNKNOWN, FAILED)
             relay.pass_on(False, error, arrived_ns)
             return
@@ -87,7 +89,7 @@ class Faulty:
             self._delays[framed.stream_id] = delay.delay_s
         relay.pass_on(True, framed.raw, arrived_ns)
 
-    def _answer(self, relay: Relay, framed: Framed, arrived_ns: int) -> None:
+    def _answer(self, relay: Relay, framed: FramedPiece, arrived_ns: int) -> None:
         delay_s = self._delays.pop(framed.stream_id, None)
         size = len(framed.raw)
         if delay_s is None or self._held >= HELD_MAX or self._held_bytes + size > HELD_BYTES_MAX:
@@ -120,7 +122,7 @@ class Faulty:
         return None
 
     def _event(self, data: bytes) -> str:
-        named = named_request(data)
+        named = parse_request(data)
         if named is None:
             return ""
         service, method, payload = named

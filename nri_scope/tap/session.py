@@ -14,7 +14,14 @@ from nri_scope.nri.runtime_setup import Introduction, introduced, registration, 
 from nri_scope.plugin import Identity
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.recorder.wall_clock import wall_offset
-from nri_scope.wire import Code, Hearing, HearingEnded, NotUnderstood, RequestHeard, ResponseHeard
+from nri_scope.wire import (
+    Code,
+    DecodingEnded,
+    MessageSkipped,
+    PassiveDecoder,
+    RequestObserved,
+    ResponseObserved,
+)
 
 UNANSWERED_MAX = 1024
 """Maximum number of unanswered requests; runtimes send one at a time."""
@@ -35,7 +42,7 @@ TOLERANCE = 0.95
 class _Asked(NamedTuple):
     """A request that awaits its answer."""
 
-    request: RequestHeard
+    request: RequestObserved
     arrived_ns: int
     passed_ns: int
 
@@ -77,8 +84,8 @@ class TapSession:
         self._on_deaf = on_deaf
         self._notes = notes
         conn_ids = (PLUGIN_CONN, RUNTIME_CONN)
-        self._forth = Hearing(conn_ids)
-        self._back = Hearing(conn_ids)
+        self._forth = PassiveDecoder(conn_ids)
+        self._back = PassiveDecoder(conn_ids)
         self._session: int | None = None
         self._asked: dict[_Key, _Asked] = {}
         self._asked_bytes = 0
@@ -105,13 +112,13 @@ class TapSession:
             return
         for one in (self._forth if forth else self._back).feed(data):
             match one:
-                case ResponseHeard():
+                case ResponseObserved():
                     self._answered(forth, one, arrived_ns, passed_ns)
-                case RequestHeard():
+                case RequestObserved():
                     self._ask(forth, one, arrived_ns, passed_ns)
-                case NotUnderstood():
-                    self.note(f"{_who(forth)} sent what was not understood: {one.words}")
-                case HearingEnded(offset, error):
+                case MessageSkipped():
+                    self.note(f"{_who(forth)} sent what was not understood: {one.reason}")
+                case DecodingEnded(offset, error):
                     words = f"what {_who(forth)} sent after its byte {offset} was not understood"
                     self.deafen(f"{words}: {error}; it was relayed all the same", arrived_ns)
                     return
@@ -149,7 +156,7 @@ class TapSession:
             late = 0 < timeout_ns * TOLERANCE <= now - asked.arrived_ns
             words = self._kept_from.get(key) or f"not answered: {reason}"
             code = Code.DEADLINE_EXCEEDED if late else Code.UNAVAILABLE
-            response = ResponseHeard(key[1], key[2], code, words, b"")
+            response = ResponseObserved(key[1], key[2], code, words, b"")
             self._exchange(key[0], asked, response, now, now)
         if self._deaf_since_ns:
             since = self._wall_offset + self._deaf_since_ns
@@ -172,7 +179,7 @@ class TapSession:
 
     # -- exchanges --------------------------------------------------------------------------
 
-    def _ask(self, forth: bool, request: RequestHeard, arrived_ns: int, passed_ns: int) -> None:
+    def _ask(self, forth: bool, request: RequestObserved, arrived_ns: int, passed_ns: int) -> None:
         key = (forth, request.conn_id, request.stream_id)
         asked = _Asked(request, arrived_ns, passed_ns)
         again = self._asked.pop(key, None)
@@ -189,7 +196,7 @@ class TapSession:
             self._introduce(request.payload)
 
     def _answered(
-        self, forth: bool, response: ResponseHeard, arrived_ns: int, passed_ns: int
+        self, forth: bool, response: ResponseObserved, arrived_ns: int, passed_ns: int
     ) -> None:
         key = (not forth, response.conn_id, response.stream_id)
         asked = self._asked.pop(key, None)
@@ -201,7 +208,7 @@ class TapSession:
         self._exchange(not forth, asked, response, arrived_ns, passed_ns)
 
     def _unanswered(self, forth: bool, asked: _Asked, words: str, now_ns: int) -> None:
-        response = ResponseHeard(
+        response = ResponseObserved(
             asked.request.conn_id, asked.request.stream_id, Code.UNAVAILABLE, words, b""
         )
         self._exchange(forth, asked, response, now_ns, now_ns)
@@ -210,7 +217,7 @@ class TapSession:
         self,
         by_runtime: bool,
         asked: _Asked,
-        response: ResponseHeard,
+        response: ResponseObserved,
         arrived_ns: int,
         passed_ns: int,
     ) -> None:
@@ -260,7 +267,9 @@ class TapSession:
         if told is not None and not self._named and not self.registered:
             self.identity = Identity(index=told[0], name=told[1])
 
-    def _begin(self, request: RequestHeard, response: ResponseHeard, item: CapturedCall) -> None:
+    def _begin(
+        self, request: RequestObserved, response: ResponseObserved, item: CapturedCall
+    ) -> None:
         introduction = introduced(request.payload) or Introduction("", "", None, False, 0, 0)
         mask = 0 if response.code else subscribed(response.payload, introduction.version)
         # The offset between the clocks may have changed during a suspend of the machine.

@@ -110,7 +110,7 @@ class Relay:
         if not self.closed:
             (self._forth if forth else self._back).write(data, arrived_ns)
 
-    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+    def notify(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
         """Notify the listener."""
         if self._on_piece is None:
             return
@@ -236,7 +236,7 @@ class _Way:
             return
         sent = self._send(memoryview(data))
         if sent == len(data):
-            self._relay.heard(self.forth, data, arrived_ns, monotonic_ns())
+            self._relay.notify(self.forth, data, arrived_ns, monotonic_ns())
         elif sent >= 0:
             self._wait(data, arrived_ns, sent)
 
@@ -259,7 +259,7 @@ class _Way:
             sent = self._send(buffer[:size])
             if sent == size:
                 passed_ns = monotonic_ns()
-                self._relay.heard(self.forth, bytes(buffer[:size]), arrived_ns, passed_ns)
+                self._relay.notify(self.forth, bytes(buffer[:size]), arrived_ns, passed_ns)
             elif sent >= 0:
                 self._wait(bytes(buffer[:size]), arrived_ns, sent)
 
@@ -276,7 +276,7 @@ class _Way:
             passed_ns = monotonic_ns()
             self.waiting.popleft()
             self._written = 0
-            self._relay.heard(self.forth, data, arrived_ns, passed_ns)
+            self._relay.notify(self.forth, data, arrived_ns, passed_ns)
         if self.over:
             return
         self._relay.wants(self.target)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speak mux frames and ttRPC messages: bytes in, events out.
+"""Implement mux frames and ttRPC messages: bytes in, events out.
 
-In: received bytes, and calls to make. Out: events, and bytes to write; the owner of a `Connection`
-moves both. Sizes declared by a peer are checked before anything is allocated. There is no I/O, no
-clock and no asyncio; this room never knows NRI.
+In: received bytes and outgoing calls. Out: events and bytes to write; the owner of a `Connection`
+does the I/O. Sizes declared by a peer are checked before memory is allocated. This room never does
+I/O, never reads a clock, and never depends on asyncio or NRI.
 """
 
 from .connection import Connection
@@ -19,12 +19,12 @@ from .events import (
 )
 from .limits import Limits
 from .passive_connection import (
-    Heard,
-    Hearing,
-    HearingEnded,
-    NotUnderstood,
-    RequestHeard,
-    ResponseHeard,
+    DecodingEnded,
+    MessageSkipped,
+    PassiveDecoder,
+    PassiveEvent,
+    RequestObserved,
+    ResponseObserved,
 )
 from .status import Code
 
@@ -32,18 +32,18 @@ __all__ = [
     "Code",
     "Connection",
     "ConnectionFailed",
+    "DecodingEnded",
     "FrameIgnored",
-    "Heard",
-    "Hearing",
-    "HearingEnded",
     "Limits",
     "MessageIgnored",
     "MessageRejected",
-    "NotUnderstood",
+    "MessageSkipped",
+    "PassiveDecoder",
+    "PassiveEvent",
     "PeerClosed",
-    "RequestHeard",
+    "RequestObserved",
     "RequestReceived",
-    "ResponseHeard",
+    "ResponseObserved",
     "ResponseReceived",
     "WireEvent",
 ]

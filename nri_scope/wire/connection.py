@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One socket as a state machine: a mux with a ttRPC server on one id and a client on another.
+"""State machine of one socket: a mux with a ttRPC server on one id and a client on another.
 
-The rules a server applies to requests (odd, strictly increasing stream ids; which requests are
-refused with which status, and which are merely ignored) are those of containerd/ttrpc's server.go.
+The server's rules for requests (odd, strictly increasing stream ids; which requests are rejected
+with which status, and which are only ignored) are those of containerd/ttrpc's server.go.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LAST_STREAM_ID = 0xFFFFFFFF
 
 
 class Connection:
-    """Both directions of one socket, as seen from either end.
+    """Both directions of one socket, for either end of it.
 
-    ``serves`` is the mux id on which the peer calls us, ``calls`` the one on which we call the
-    peer. No method raises for errors of the peer: they become events, the last of them
-    `ConnectionFailed`. Our own errors raise `LocalProtocolError`.
+    ``serves`` is the mux id on which the peer calls us, ``calls`` the id on which we call the peer.
+    Errors of the peer are never raised; they become events, a fatal one `ConnectionFailed`. Errors
+    of the caller raise `LocalProtocolError`.
     """
 
     def __init__(self, *, serves: int, calls: int, limits: Limits | None = None) -> None:
@@ -56,12 +56,12 @@ class Connection:
         """Highest stream id the peer has used; ids must increase."""
         self._unanswered: set[int] = set()
         self._next_call_id = 1
-        self._awaited: set[int] = set()
+        self._pending_calls: set[int] = set()
 
     # -- receiving --------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take the next bytes of the socket, split in any way."""
+        """Process the next bytes of the socket, split in any way."""
         if self._ended:
             return
         pieces, error = self._mux.feed(data)
@@ -85,7 +85,7 @@ class Connection:
         self._events.append(ConnectionFailed(error))
 
     def receive_eof(self) -> None:
-        """Record that the socket has ended."""
+        """Record the end of the socket's byte stream."""
         if not self._ended:
             self._ended = True
             self._events.append(
@@ -114,7 +114,7 @@ class Connection:
             self._events.append(MessageIgnored(self._serves, stream_id, kind, flags, length))
         elif stream_id <= self._last_request_id:
             self._reject(
-                stream_id, Code.INVALID_ARGUMENT, "stream id cannot be used again and must grow"
+                stream_id, Code.INVALID_ARGUMENT, "stream id must be higher than all earlier ones"
             )
         else:
             self._last_request_id = stream_id
@@ -147,16 +147,16 @@ class Connection:
         )
 
     def _reject(self, stream_id: int, code: Code, text: str) -> None:
-        # Answered on the peer's own stream id, even a wrong one, so that the peer can identify it.
+        # Sent with the peer's stream id, even an invalid one, so that the peer can match it.
         self._send_status(stream_id, code, text)
         self._events.append(MessageRejected(self._serves, stream_id, code, text))
 
     def _on_client_message(self, message: Message) -> RemoteProtocolError | None:
         stream_id, kind, flags, length, data = message
-        if kind != MessageType.RESPONSE or stream_id not in self._awaited:
+        if kind != MessageType.RESPONSE or stream_id not in self._pending_calls:
             self._events.append(MessageIgnored(self._calls, stream_id, kind, flags, length))
             return None
-        self._awaited.remove(stream_id)
+        self._pending_calls.remove(stream_id)
         if data is None:
             self._events.append(
                 ResponseReceived(
@@ -170,7 +170,7 @@ class Connection:
         try:
             response = Response.FromString(data)
         except DecodeError as error:
-            # Later messages of this peer may be wrong too, and the call would wait forever.
+            # If it were ignored, the call would wait forever; and later messages may be wrong, too.
             return RemoteProtocolError(f"response cannot be decoded: {error}")
         status = response.status
         self._events.append(
@@ -186,7 +186,7 @@ class Connection:
     # -- sending ----------------------------------------------------------------------------
 
     def data_to_send(self) -> list[bytes]:
-        """Return the bytes to write to the socket since the last call, in order."""
+        """Return the bytes queued for the socket since the last call, in order."""
         output, self._output = self._output, []
         return output
 
@@ -199,7 +199,7 @@ class Connection:
         timeout_ns: int = 0,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> int:
-        """Call the peer; the returned stream id comes back in `ResponseReceived`."""
+        """Queue a request; return the stream id that its `ResponseReceived` will have."""
         if self._ended:
             raise LocalProtocolError(f"{method}: the connection has ended")
         if self._next_call_id > _LAST_STREAM_ID:
@@ -214,17 +214,17 @@ class Connection:
         stream_id = self._next_call_id
         self._send(self._calls, stream_id, MessageType.REQUEST, request.SerializeToString())
         self._next_call_id += 2
-        self._awaited.add(stream_id)
+        self._pending_calls.add(stream_id)
         return stream_id
 
     def forget_request(self, stream_id: int) -> None:
-        """Stop waiting for this response, which is ignored if it still comes."""
-        self._awaited.discard(stream_id)
+        """Stop waiting for a response; if it still arrives, it becomes `MessageIgnored`."""
+        self._pending_calls.discard(stream_id)
 
     def send_response(self, stream_id: int, payload: bytes = b"") -> None:
         """Answer a request with status OK."""
-        self._answering(stream_id)
-        # No payload means an empty message, exactly like an empty reply of a Go peer.
+        self._check_unanswered(stream_id)
+        # Without a payload, the message is empty, exactly like an empty reply of a Go peer.
         data = Response(payload=payload).SerializeToString() if payload else b""
         self._send(self._serves, stream_id, MessageType.RESPONSE, data)
         self._unanswered.discard(stream_id)
@@ -233,11 +233,11 @@ class Connection:
         """Answer a request with an error status and no payload."""
         if code == Code.OK:
             raise LocalProtocolError("an error status needs a code other than 0")
-        self._answering(stream_id)
+        self._check_unanswered(stream_id)
         self._send_status(stream_id, code, message)
         self._unanswered.discard(stream_id)
 
-    def _answering(self, stream_id: int) -> None:
+    def _check_unanswered(self, stream_id: int) -> None:
         if stream_id not in self._unanswered:
             raise LocalProtocolError(f"stream {stream_id} has no unanswered request")
 

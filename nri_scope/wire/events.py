@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of a `Connection`. Named tuples, because one is made for every message."""
+"""Events of a `Connection`. Named tuples are used because one is created for every message."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from nri_scope.errors import RemoteProtocolError
 
 
 class RequestReceived(NamedTuple):
-    """The peer calls us. Answer with `Connection.send_response` or `send_error`."""
+    """A request from the peer. Reply with `Connection.send_response` or `send_error`."""
 
     stream_id: int
     service: str
     method: str
     payload: bytes
     timeout_ns: int
-    """How long the peer waits for the answer, in nanoseconds; 0 if not sent."""
+    """The peer's timeout for the reply, in nanoseconds; 0 if not sent."""
     metadata: tuple[tuple[str, str], ...]
 
 
 class ResponseReceived(NamedTuple):
-    """The peer answered our call. ``payload`` is empty when ``code`` is not 0."""
+    """The peer's response to a request of ours. ``payload`` is empty if ``code`` is not 0."""
 
     stream_id: int
     code: int
@@ -30,14 +30,14 @@ class ResponseReceived(NamedTuple):
 
 
 class FrameIgnored(NamedTuple):
-    """A mux frame for a connection id that was never opened; Go ignores such frames too."""
+    """A mux frame for an unused connection id; Go ignores these frames too."""
 
     conn_id: int
     length: int
 
 
 class MessageIgnored(NamedTuple):
-    """A ttRPC message that has no meaning here: an unknown type, or a response to no open call."""
+    """A ttRPC message of an unknown type, or a response without a pending request."""
 
     conn_id: int
     stream_id: int
@@ -47,7 +47,7 @@ class MessageIgnored(NamedTuple):
 
 
 class MessageRejected(NamedTuple):
-    """A request that breaks the rules. The answer, an error status, has already been queued."""
+    """A request that violates a rule. The response with an error status is already queued."""
 
     conn_id: int
     stream_id: int
@@ -56,7 +56,7 @@ class MessageRejected(NamedTuple):
 
 
 class ConnectionFailed(NamedTuple):
-    """The peer broke the protocol irreparably. Always the last event."""
+    """A protocol violation after which the stream cannot be decoded. Always the last event."""
 
     error: RemoteProtocolError
 

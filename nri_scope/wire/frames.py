@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket's bytes, split so that each message of one mux id is in a separate piece.
+"""Split a socket's bytes so that each message of one mux id is in a separate piece.
 
-For a caller that passes on some messages and drops others. If frames and messages begin and end
-together, as all known peers write them, the pieces are the original frames; otherwise they are
-created again, which peers cannot distinguish.
+For callers that forward some messages and drop others. If each message begins and ends with a
+frame, as with all known peers, the pieces are the original frames. Otherwise frames are rebuilt;
+peers decode the same messages from them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _FRAME = struct.Struct(">II")
 _MESSAGE = struct.Struct(">IIBB")
 
 
-class Framed(NamedTuple):
-    """Bytes that can be passed on or dropped without harm to those before and after them."""
+class FramedPiece(NamedTuple):
+    """Bytes that can be forwarded or dropped independently of the pieces around them."""
 
     raw: bytes
     stream_id: int = 0
@@ -33,10 +33,10 @@ class Framed(NamedTuple):
     data: bytes = b""
 
 
-class MessageFrames:
-    """One direction of a socket. Holds at most one frame and one message.
+class MessageSplitter:
+    """Splitter for one direction of a socket. Buffers at most one frame and one message.
 
-    A message above ``limits`` cannot be split: from there on all bytes pass unchanged.
+    A frame or message above ``limits`` cannot be split: it and all later bytes pass unchanged.
     """
 
     def __init__(self, conn_id: int, limits: Limits | None = None) -> None:
@@ -46,49 +46,51 @@ class MessageFrames:
         self._frames = bytearray()
         self._stream = bytearray()
         self._aligned = True
-        """Whether the message that begins in ``_stream`` begins where ``_frames`` does."""
-        self.gave_up = False
+        """Whether ``_stream`` is exactly the payload of ``_frames``."""
+        self.is_passthrough = False
+        """Whether a limit was exceeded, so that bytes pass unchanged."""
 
-    def feed(self, data: bytes) -> list[Framed]:
-        """Return the frames and pieces that ``data`` completes, in order; joined, they equal the
-        input.
+    def feed(self, data: bytes) -> list[FramedPiece]:
+        """Return the pieces that ``data`` completes, in the order of the input.
+
+        Each stream of a mux id is preserved; frames may be divided differently.
         """
-        if self.gave_up:
-            return [Framed(data)]
+        if self.is_passthrough:
+            return [FramedPiece(data)]
         self._buffer += data
-        pieces: list[Framed] = []
+        pieces: list[FramedPiece] = []
         while len(self._buffer) >= FRAME_HEADER_LENGTH:
             conn_id, length = _FRAME.unpack_from(self._buffer)
             if length > self._limits.frame_payload:
-                return [*pieces, Framed(self._give_up())]
+                return [*pieces, FramedPiece(self._stop_splitting())]
             end = FRAME_HEADER_LENGTH + length
             if len(self._buffer) < end:
                 break
             frame = bytes(self._buffer[:end])
             del self._buffer[:end]
             if conn_id != self._conn_id:
-                pieces.append(Framed(frame))
+                pieces.append(FramedPiece(frame))
                 continue
             self._frames += frame
             self._stream += frame[FRAME_HEADER_LENGTH:]
-            if not self._cut(pieces):
-                return [*pieces, Framed(self._give_up())]
+            if not self._split(pieces):
+                return [*pieces, FramedPiece(self._stop_splitting())]
         return pieces
 
-    def rest(self) -> bytes:
-        """Return, once, the bytes that are held: an incomplete frame or message."""
+    def flush(self) -> bytes:
+        """Return and clear the buffered bytes of an incomplete frame or message."""
         if self._aligned:
-            held = bytes(self._frames)
+            buffered = bytes(self._frames)
         else:
-            held = _FRAME.pack(self._conn_id, len(self._stream)) + bytes(self._stream)
-        held += bytes(self._buffer)
+            buffered = _FRAME.pack(self._conn_id, len(self._stream)) + bytes(self._stream)
+        buffered += bytes(self._buffer)
         self._frames.clear()
         self._stream.clear()
         self._buffer.clear()
-        return held
+        return buffered
 
-    def _cut(self, pieces: list[Framed]) -> bool:
-        """Take whole messages out of the stream; return False for one that is too long."""
+    def _split(self, pieces: list[FramedPiece]) -> bool:
+        """Move complete messages from the stream to ``pieces``; return False if one is too long."""
         while len(self._stream) >= MESSAGE_HEADER_LENGTH:
             length, stream_id, kind, flags = _MESSAGE.unpack_from(self._stream)
             if length > self._limits.message_data:
@@ -107,19 +109,19 @@ class MessageFrames:
                         self._conn_id, stream_id, kind, flags, data, self._limits.safe_frame
                     )
                 )
-            pieces.append(Framed(raw, stream_id, kind, data))
+            pieces.append(FramedPiece(raw, stream_id, kind, data))
         if not self._stream:
-            # Frames without bytes may follow a message; they have no meaning.
+            # Empty frames may follow a message; they have no meaning.
             self._frames.clear()
             self._aligned = True
         return True
 
-    def _give_up(self) -> bytes:
-        self.gave_up = True
-        return self.rest()
+    def _stop_splitting(self) -> bytes:
+        self.is_passthrough = True
+        return self.flush()
 
 
-def named_request(data: bytes) -> tuple[str, str, bytes] | None:
+def parse_request(data: bytes) -> tuple[str, str, bytes] | None:
     """Return service, method and payload of a request's data; None if it cannot be decoded."""
     try:
         request = Request.FromString(data)
@@ -129,7 +131,7 @@ def named_request(data: bytes) -> tuple[str, str, bytes] | None:
 
 
 def error_response(conn_id: int, stream_id: int, code: int, message: str) -> bytes:
-    """Return the frame of a response with an error status; ``message`` is a short one."""
+    """Return the frames of a response with an error status."""
     response = Response()
     response.status.code = code
     response.status.message = message

@@ -18,9 +18,10 @@ _FRAME_AND_MESSAGE_HEADER = struct.Struct(">IIIIBB")
 
 
 class MuxReader:
-    """Splits a socket's bytes into ``(connection id, bytes)`` pieces, holding at most a header.
+    """Splitter of a socket's bytes into pieces of one connection id each.
 
-    Payload bytes are passed on as they come, so a frame's declared length is never allocated.
+    Only an incomplete frame header is buffered. Payload bytes are returned as they arrive, so a
+    frame's declared length is never allocated.
     """
 
     __slots__ = ("_conn_id", "_header", "_limit", "_remaining")
@@ -40,8 +41,8 @@ class MuxReader:
         """Return pieces ``(connection id, declared length or -1, bytes)``, and the error that ended
         the stream, if any.
 
-        The declared length comes with the first piece of each frame (whose bytes may be empty),
-        so that the caller can tell frames apart; -1 marks a continuation.
+        The first piece of each frame, whose bytes may be empty, has the frame's declared length;
+        later pieces have -1.
         """
         pieces: list[tuple[int, int, bytes]] = []
         position, end = 0, len(data)
@@ -74,11 +75,11 @@ class MuxReader:
 def frame_message(
     conn_id: int, stream_id: int, kind: int, flags: int, data: bytes, safe_frame: int
 ) -> list[bytes]:
-    """Return the frames that carry one ttRPC message in a form that every peer accepts.
+    """Return the frames of one ttRPC message in a form that every peer accepts.
 
-    A short message is sent as one frame, a longer one as its header in one frame and the data in
-    another: a Go peer fails on a frame that contains a header and exceeds its 4,096-byte read
-    buffer, and cuts its 256-frame queue short if the data comes in many small frames.
+    A short message is one frame; a longer one is a header frame and a data frame. A Go peer fails
+    on a frame that contains a header and exceeds its 4,096-byte read buffer, and its 256-frame
+    queue overflows if the data arrives in many small frames.
     """
     length = len(data)
     total = MESSAGE_HEADER_LENGTH + length

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listener to two peers' conversation, which does not take part in it.
+"""Decode the traffic between two peers without taking part in it.
 
-A `Connection` is one of the peers: it enforces rules and answers. Here no rules are enforced, as
-the peers have to handle each other's errors; even messages without context, such as an answer to an
-unheard call, are reported.
+A `Connection` is one of the peers: it enforces rules and sends responses. Here no rules are
+enforced, as the peers have to handle each other's errors; even messages without context, such as
+the response to a request that was not observed, are reported.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .mux import MuxReader
 from .status import Code
 from .ttrpc import Message, MessageReader, MessageType
 
-_WANTED = (MessageType.REQUEST, MessageType.RESPONSE)
+_TYPES = (MessageType.REQUEST, MessageType.RESPONSE)
 
 
-class RequestHeard(NamedTuple):
-    """One peer called the other."""
+class RequestObserved(NamedTuple):
+    """A request from one peer to the other."""
 
     conn_id: int
     stream_id: int
@@ -32,12 +32,12 @@ class RequestHeard(NamedTuple):
     method: str
     payload: bytes
     timeout_ns: int
-    """How long the caller waits, in nanoseconds; 0 if not sent."""
+    """The sender's timeout for the reply, in nanoseconds; 0 if not sent."""
     metadata: tuple[tuple[str, str], ...]
 
 
-class ResponseHeard(NamedTuple):
-    """One peer answered. ``payload`` is empty when ``code`` is not 0."""
+class ResponseObserved(NamedTuple):
+    """A response from one peer to the other. ``payload`` is empty if ``code`` is not 0."""
 
     conn_id: int
     stream_id: int
@@ -46,31 +46,31 @@ class ResponseHeard(NamedTuple):
     payload: bytes
 
 
-class NotUnderstood(NamedTuple):
-    """A message that is skipped; later messages are reported again."""
+class MessageSkipped(NamedTuple):
+    """A message that could not be decoded; later messages are still reported."""
 
     conn_id: int
     stream_id: int
-    words: str
+    reason: str
 
 
-class HearingEnded(NamedTuple):
-    """Later bytes of this direction cannot be decoded. Always its last event."""
+class DecodingEnded(NamedTuple):
+    """An error after which this direction cannot be decoded. Always its last event."""
 
     offset: int
-    """Minimum number of bytes of this direction that came before the unreadable ones."""
+    """Number of bytes of this direction received before the chunk with the error."""
     error: RemoteProtocolError
 
 
-Heard = RequestHeard | ResponseHeard | NotUnderstood | HearingEnded
+PassiveEvent = RequestObserved | ResponseObserved | MessageSkipped | DecodingEnded
 
 
-class Hearing:
-    """One direction of a socket: feed it the passing bytes, split in any way.
+class PassiveDecoder:
+    """Decoder for one direction of a socket, whose bytes may be split in any way.
 
-    ``conn_ids`` are the mux ids to listen to; frames for others are ignored, as by peers. Holds at
-    most one message of each, and never allocates sizes that a peer merely declares. Never raises
-    for received bytes.
+    ``conn_ids`` are the mux ids to decode; frames for others are ignored, as by peers. Buffers at
+    most one message for each id, and never allocates a size only because a peer declares it. Never
+    raises for received bytes.
     """
 
     __slots__ = ("_ended", "_limits", "_mux", "_offset", "_readers")
@@ -78,49 +78,49 @@ class Hearing:
     def __init__(self, conn_ids: tuple[int, ...], limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._mux = MuxReader(self._limits)
-        self._readers = {conn_id: MessageReader(_WANTED, self._limits) for conn_id in conn_ids}
+        self._readers = {conn_id: MessageReader(_TYPES, self._limits) for conn_id in conn_ids}
         self._offset = 0
         self._ended = False
 
     @property
     def in_message(self) -> bool:
-        """Whether a message has begun and is incomplete."""
-        return self._mux.in_frame or any(one.in_message for one in self._readers.values())
+        """Whether a frame or message is incomplete."""
+        return self._mux.in_frame or any(reader.in_message for reader in self._readers.values())
 
-    def feed(self, data: bytes) -> list[Heard]:
-        """Return the messages that ``data`` completes, in order."""
-        heard: list[Heard] = []
+    def feed(self, data: bytes) -> list[PassiveEvent]:
+        """Return the events for the messages that ``data`` completes, in order."""
+        events: list[PassiveEvent] = []
         if self._ended:
-            return heard
+            return events
         pieces, error = self._mux.feed(data)
         for conn_id, _, piece in pieces:
             reader = self._readers.get(conn_id)
             if reader is not None:
                 for message in reader.feed(piece):
-                    heard.append(self._understood(conn_id, message))
+                    events.append(self._decode(conn_id, message))
         if error is not None:
             self._ended = True
-            heard.append(HearingEnded(self._offset, error))
+            events.append(DecodingEnded(self._offset, error))
         self._offset += len(data)
-        return heard
+        return events
 
-    def _understood(self, conn_id: int, message: Message) -> Heard:
+    def _decode(self, conn_id: int, message: Message) -> PassiveEvent:
         stream_id, kind, _, length, data = message
         if data is None:
-            if kind in _WANTED:
-                words = f"message of {length} bytes; the limit is {self._limits.message_data}"
+            if kind in _TYPES:
+                reason = f"message of {length} bytes; the limit is {self._limits.message_data}"
             else:
-                words = f"message of type {kind} with {length} bytes"
-            return NotUnderstood(conn_id, stream_id, words)
+                reason = f"message of type {kind} with {length} bytes"
+            return MessageSkipped(conn_id, stream_id, reason)
         try:
             if kind == MessageType.RESPONSE:
                 return _response(conn_id, stream_id, data)
             request = Request.FromString(data)
         except DecodeError as error:
             name = MessageType(kind).name.lower()
-            return NotUnderstood(conn_id, stream_id, f"{name} cannot be decoded: {error}")
+            return MessageSkipped(conn_id, stream_id, f"{name} cannot be decoded: {error}")
         metadata = request.metadata
-        return RequestHeard(
+        return RequestObserved(
             conn_id,
             stream_id,
             request.service,
@@ -131,13 +131,13 @@ class Hearing:
         )
 
 
-def _response(conn_id: int, stream_id: int, data: bytes) -> ResponseHeard:
+def _response(conn_id: int, stream_id: int, data: bytes) -> ResponseObserved:
     if not data:
-        # The content of nearly every reply.
-        return ResponseHeard(conn_id, stream_id, Code.OK, "", b"")
+        # Nearly every response is empty.
+        return ResponseObserved(conn_id, stream_id, Code.OK, "", b"")
     response = Response.FromString(data)
     status = response.status
     code = status.code
-    return ResponseHeard(
+    return ResponseObserved(
         conn_id, stream_id, code, status.message, b"" if code else response.payload
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status codes of ttRPC, which are those of google.rpc.Code."""
+"""Status codes of ttRPC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """google.rpc.Code; the names are those of its definition."""
+    """google.rpc.Code, with the names of its definition."""
 
     OK = 0
     CANCELLED = 1

@@ -22,7 +22,7 @@ class MessageType(IntEnum):
 
 
 class Message(NamedTuple):
-    """One ttRPC message. ``data`` is None when it was skipped rather than read."""
+    """One ttRPC message. ``data`` is None if it was skipped."""
 
     stream_id: int
     type: int
@@ -32,17 +32,17 @@ class Message(NamedTuple):
 
 
 class MessageReader:
-    """Assembles messages from the pieces of one byte stream, in bounded memory.
+    """Assembler of messages from the pieces of one byte stream, in bounded memory.
 
-    ``wanted`` are the types that have a meaning at this end; messages of other types, and those
-    over the limit, are skipped on arrival and reported without their data.
+    Messages whose type is not in ``types``, and messages over the limit, are skipped on arrival
+    and returned without their data.
     """
 
     __slots__ = ("_buffer", "_flags", "_length", "_limit", "_missing", "_skip", "_stream_id",
-                 "_type", "_wanted")  # fmt: skip
+                 "_type", "_types")  # fmt: skip
 
-    def __init__(self, wanted: Container[int], limits: Limits) -> None:
-        self._wanted = wanted
+    def __init__(self, types: Container[int], limits: Limits) -> None:
+        self._types = types
         self._limit = limits.message_data
         self._buffer = bytearray()
         self._missing = 0
@@ -63,9 +63,9 @@ class MessageReader:
                 position = self._read_data(piece, position, messages)
                 continue
             if self._buffer or end - position < MESSAGE_HEADER_LENGTH:
-                taken = piece[position : position + MESSAGE_HEADER_LENGTH - len(self._buffer)]
-                self._buffer += taken
-                position += len(taken)
+                part = piece[position : position + MESSAGE_HEADER_LENGTH - len(self._buffer)]
+                self._buffer += part
+                position += len(part)
                 if len(self._buffer) < MESSAGE_HEADER_LENGTH:
                     break
                 header = _HEADER.unpack(self._buffer)
@@ -75,7 +75,7 @@ class MessageReader:
                 position += MESSAGE_HEADER_LENGTH
             self._length, self._stream_id, self._type, self._flags = header
             self._missing = self._length
-            self._skip = self._length > self._limit or self._type not in self._wanted
+            self._skip = self._length > self._limit or self._type not in self._types
             if not self._length:
                 messages.append(self._message(None if self._skip else b""))
         return messages
@@ -90,8 +90,8 @@ class MessageReader:
         elif complete and not self._buffer:
             messages.append(self._message(piece[position:stop]))
         else:
-            # A bytearray rather than a list of pieces: a peer that sends single bytes would
-            # otherwise make us hold an object for each byte.
+            # A bytearray rather than a list of pieces, which would contain one object for each byte
+            # if a peer sends single bytes.
             self._buffer += piece[position:stop]
             if complete:
                 messages.append(self._message(bytes(self._buffer)))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.wire import Connection, Limits, ResponseReceived
-from nri_scope.wire.frames import MessageFrames, error_response, named_request
+from nri_scope.wire.frames import MessageSplitter, error_response, parse_request
 from nri_scope.wire.mux import MuxReader
 
 SMALL = Limits(frame_payload=400, message_data=300, requests_in_flight=4, safe_frame=64)
@@ -49,11 +49,11 @@ def test_however_messages_are_framed_each_is_found_and_nothing_is_lost(
         size = next(sizes)
         framed += frame(1, stream[:size]) + frame(2, bytes(next(fill)))
         stream = stream[size:]
-    frames = MessageFrames(1, SMALL)
+    frames = MessageSplitter(1, SMALL)
     pieces = []
     for start in range(0, len(framed), 37):
         pieces += frames.feed(framed[start : start + 37])
-    assert frames.rest() == b""
+    assert frames.flush() == b""
     found = [(piece.stream_id, piece.data) for piece in pieces if piece.type]
     assert found == list(enumerate(contents, 1))
     assert streams(b"".join(piece.raw for piece in pieces)) == streams(framed)
@@ -64,7 +64,7 @@ def test_frames_that_hold_a_message_each_are_not_made_anew() -> None:
     whole = message(1, bytes(100))
     first = frame(1, whole[:10]) + frame(1, whole[10:])
     second = frame(1, message(3, b""))
-    pieces = MessageFrames(1, SMALL).feed(first + second)
+    pieces = MessageSplitter(1, SMALL).feed(first + second)
     assert [piece.raw for piece in pieces] == [first, second]
 
 
@@ -73,26 +73,26 @@ def test_whatever_comes_is_passed_on_to_the_last_byte_where_it_cannot_be_cut(
     data: bytes, size: int
 ) -> None:
     said = frame(1, struct.pack(">IIBB", 301, 1, 1, 0) + data[:50]) + data
-    frames = MessageFrames(1, SMALL)
+    frames = MessageSplitter(1, SMALL)
     passed = b""
     for start in range(0, len(said), size):
         passed += b"".join(piece.raw for piece in frames.feed(said[start : start + size]))
-    assert passed + frames.rest() == said
-    assert frames.gave_up
+    assert passed + frames.flush() == said
+    assert frames.is_passthrough
 
 
 def test_what_is_held_at_the_end_is_not_lost() -> None:
-    frames = MessageFrames(1, SMALL)
+    frames = MessageSplitter(1, SMALL)
     said = frame(1, message(1, b"12345"))
     assert frames.feed(said[:-2]) == []
-    assert frames.rest() == said[:-2]
+    assert frames.flush() == said[:-2]
 
 
 def test_an_error_in_somebodys_place_is_one_to_the_caller() -> None:
     caller = Connection(serves=2, calls=1)
     stream = caller.send_request("s", "m", b"payload")
     request = b"".join(caller.data_to_send())
-    assert named_request(request[18:]) == ("s", "m", b"payload")
-    assert named_request(b"\xff") is None
+    assert parse_request(request[18:]) == ("s", "m", b"payload")
+    assert parse_request(b"\xff") is None
     caller.receive_data(error_response(1, stream, 2, "on purpose"))
     assert caller.events_received() == [ResponseReceived(stream, 2, "on purpose", b"")]

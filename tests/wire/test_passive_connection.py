@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from nri_scope._gen.ttrpc.ttrpc_pb2 import KeyValue, Request, Response
 from nri_scope.wire import (
     Connection,
-    Hearing,
-    HearingEnded,
+    DecodingEnded,
     Limits,
-    NotUnderstood,
-    RequestHeard,
-    ResponseHeard,
+    MessageSkipped,
+    PassiveDecoder,
+    RequestObserved,
+    ResponseObserved,
 )
 from nri_scope.wire.events import RequestReceived
 
@@ -31,8 +31,8 @@ def message(stream_id: int, kind: int, data: bytes) -> bytes:
     return struct.pack(">IIBB", len(data), stream_id, kind, 0) + data
 
 
-def hearing() -> Hearing:
-    return Hearing((1, 2), SMALL)
+def hearing() -> PassiveDecoder:
+    return PassiveDecoder((1, 2), SMALL)
 
 
 def fed(data: bytes, cuts: list[int]) -> list[object]:
@@ -55,10 +55,10 @@ def test_a_call_and_its_answer_are_heard_with_all_that_came_along() -> None:
     assert isinstance(plugin.events_received()[0], RequestReceived)
     plugin.send_response(stream, b"reply")
     assert hearing().feed(asked) == [
-        RequestHeard(1, stream, "svc", "Do", b"payload", 5, (("k", "v"), ("k", "w")))
+        RequestObserved(1, stream, "svc", "Do", b"payload", 5, (("k", "v"), ("k", "w")))
     ]
     assert hearing().feed(b"".join(plugin.data_to_send())) == [
-        ResponseHeard(1, stream, 0, "", b"reply")
+        ResponseObserved(1, stream, 0, "", b"reply")
     ]
 
 
@@ -71,9 +71,9 @@ def test_calls_on_both_ids_and_in_any_order_are_heard_from_either_side() -> None
         )
     )
     assert hearing().feed(data) == [
-        ResponseHeard(2, 7, 0, "", b""),
-        RequestHeard(1, 5, "s", "m", b"", 0, ()),
-        RequestHeard(1, 5, "s", "again", b"", 0, ()),
+        ResponseObserved(2, 7, 0, "", b""),
+        RequestObserved(1, 5, "s", "m", b"", 0, ()),
+        RequestObserved(1, 5, "s", "again", b"", 0, ()),
     ]
 
 
@@ -82,7 +82,7 @@ def test_an_error_is_heard_without_the_payload_beside_it() -> None:
     response.status.code = 12
     response.status.message = "no such thing"
     data = frame(1, message(1, 2, response.SerializeToString()))
-    assert hearing().feed(data) == [ResponseHeard(1, 1, 12, "no such thing", b"")]
+    assert hearing().feed(data) == [ResponseObserved(1, 1, 12, "no such thing", b"")]
 
 
 def test_what_is_not_understood_is_told_and_what_follows_is_heard() -> None:
@@ -97,16 +97,16 @@ def test_what_is_not_understood_is_told_and_what_follows_is_heard() -> None:
         )
     )
     *strange, last = hearing().feed(data)
-    assert [type(one) for one in strange] == [NotUnderstood] * 3
-    assert [one.stream_id for one in strange if isinstance(one, NotUnderstood)] == [1, 3, 5]
-    assert last == RequestHeard(1, 9, "s", "m", b"", 0, ())
+    assert [type(one) for one in strange] == [MessageSkipped] * 3
+    assert [one.stream_id for one in strange if isinstance(one, MessageSkipped)] == [1, 3, 5]
+    assert last == RequestObserved(1, 9, "s", "m", b"", 0, ())
 
 
 def test_hearing_ends_where_nobody_can_tell_what_is_said() -> None:
     ears = hearing()
     assert ears.feed(frame(1, b"")) == []
     (ended,) = ears.feed(struct.pack(">II", 1, 401))
-    assert isinstance(ended, HearingEnded)
+    assert isinstance(ended, DecodingEnded)
     assert ended.offset == 8
     assert ears.feed(frame(1, message(1, 2, b""))) == []
 
@@ -151,4 +151,4 @@ def test_any_split_gives_the_same(messages: list[bytes], cuts: list[int]) -> Non
 
 def _plain(heard: list[object]) -> list[object]:
     # Where hearing ends is told as the beginning of the piece it ended in.
-    return [one.error.args if isinstance(one, HearingEnded) else one for one in heard]
+    return [one.error.args if isinstance(one, DecodingEnded) else one for one in heard]
