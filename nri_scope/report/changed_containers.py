@@ -62,7 +62,7 @@ class Changes:
         for asked in wording.unnoted(diff.asked, diff.steps):
             found = self._of(asked.container)
             if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:
-                self._legend.see(asked.owner, (asked.evidence,))
+                self._legend.add(asked.owner, (asked.evidence,))
                 sentence = clipped(wording.request(asked), WORDS_MAX)
                 found.requests[wording.FATES[asked.fate], sentence] = None
         if diff.name == CONTAINER_STATUS and diff.failure:
@@ -123,9 +123,9 @@ class Changes:
         key = step.change.path, step.event, step.evidence
         self._kept += key not in found.rows
         found.rows[key] = _row(step)
-        self._legend.see(step.owner, step.evidence)
+        self._legend.add(step.owner, step.evidence)
         for other in step.disputed:
-            self._legend.see(other.owner, (other.evidence,))
+            self._legend.add(other.owner, (other.evidence,))
 
     def _judge(self, step: ChangeStep) -> None:
         """Update a step that was taken before."""
@@ -133,7 +133,7 @@ class Changes:
         found = self._found.get(step.container)
         if found is not None and key in found.rows:
             found.rows[key] = _row(step)
-            self._legend.see(step.owner, step.evidence)
+            self._legend.add(step.owner, step.evidence)
 
 
 def _row(step: ChangeStep) -> Row:

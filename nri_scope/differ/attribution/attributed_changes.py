@@ -42,12 +42,12 @@ class Evidence(StrEnum):
 
 
 _MEANING = {
-    Evidence.TAP: "the plugin's own answer",
-    Evidence.REPLAY: "the plugin's own answer in a replay",
+    Evidence.TAP: "the plugin's own reply",
+    Evidence.REPLAY: "the plugin's own reply in a replay",
     Evidence.VALIDATOR: "the runtime's list of last owners",
-    Evidence.PROBES: "two connections of the chain saw it differently",
-    Evidence.EVENTS: "a later event shows it",
-    Evidence.CRI: "the spec that the runtime really used",
+    Evidence.PROBES: "two connections in the chain show different states",
+    Evidence.EVENTS: "a later event shows the change",
+    Evidence.CRI: "the spec that the runtime actually used",
     Evidence.REQUEST: "the runtime's own request",
 }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show a container's spec line by line, with the owner of each line and its former value.
+"""Show a container's spec line by line, with the owner and the previous value of each line.
 
-In: a container's history from `attribution`. Out: lines with a gutter, Markdown or a document for
-programs. This package never decides who made a change, and never reads a recording.
+In: a container's history from `attribution`. Out: lines with a gutter, Markdown or a JSON document.
+This package never attributes changes, and never reads a recording.
 """
 
 from .document import document as document

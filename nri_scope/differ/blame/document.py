@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's lines and changes as plain values for JSON."""
+"""Convert a container's lines and changes to plain values for JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def document(
     pasts: Iterable[PathHistory] | None = None,
     path: str = "",
 ) -> dict[str, Plain | Iterator[Plain]]:
-    """Return present ``lines`` with values, each with its owner, and ``changes`` in order.
+    """Return the existing ``lines`` that have a value, with their owners, and ``changes`` in order.
 
-    Both are iterators, as a hostile recording may have very many. With `pasts` the document is the
-    history of `path`, and ``began`` has the first values.
+    Both are iterators: a hostile recording may contain a huge number. With `pasts` the document is
+    the history of `path`, and ``began`` contains the initial values.
     """
-    told: dict[str, Plain | Iterator[Plain]] = {
+    result: dict[str, Plain | Iterator[Plain]] = {
         "schema_version": SCHEMA_VERSION,
         "container": {
             "name": history.name,
@@ -43,11 +43,11 @@ def document(
         asked: Sequence[PluginRequest] = history.asked
     else:
         pasts = list(pasts)
-        mine = {id(step) for past in pasts for step in past.steps}
-        steps = [step for step in history.steps if id(step) in mine]
+        selected = {id(step) for past in pasts for step in past.steps}
+        steps = [step for step in history.steps if id(step) in selected]
         asked = asked_for(history, path)
-        told["path"] = path
-        told["began"] = [
+        result["path"] = path
+        result["began"] = [
             {
                 "path": past.path,
                 "value": shallow(past.began),
@@ -56,21 +56,21 @@ def document(
             for past in pasts
             if past.began_there
         ]
-    told["lines"] = (
+    result["lines"] = (
         _line(line) for line in lines if line.there and not line.heading and _is_in(line.path, path)
     )
 
     def name_of(_id: str) -> str:
         return history.name
 
-    told["changes"] = (step_record(step, name_of) for step in steps)
-    told["asked"] = (asked_record(one, name_of) for one in asked)
-    told["remarks"] = list(history.remarks)
-    return told
+    result["changes"] = (step_record(step, name_of) for step in steps)
+    result["asked"] = (asked_record(one, name_of) for one in asked)
+    result["remarks"] = list(history.remarks)
+    return result
 
 
-def _is_in(path: str, whole: str) -> bool:
-    return not whole or path == whole or path.startswith(f"{whole}/")
+def _is_in(path: str, parent: str) -> bool:
+    return not parent or path == parent or path.startswith(f"{parent}/")
 
 
 def _line(line: OwnedLine) -> dict[str, Plain]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the lines to show, and fold the others."""
+"""Select the lines of a view, and fold the others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ View: TypeAlias = Literal["usual", "full", "changed"]
 
 
 class Fold(NamedTuple):
-    """Lines that are not shown."""
+    """A row in place of consecutive hidden lines of one owner."""
 
     owner: Owner
     hidden: int
+    """Number of hidden lines."""
     indent: int
 
 
@@ -28,7 +29,7 @@ def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
     """Return the rows of a view.
 
     ``full``: all lines; ``changed``: lines that differ from the runtime's spec without plugins,
-    with their parents; ``usual``: the same, with the lines between them as folds.
+    and their parents; ``usual``: the same, with a fold in place of the lines between them.
     """
     if kind == "full":
         return list(lines)
@@ -49,7 +50,7 @@ def _shown(lines: Sequence[OwnedLine]) -> set[int]:
         if line.heading:
             parents.setdefault(line.path, at)
         if line.dash and not line.member:
-            # A member has no line of its own, but its first line identifies the member.
+            # A member has no line of its own; its first line represents it.
             parents.setdefault(line.path.rpartition("/")[0], at)
     shown: set[int] = set()
     for at, line in enumerate(lines):

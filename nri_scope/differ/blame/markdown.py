@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's lines as Markdown, to be pasted into an issue."""
+"""Render a container's lines as Markdown for an issue."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ def markdown(
     legend: Sequence[str],
     about: Sequence[PluginRequest] | None = None,
 ) -> Iterator[str]:
-    """Yield the Markdown. `body`: the text between head and legend, unbroken and without colour.
+    """Yield the Markdown. `body`: the lines between head and legend, without wrapping and styles.
 
-    `about`: which of the requests not simply carried out to list; None for all.
+    `about`: requests to list instead of all that were not applied as requested.
     """
     began = f", {history.beginning}" if history.beginning else ""
     yield f"### {code(history.name)}"
     yield ""
-    told = "" if lines is None else f": {prose(summary(lines))}"
-    yield f"{code(history.id[:SHORT_ID])}{began}{told}"
-    said = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
+    counts = "" if lines is None else f": {prose(summary(lines))}"
+    yield f"{code(history.id[:SHORT_ID])}{began}{counts}"
+    notes = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
     if history.real is not None:
-        said.append(
-            f"- the spec that the runtime really used, reported by event {history.real_event}"
+        notes.append(
+            f"- the spec that the runtime actually used, reported by event {history.real_event}"
         )
     doubt = filter(None, [history.doubt])
-    said += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
+    notes += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
     unnoted = wording.unnoted(history.asked if about is None else about, history.steps)
-    said += (f"- {prose(f'{wording.FATES[one.fate]}: {wording.request(one)}')}" for one in unnoted)
-    yield from _listed(said)
+    notes += (f"- {prose(f'{wording.FATES[one.fate]}: {wording.request(one)}')}" for one in unnoted)
+    yield from _listed(notes)
     yield ""
     yield from fenced(body)
     yield from _listed([f"- {prose(line)}" for line in legend])
 
 
 def fenced(lines: Sequence[str]) -> Iterator[str]:
-    """Yield lines as a block of code, with a fence longer than any in the lines."""
+    """Yield lines as a code block, with a fence longer than any in the lines."""
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}text"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a container's spec with their owners, removed lines included."""
+"""The lines of a container's spec with their owners, including removed lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .spec_lines import Node, put_back, tree
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 UNMET = "!"
-"""Marks a requested value that is not in the spec that was actually used."""
+"""Mark of a requested value that is not in the spec that was actually used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class OwnedLine:
     indent: int
     """Indentation in columns."""
     dash: bool
-    """Whether a member of an array begins here."""
+    """Whether the line is the first of an array's member, after the dash."""
     member: bool
     """Whether the line is a member of an array, and so has no key."""
     heading: bool
@@ -42,23 +42,23 @@ class OwnedLine:
     there: bool
     """Whether the value exists; False for removed values, and for requested ones not applied."""
     owner: Owner | None
-    """The owner of the value, or of its removal. None for headings that were not added as a whole:
-    they exist because of the lines below them."""
+    """The owner of the value, or of its removal. None for headings that no step added as a whole:
+    the lines below them have owners."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
     """The step that last changed the line; None for the container's first state."""
     mark: str
-    """One of ``+-~>!``; a blank for lines that no plugin changed."""
+    """One of ``+-~>!``; a space for lines that no plugin changed."""
     mover: ChangeStep | None = None
-    """The step that moved the line, if the line was not changed otherwise."""
+    """The step that moved the line; None if the line was also changed."""
     remarks: tuple[str, ...] = ()
-    """Further facts, such as the former value."""
+    """Further facts, such as the previous value."""
 
     @property
     def before(self) -> Json:
         """The value before the step, if the step is about exactly this line."""
-        at_it = self.step is not None and self.step.change.path == self.path
-        return self.step.change.before if self.step is not None and at_it else None
+        is_own = self.step is not None and self.step.change.path == self.path
+        return self.step.change.before if self.step is not None and is_own else None
 
     @property
     def changed(self) -> bool:
@@ -67,7 +67,7 @@ class OwnedLine:
 
 
 def lines(history: History) -> list[OwnedLine]:
-    """Return all lines of the newest spec, in its order, with removed lines in their places.
+    """Return all lines of the newest spec in order, with removed lines after their siblings.
 
     Every line that has a value has an owner.
     """
@@ -81,7 +81,7 @@ class _Lines:
         self._newest = self._owners.newest
         self._remarks = Remarks(self._newest)
         self._known = tree(history.spec)
-        # If CRI reported the real spec: the part of it that NRI also shows.
+        """Nodes of the spec that events show, without the CRI's answer."""
         self._nodes = self._known if history.real is None else tree(final_spec(history))
         put_back(self._nodes, self._gone())
 
@@ -113,7 +113,7 @@ class _Lines:
             heads_member = node.member and not node.is_leaf
             if not heads_member:
                 yield line
-            # The first line of a member stands beside its dash, the others below that line.
+            # The first line of a member follows the dash, the others are below it.
             inner = indent + 2
             for at, below in reversed(list(enumerate(node.below))):
                 first = heads_member and not at

@@ -15,12 +15,13 @@ from ..attribution.final_spec import final_spec
 from ..attribution.history import History
 from .spec_lines import tree
 
-_LISTED = 5
-_NEAR = 0.6
-_COMPARED = 5_000
+_LISTED_MAX = 5
+"""Maximum number of matching paths in an error."""
+_SIMILARITY_MIN = 0.6
+_COMPARED_MAX = 5_000
 """Maximum number of paths that are searched for the nearest one."""
-_SHOWN = 200
-"""Maximum number of characters of the requested path that an error repeats."""
+_QUOTED_MAX = 200
+"""Maximum length of the requested path in an error, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,17 @@ class PathHistory:
 
     path: str
     began_there: bool
-    """Whether the container had a value at this path from the beginning."""
+    """Whether the container's first state has a value at this path."""
     began: Json
-    """The value that it had."""
+    """The value in the first state; None if there is none."""
     steps: tuple[ChangeStep, ...]
     """The steps at exactly this path, in order."""
 
 
 def past(history: History, path: str) -> list[PathHistory]:
-    """Return the histories of `path`, of its parents and of its parts; at least one.
+    """Return the history of each changed path among `path`, its parents and its parts.
 
-    There is one for each of these paths that was changed, or one for `path` if none was.
+    If none of them was changed, the only history is that of `path`.
     """
     found: dict[str, list[ChangeStep]] = {}
     for step in history.of(path):
@@ -54,7 +55,7 @@ def _past(history: History, path: str, steps: list[ChangeStep]) -> PathHistory:
 
 
 def asked_for(history: History, path: str) -> list[PluginRequest]:
-    """Return the requests not simply carried out at `path`, at its parents and at its parts."""
+    """Return the requests at `path`, its parents and its parts, if not applied as requested."""
     return [
         one
         for one in history.asked
@@ -64,55 +65,56 @@ def asked_for(history: History, path: str) -> list[PluginRequest]:
     ]
 
 
-def resolve(history: History, wanted: str) -> str:
-    """Return the path that `wanted` means.
+def resolve(history: History, query: str) -> str:
+    """Return the path that matches `query`.
 
-    `wanted` is a pointer, with or without its first slash, or only its last part if that is unique.
-    Raises UsageError, which names the possible or the nearest paths.
+    `query` is a pointer, with or without its first slash, or only its last part if that is unique.
+    Raises UsageError with the matching or the nearest paths.
     """
     known = _paths(history)
-    trimmed = wanted.rstrip("/") if wanted != "/" else wanted
-    for candidate in (wanted, trimmed, f"/{trimmed}"):
+    trimmed = query.rstrip("/") if query != "/" else query
+    for candidate in (query, trimmed, f"/{trimmed}"):
         if candidate and candidate in known:
             return candidate
-    named = [path for path in known if split(path)[-1:] == (wanted,)]
+    named = [path for path in known if split(path)[-1:] == (query,)]
     changed = {step.change.path for step in history.steps}
     if len(named) == 1:
         return named[0]
-    shown = wanted if len(wanted) <= _SHOWN else f"{wanted[:_SHOWN]}…"
+    quoted = query if len(query) <= _QUOTED_MAX else f"{query[:_QUOTED_MAX]}…"
     if named:
-        # Changed paths come first, as users more likely ask for these.
+        # Users more likely mean changed paths.
         named.sort(key=lambda path: path not in changed)
-        more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
+        more = f" and {len(named) - _LISTED_MAX} more" if len(named) > _LISTED_MAX else ""
         raise UsageError(
-            f'"{shown}" can be {len(named)} paths', f"say {' or '.join(named[:_LISTED])}{more}"
+            f'"{quoted}" matches {len(named)} paths',
+            f"use {' or '.join(named[:_LISTED_MAX])}{more}",
         )
     raise UsageError(
-        f'nothing was ever at "{shown}" in {history.name}', _hint(wanted, known, changed)
+        f'{history.name} never had a value at "{quoted}"', _hint(query, known, changed)
     )
 
 
-def _hint(wanted: str, known: dict[str, None], changed: set[str]) -> str:
-    if "/" in wanted.strip("/") or wanted.startswith("/"):
-        asked = wanted if wanted.startswith("/") else f"/{wanted}"
-        # A key may have been given unescaped, with its slashes.
-        plain = {"/".join(("", *split(path))): path for path in known}
-        if asked in plain:
-            return f"in a path that is {plain[asked]}"
-        names = [*changed, *(path for path in known if path not in changed)][:_COMPARED]
-        near = difflib.get_close_matches(asked[:300], names, n=1, cutoff=_NEAR)
-        return f"the nearest is {near[0]}" if near else "--full shows all there is"
+def _hint(query: str, known: dict[str, None], changed: set[str]) -> str:
+    if "/" in query.strip("/") or query.startswith("/"):
+        asked = query if query.startswith("/") else f"/{query}"
+        # The user may not have escaped the slashes of a key.
+        unescaped = {"/".join(("", *split(path))): path for path in known}
+        if asked in unescaped:
+            return f"escape the slashes in the key: {unescaped[asked]}"
+        names = [*changed, *(path for path in known if path not in changed)][:_COMPARED_MAX]
+        near = difflib.get_close_matches(asked[:300], names, n=1, cutoff=_SIMILARITY_MIN)
+        return f"the nearest is {near[0]}" if near else "--full shows all paths"
     labels: dict[str, str] = {}
     for path in known:
         labels.setdefault(split(path)[-1].lower(), path)
-    if wanted.lower() in labels:
-        return f"the nearest is {labels[wanted.lower()]}"
-    near = difflib.get_close_matches(wanted[:300].lower(), list(labels)[:_COMPARED], n=1)
-    return f"the nearest is {labels[near[0]]}" if near else "--full shows all there is"
+    if query.lower() in labels:
+        return f"the nearest is {labels[query.lower()]}"
+    near = difflib.get_close_matches(query[:300].lower(), list(labels)[:_COMPARED_MAX], n=1)
+    return f"the nearest is {labels[near[0]]}" if near else "--full shows all paths"
 
 
 def _paths(history: History) -> dict[str, None]:
-    """Return every path that has or had a value."""
+    """Return every path that has or had a value, and every requested path."""
     found: dict[str, None] = {}
     for spec in (final_spec(history), history.spec, history.base):
         found.update(dict.fromkeys(tree(spec)))
@@ -128,7 +130,7 @@ def _paths(history: History) -> dict[str, None]:
 
 
 def _requested(history: History) -> Iterator[str]:
-    """Return the paths that plugins requested, without requests for the whole container."""
+    """Return the paths of plugins' requests, except requests for the whole container."""
     return (one.path for one in history.asked if one.path.startswith("/") and one.path != EVICTION)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of a path as text."""
+"""Render the history of a path as text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..render.values import place
 from .gutter import Gutter
 from .owned_lines import MARKS
 from .path_history import PathHistory
-from .text import LEAST, STYLES
+from .text import STYLES, YAML_WIDTH_MIN
 
-_NOTHING = "(nothing seen to change it)"
+_NO_CHANGE = "no change seen"
 
 
 def past_body(
     history: History, pasts: Sequence[PathHistory], width: int | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the values in order, each with time, event and owner; and the legend."""
+    """Return the lines of the values in order, with time, event and owner, and the legend."""
     steps = [step for past in pasts for step in past.steps]
     gutter = Gutter(
         [
@@ -50,7 +50,7 @@ def past_body(
 
 
 class _Columns:
-    """Time, event and gutter at the left of a value."""
+    """Formatter of a value with time, event and gutter at its left."""
 
     def __init__(self, number: int, gutter: Gutter, width: int | None) -> None:
         self._number = number
@@ -70,14 +70,16 @@ class _Columns:
             left = f"{clock(step.at_ns)}  {step.event:>{self._number}}  "
             cell = self._gutter.cell(step.owner, step.evidence, mark)
         width = self._width
-        room = None if width is None else max(LEAST, width - self._left - self._gutter.width)
-        said = [word] if word else fill("", value, room, 2)
+        room = (
+            None if width is None else max(YAML_WIDTH_MIN, width - self._left - self._gutter.width)
+        )
+        rows = [word] if word else fill("", value, room, 2)
         margin = " " * self._left + self._gutter.cell(None, (), " ")
         remark = safe(remark)
-        if remark and (room is None or columns(said[-1]) + columns(remark) + 4 <= room):
-            said[-1] += f"  # {remark}"
+        if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
+            rows[-1] += f"  # {remark}"
             remark = ""
-        for at, text in enumerate(said):
+        for at, text in enumerate(rows):
             yield StyledText(margin if at else left + cell, Span(text, STYLES[mark]))
         if remark and room is not None:
             for text in broken(remark, room - 4, room - 4):
@@ -86,7 +88,7 @@ class _Columns:
 
 def _past(history: History, past: PathHistory, write: _Columns, days: Days) -> Iterator[str]:
     if past.began_there:
-        remark = "" if past.steps else _NOTHING[1:-1]
+        remark = "" if past.steps else _NO_CHANGE
         yield from write.write(None, history, past.began, remark)
     for step in past.steps:
         yield from days.turn(step.at_ns)
@@ -94,17 +96,17 @@ def _past(history: History, past: PathHistory, write: _Columns, days: Days) -> I
             step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
         )
     if not past.began_there and not past.steps:
-        yield _NOTHING
+        yield f"({_NO_CHANGE})"
 
 
 def _word(step: ChangeStep) -> str:
-    """Return the word written in place of the value; "" for none."""
+    """Return the text in place of the value; "" for none."""
     change = step.change
     match change.kind:
         case "removed":
             return "(removed)"
         case "moved":
-            return f"(from the {place(change.before)} place to the {place(change.after)})"
+            return f"(moved from {place(change.before)} to {place(change.after)} place)"
     return ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remarks beside a line: the former value, and the fate of requests."""
+"""The remarks on a line: the previous value, and the fate of requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..render.values import place
 from .spec_lines import Node
 
 _VALUE_MAX = 1_000
-"""Maximum number of characters of a value within a remark; `--history` and JSON have all of it."""
+"""Maximum length of a value in a remark, in characters; `--history` and JSON have all of it."""
 
 
 class Remarks:
-    """Makes the remarks of lines."""
+    """Source of the remarks on lines."""
 
     def __init__(self, newest: Newest) -> None:
         self._newest = newest
@@ -37,8 +37,7 @@ class Remarks:
                 found.append(asked.note)
         if moved is not None:
             found.append(
-                f"moved from the {place(moved.change.before)} place to the "
-                f"{place(moved.change.after)}"
+                f"moved from {place(moved.change.before)} to {place(moved.change.after)} place"
             )
             found += _fate(moved, there=True)
         return tuple(found)
@@ -60,7 +59,7 @@ class Remarks:
 
 
 def is_overruled(asked: ChangeStep | None) -> bool:
-    """Return whether a line has another value than the one requested for it, by the CRI."""
+    """Return whether the CRI reported a value other than the requested one."""
     return asked is not None and asked.applied in (Applied.NO, Applied.DIFFERENTLY)
 
 
@@ -69,26 +68,26 @@ def _fate(step: ChangeStep, *, there: bool) -> list[str]:
         case Applied.NO:
             return ["not applied"]
         case Applied.DIFFERENTLY if there and step.change.kind == "removed":
-            return ["applied differently: its removal was asked for"]
+            return ["applied differently: removal was requested"]
         case Applied.DIFFERENTLY if there:
-            return [f"applied differently: {_shown(step.change.after)} was asked for"]
+            return [f"applied differently: {_shown(step.change.after)} was requested"]
         case Applied.DIFFERENTLY:
             return ["applied differently"]
     if there or step.change.kind == "removed":
         return []
     if step.change.path.startswith("/cdiDevices/"):
-        # The step's note describes it; the spec has the devices' edits.
+        # The spec contains the device's edits; the step's note describes them.
         return ["resolved by the runtime"]
-    return ["the runtime's spec has no such thing"]
+    return ["not in the runtime's spec"]
 
 
 def _overruled(step: ChangeStep) -> str:
     who = wording.owner(step.owner)
     match step.change.kind:
         case "removed":
-            return f"{who} asked to remove it: {step.applied}"
+            return f"{who} requested removal: {step.applied}"
         case _:
-            return f"{who} asked for {_shown(step.change.after)}: {step.applied}"
+            return f"{who} requested {_shown(step.change.after)}: {step.applied}"
 
 
 def _shown(value: Json) -> str:

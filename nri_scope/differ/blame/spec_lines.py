@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec as a tree of lines, with nodes for removed values."""
+"""A spec as a tree of lines, including nodes for removed values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri_scope.oci import Json, Spec, pointer, split
 from nri_scope.oci.lists import KEYED, members
 
 MAX_DEPTH = 16
-"""Levels that get lines of their own; deeper values stay on one line. Real specs have seven."""
+"""Number of levels with one line per value; deeper values share a line. Real specs have seven."""
 
 _ENV = "/process/env"
 _COUNT = re.compile(r"#\d+$")
@@ -19,7 +19,7 @@ _COUNT = re.compile(r"#\d+$")
 
 @dataclass(slots=True)
 class Node:
-    """One value of a spec, with the values in it that have lines of their own."""
+    """A value of a spec, with the nodes of its parts."""
 
     path: str
     label: str
@@ -36,7 +36,7 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the value takes a single line; removed values can still be below it."""
+        """Whether the value takes a single line; only removed values can be below it."""
         return not any(node.there for node in self.below)
 
 
@@ -55,7 +55,7 @@ def tree(spec: Spec) -> dict[str, Node]:
 
 
 def _below(node: Node) -> list[Node]:
-    """Return the parts of a value with lines of their own: fields, or a keyed array's members."""
+    """Return the nodes of a value's parts: fields of an object, or members of a keyed array."""
     value = node.written
     if isinstance(value, dict):
         return [
@@ -77,7 +77,7 @@ def _below(node: Node) -> list[Node]:
 
 
 def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
-    """Add nodes for values that are not in the spec, after their siblings that are."""
+    """Add nodes for values that are not in the spec, after their siblings in the spec."""
     for path, value in gone:
         node = nodes.get(path) or _missing(nodes, path)
         if not node.there:
@@ -86,7 +86,7 @@ def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
 
 
 def _missing(nodes: dict[str, Node], path: str) -> Node:
-    """Add a node at a path that the spec does not have, with its missing parents; return it."""
+    """Add and return a node at a path that is not in the spec, with its missing parents."""
     missing: list[str] = []
     while path not in nodes:
         missing.append(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's lines as text: YAML with a gutter."""
+"""Render a container's lines as text: YAML with a gutter."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .folding import Fold, Row
 from .gutter import Gutter, short
 from .owned_lines import UNMET, OwnedLine
 
-LEAST = 24
-"""Minimum number of columns for YAML, even if fewer are available."""
+YAML_WIDTH_MIN = 24
+"""Minimum width of the YAML in columns, even if the terminal is narrower."""
 STYLES = {
     "+": Style.GOOD,
     "-": Style.BAD,
@@ -38,10 +38,10 @@ def head(
     width: int | None = None,
     about: Sequence[PluginRequest] | None = None,
 ) -> Iterator[str]:
-    """Yield the container's name, how many lines were changed, and limits of the evidence.
+    """Yield the container's name, the number of changed lines, and limits of the evidence.
 
-    Without `lines` their number is left out. `about`: which of the requests not simply carried out
-    to list; None for all.
+    Without `lines` the number is omitted. `about`: requests to list instead of all that were not
+    applied as requested.
     """
     layout = Layout(width)
     began = f", {history.beginning}" if history.beginning else ""
@@ -49,10 +49,10 @@ def head(
     number = f" {history.id[:SHORT_ID]}" if named else ""
     yield from layout.sentence(f"{history.name}{number}{began}", 0, Style.STRONG)
     if history.failure:
-        yield from layout.sentence(f"! its creation failed: {history.failure}", 0, Style.BAD)
+        yield from layout.sentence(f"! creation failed: {history.failure}", 0, Style.BAD)
     if history.real is not None:
-        told = f"the spec that the runtime really used, reported by event {history.real_event}"
-        yield from layout.sentence(told, 0)
+        source = f"the spec that the runtime actually used, reported by event {history.real_event}"
+        yield from layout.sentence(source, 0)
     if lines is not None:
         yield from layout.sentence(summary(lines), 0)
     for remark in (*filter(None, [history.doubt]), *history.remarks):
@@ -63,27 +63,27 @@ def head(
 
 
 def summary(lines: Sequence[OwnedLine]) -> str:
-    """Return how many lines were changed, and by which owners. Not escaped."""
+    """Return the number of lines, and of those changed by each owner. Not escaped."""
     total = sum(line.there and not line.heading for line in lines)
     counts: dict[str, int] = {}
     for line in lines:
         if line.changed and line.mark != UNMET and not line.heading:
-            _, owner, _ = doing(line)
+            _, owner, _ = gutter_content(line)
             who = "unknown" if owner is None else short(owner)
             counts[who] = counts.get(who, 0) + 1
     unmet = sum(line.mark == UNMET and not line.heading for line in lines)
-    vain = f"; asked for and not applied: {unmet:,}" if unmet else ""
+    not_applied = f"; requested but not applied: {unmet:,}" if unmet else ""
     if not counts:
-        what = "its only line" if total == 1 else f"any of {total:,} lines"
-        return f"no plugin changed {what}, as far as was seen{vain}"
-    # An owner may itself be a list of possible plugins, separated by commas.
+        what = "the only line" if total == 1 else f"any of {total:,} lines"
+        return f"no plugin was seen to change {what}{not_applied}"
+    # An owner may be a list of possible plugins, separated by commas.
     separator = "; " if any("," in who for who in counts) else ", "
     listed = separator.join(f"{who} {count:,}" for who, count in counts.items())
-    return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{vain}"
+    return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{not_applied}"
 
 
-def doing(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
-    """Return mark, owner and evidence as in the gutter: CRI confirms an applied change."""
+def gutter_content(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
+    """Return mark, owner and evidence for the gutter. An applied change also has CRI evidence."""
     mark, step, owner, evidence = line.mark, line.step, line.owner, line.evidence
     if line.mover is not None and mark == ">":
         step, owner, evidence = line.mover, line.mover.owner, line.mover.evidence
@@ -91,23 +91,23 @@ def doing(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
     if applied and mark != UNMET and Evidence.CRI not in evidence:
         evidence = (*evidence, Evidence.CRI)
     if mark == " " and not line.there and not line.heading:
-        # The runtime's own removal is not a plugin's change, but the line is missing.
+        # The runtime removed the line: not a plugin's change, but the value is gone.
         mark = "-"
     return mark, owner, evidence
 
 
 def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list[str]]:
-    """Return the lines with their gutter, and the legend."""
+    """Return the lines with their gutter, and the lines of the legend."""
     found: list[tuple[Owner, Sequence[Evidence]]] = []
     for row in rows:
         if isinstance(row, Fold):
             found.append((row.owner, ()))
         else:
-            _, owner, evidence = doing(row)
+            _, owner, evidence = gutter_content(row)
             if owner is not None:
                 found.append((owner, evidence))
     gutter = Gutter(found, width)
-    room = None if width is None else max(LEAST, width - gutter.width)
+    room = None if width is None else max(YAML_WIDTH_MIN, width - gutter.width)
     written: list[str] = []
     for row in rows:
         if isinstance(row, Fold):
@@ -118,7 +118,7 @@ def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list
 
 
 def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
-    """Yield the meanings of the gutter's words, to be shown below it."""
+    """Yield the legend, after a blank line."""
     if lines:
         yield ""
     for line in lines:
@@ -129,7 +129,7 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
     """Return one line of the spec as YAML; several if it is too long."""
     head = " " * line.indent + ("- " if line.dash else "")
     if line.member and line.heading:
-        # Only parts of the member were removed, and its own origin was not seen.
+        # Only parts of the member were removed; the member's owner is unknown.
         return [f"{head}# {safe(line.label)}"]
     if not line.member:
         head += key(line.label)
@@ -140,7 +140,7 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
 
 
 def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
-    mark, owner, evidence = doing(line)
+    mark, owner, evidence = gutter_content(line)
     own = owner is not None and owner.who is OwnerKind.RUNTIME and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)

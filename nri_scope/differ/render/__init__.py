@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Render the differ's findings as text, Markdown and JSON.
 
-In: rounds, comparisons and their values. Out: lines. Values are untrusted and are escaped here.
-This package never looks for evidence, and does not know where its lines go.
+In: rounds and comparisons. Out: lines, with untrusted values escaped. This package never searches
+for evidence, and never writes its lines to a stream.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def renderer(
 ) -> Renderer:
     """Return a renderer for `output_format`.
 
-    ``width`` (None: no limit) is for text. ``live``: rounds come without end, so each is rendered
-    at once; JSON is then one object a line.
+    ``width`` limits the columns of text; None for no limit. ``live``: render each round
+    immediately; JSON is then one object per line.
     """
     match output_format:
         case "json":

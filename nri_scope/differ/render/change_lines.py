@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One change as a line for people: glyph, path, values before and after, owner."""
+"""Render one change as text: glyph, path, values before and after, owner."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from nri_scope.text.styled_text import Style, StyledText
 from .values import clipped_pair, place, sides
 from .wording import GLYPHS, WHOLE
 
-DEEPER = 4
-"""Columns by which continuations of a line are indented."""
+CONTINUATION_INDENT = 4
+"""Indentation of continuation lines, in columns."""
 
 _STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
 _VALUE_MAX = 400
-"""Maximum number of characters of one value in a terminal: five lines of it. JSON has all of it."""
+"""Maximum length of a value in a terminal, in characters: five lines. JSON has the whole value."""
 _VALUE_MAX_IN_FILES = 4_000
-"""The same for output whose lines are not broken."""
+"""Maximum length of a value in output without a line width, in characters."""
 
 
-def change_lines(layout: Layout, change: Change, by: str = "", indent: int = 2) -> list[StyledText]:
-    """Return the change with its owner, in several lines if necessary."""
+def change_lines(
+    layout: Layout, change: Change, owner: str = "", indent: int = 2
+) -> list[StyledText]:
+    """Return the change and its owner, wrapped to the layout's width."""
     path = LayoutPart(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind])
     parts = [path, *_values(layout, change)]
     if change.kind == "added" and change.at is not None:
         parts.append(LayoutPart(f"as the {place(change.at)}"))
-    parts.append(LayoutPart(by))
-    return layout.parts(parts, indent, indent + DEEPER)
+    parts.append(LayoutPart(owner))
+    return layout.parts(parts, indent, indent + CONTINUATION_INDENT)
 
 
 def _values(layout: Layout, change: Change) -> Sequence[LayoutPart]:
     width = layout.width
-    most = _VALUE_MAX if width is not None else _VALUE_MAX_IN_FILES
-    before, after = clipped_pair(*sides(change), most)
+    limit = _VALUE_MAX if width is not None else _VALUE_MAX_IN_FILES
+    before, after = clipped_pair(*sides(change), limit)
     match change.kind:
         case "added":
             return [LayoutPart(after)]
@@ -43,10 +45,10 @@ def _values(layout: Layout, change: Change) -> Sequence[LayoutPart]:
             return [LayoutPart(f"was {before}")]
         case "moved":
             if before == after:
-                # Others were added or removed, and its position is the same.
-                return [LayoutPart(f"moved among the others, still the {after}")]
+                # Other members were added or removed, and its position did not change.
+                return [LayoutPart(f"moved relative to other members, still the {after}")]
             return [LayoutPart(f"moved from {before} to {after} place")]
-    together = f"{before} → {after}"
-    if width is None or len(together) <= width - 2 * DEEPER:
-        return [LayoutPart(together)]
+    one_line = f"{before} → {after}"
+    if width is None or len(one_line) <= width - 2 * CONTINUATION_INDENT:
+        return [LayoutPart(one_line)]
     return [LayoutPart(before), LayoutPart(f"→ {after}")]

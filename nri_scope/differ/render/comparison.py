@@ -19,9 +19,9 @@ from .markdown import HEADINGS, change_cells
 from .markdown_escape import code, folded, prose, squeezed, table
 from .renderer import Format
 
-_REAL = "the specs that the runtimes really used"
-_LISTED = 20
-"""Number of names in Markdown beyond which a list is folded away."""
+_REAL = "the specs that the runtimes actually used"
+_UNFOLDED_MAX = 20
+"""Maximum length of a Markdown list that is not folded."""
 
 
 def comparison(
@@ -32,7 +32,7 @@ def comparison(
     *,
     width: int | None = None,
 ) -> Iterator[str]:
-    """Yield lines on the differences between the recordings called `a` and `b`."""
+    """Yield the differences between two recordings, which are called `a` and `b` in the output."""
     match output_format:
         case "json":
             yield to_json(_document(a, b, found))
@@ -48,7 +48,7 @@ def comparison(
 def _text(a: str, b: str, found: Comparison, layout: Layout) -> Iterator[str]:
     yield from layout.sentence(f"A: {a}", 0, Style.STRONG)
     yield from layout.sentence(f"B: {b}", 0, Style.STRONG)
-    for glyph, where, names, paint in (
+    for glyph, where, names, style in (
         ("-", "A", found.only_a, Style.BAD),
         ("+", "B", found.only_b, Style.GOOD),
     ):
@@ -56,7 +56,7 @@ def _text(a: str, b: str, found: Comparison, layout: Layout) -> Iterator[str]:
             yield ""
             yield from layout.sentence(f"only in {where}:", 0, Style.STRONG)
             for one in names:
-                yield from layout.sentence(f"{glyph} {one.name}", 2, paint)
+                yield from layout.sentence(f"{glyph} {one.name}", 2, style)
     for pair in found.differ:
         yield ""
         yield from layout.sentence(pair.name, 0, Style.STRONG)
@@ -77,32 +77,32 @@ def _legend(found: Comparison) -> list[str]:
     for pair in found.differ:
         for one in pair.differences:
             for side in (one.a, one.b):
-                legend.see(side.owner, side.evidence)
+                legend.add(side.owner, side.evidence)
     return legend.lines()
 
 
 def _by(one: Difference) -> str:
-    """Return the owner in `a`, and in `b` if that is another one."""
-    ours, theirs = _side(one.a), _side(one.b)
-    if not ours or ours == theirs:
-        return theirs
-    return f"{ours} → {theirs}" if theirs else ours
+    """Return the owner in recording A, and the one in B if it differs."""
+    owner_a, owner_b = _side(one.a), _side(one.b)
+    if not owner_a or owner_a == owner_b:
+        return owner_b
+    return f"{owner_a} → {owner_b}" if owner_b else owner_a
 
 
 def _side(side: ComparedValue) -> str:
-    """Return the owner; "" if the value is missing and was not seen to be removed."""
-    known = f" ({wording.sources(side.evidence)})" if side.evidence else ""
+    """Return the owner; "" if the value is missing and no removal was observed."""
+    evidence = f" ({wording.sources(side.evidence)})" if side.evidence else ""
     if side.present:
-        return f"{wording.by(side.owner)}{known}"
-    return "" if side.step is None else f"removed {wording.by(side.owner)}{known}"
+        return f"{wording.by(side.owner)}{evidence}"
+    return "" if side.step is None else f"removed {wording.by(side.owner)}{evidence}"
 
 
 def _failures(pair: Pair) -> Iterator[str]:
     for where, history in (("A", pair.a), ("B", pair.b)):
         if history.failure:
-            yield f"its creation FAILED in {where}: {history.failure}"
+            yield f"creation FAILED in {where}: {history.failure}"
         elif not pair.differences:
-            yield f"it was created in {where}"
+            yield f"created in {where}"
 
 
 def _tally(found: Comparison) -> str:
@@ -110,10 +110,10 @@ def _tally(found: Comparison) -> str:
         f"{len(found.differ):,} differ" if found.differ else "",
         f"{len(found.only_a):,} only in A" if found.only_a else "",
         f"{len(found.only_b):,} only in B" if found.only_b else "",
-        f"{len(found.same):,} came out the same" if found.same else "",
+        f"{len(found.same):,} the same" if found.same else "",
     ]
-    told = ", ".join(filter(None, parts))
-    return f"containers: {told}" if told else "neither has containers"
+    counts = ", ".join(filter(None, parts))
+    return f"containers: {counts}" if counts else "no containers in either recording"
 
 
 # -- Markdown -----------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _markdown(a: str, b: str, found: Comparison) -> Iterator[str]:
 
 def _names(title: str, names: Sequence[Named]) -> Iterable[str]:
     lines = [f"- {code(one.name)}" for one in names]
-    if len(lines) > _LISTED:
+    if len(lines) > _UNFOLDED_MAX:
         return folded(f"{title}: {len(lines):,}", lines)
     return [f"{title}:", "", *lines, ""]
 
@@ -170,7 +170,7 @@ def _document(a: str, b: str, found: Comparison) -> dict[str, Plain]:
 def _record(pair: Pair, one: Difference) -> dict[str, Plain]:
     return {
         **change_record(one.change),
-        # The owner of a difference, as seen from A, is the owner of the value in B.
+        # B is the newer side of the change, so its owner is the difference's owner.
         **_side_record(one.b),
         "container": pair.name,
         "a": _side_record(one.a),

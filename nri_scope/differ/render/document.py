@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds as JSON. Every key is always present; lists are never null."""
+"""Render rounds as JSON. Every key is always present; lists are never null."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ..records import asked_record, by_record, step_record
 from . import wording
 
 _Key = tuple[str, int, str, str]
-"""Container, event, path and kind of a change."""
+"""Container id, event, path and kind of a change."""
 
 
 class JsonRenderer:
-    """A `Renderer` of one JSON object at the end or, with ``live``, of one object a line per round.
+    """A `Renderer` of one JSON object at the end or, with ``live``, of one line per round.
 
-    Whether a change was applied is known later. With ``live`` the change is then output again,
-    marked by ``again``; else each change is output once, in its newest state.
+    The CRI reports later whether a change was applied. With ``live`` the change is then printed
+    again, with ``again`` set; otherwise each change is printed once, in its newest state.
     """
 
     def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
         self._live = live
         self._quiet = quiet_unchanged
-        # As text, which takes much less memory than the values.
+        # Encoded JSON takes much less memory than the values.
         self._events: list[str | bytes] = []
         self._changes: list[str | bytes] = []
-        self._places: dict[_Key, int] = {}
+        self._positions: dict[_Key, int] = {}
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
-        """Yield nothing: the objects are complete without a head."""
+        """Yield nothing: JSON has no head."""
         yield from ()
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """Yield one object with ``live``; else nothing yet."""
+        """Yield one object with ``live``; otherwise store the round for `end`."""
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         if self._live:
             if not (self._quiet and wording.calm(diff)):
@@ -47,12 +47,12 @@ class JsonRenderer:
                 yield to_json({"schema_version": SCHEMA_VERSION, **event, "changes": changes})
             return
         if not (self._quiet and wording.calm(diff)):
-            self._events.append(_kept(event_record(diff, name_of)))
+            self._events.append(_stored(event_record(diff, name_of)))
         for step in diff.steps:
-            self._keep(step, diff, name_of)
+            self._store(step, diff, name_of)
 
     def end(self) -> Iterator[str]:
-        """Yield the whole object, unless ``live``."""
+        """Yield the whole object; nothing with ``live``."""
         if not self._live:
             yield f'{{"schema_version": {SCHEMA_VERSION}, "changes": ['
             yield from _separated(self._changes)
@@ -60,30 +60,30 @@ class JsonRenderer:
             yield from _separated(self._events)
             yield "]}"
 
-    def _keep(self, step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> None:
+    def _store(self, step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> None:
         key = (step.container, step.event, step.change.path, step.change.kind)
         record = {**_of_round(step, diff, name_of), "again": False}
-        known = self._places.get(key)
-        if step.event in diff.events or known is None:
-            self._places[key] = len(self._changes)
-            self._changes.append(_kept(record))
+        position = self._positions.get(key)
+        if step.event in diff.events or position is None:
+            self._positions[key] = len(self._changes)
+            self._changes.append(_stored(record))
         else:
-            self._changes[known] = _kept(record)
+            self._changes[position] = _stored(record)
 
 
-_LONG = 64 << 10
-"""Characters from which a record is kept compressed."""
+_COMPRESSED_MIN = 64 << 10
+"""Length from which a record is stored compressed, in characters."""
 
 
-def _kept(record: Plain) -> str | bytes:
+def _stored(record: Plain) -> str | bytes:
     text = to_json(record)
-    return text if len(text) < _LONG else zlib.compress(text.encode(), 1)
+    return text if len(text) < _COMPRESSED_MIN else zlib.compress(text.encode(), 1)
 
 
 def _separated(records: Sequence[str | bytes]) -> Iterator[str]:
     last = len(records) - 1
-    for number, kept in enumerate(records):
-        record = kept if isinstance(kept, str) else zlib.decompress(kept).decode()
+    for number, stored in enumerate(records):
+        record = stored if isinstance(stored, str) else zlib.decompress(stored).decode()
         yield record if number == last else f"{record},"
 
 

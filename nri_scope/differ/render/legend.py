@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The legend: explanations of the words that a renderer used."""
+"""The legend: explanations of the owners and evidence that a renderer printed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ..attribution.owner import Owner, OwnerKind
 
 
 class Legend:
-    """Collects the words that need an explanation, and explains each once."""
+    """Collector of owners and evidence, which explains each once."""
 
     def __init__(self) -> None:
         self._range = ""
         self._later = False
-        """Whether that range is known from later events, not from two connections."""
+        """Whether the evidence for that range is later events, not two connections."""
         self._choice = ""
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
 
-    def notice(self, diff: RoundDiff) -> None:
-        """Note the words that a round uses."""
+    def add_round(self, diff: RoundDiff) -> None:
+        """Add the owners and evidence of a round."""
         for step in diff.steps:
-            self.see(step.owner, step.evidence)
+            self.add(step.owner, step.evidence)
             for other in step.disputed:
-                self.see(other.owner, (other.evidence,))
+                self.add(other.owner, (other.evidence,))
         for one in diff.asked:
-            self.see(one.owner, (one.evidence,))
+            self.add(one.owner, (one.evidence,))
 
-    def see(self, who: Owner, evidence: Iterable[Evidence]) -> None:
-        """Note an owner and its evidence."""
+    def add(self, who: Owner, evidence: Iterable[Evidence]) -> None:
+        """Add an owner and its evidence."""
         self._evidence.update(evidence)
         self._ties.update(who.ties)
         if who.who is not OwnerKind.ONE_OF:
@@ -38,7 +38,7 @@ class Legend:
         if who.plugins:
             self._choice = self._choice or str(who)
         else:
-            # An owner between two connections is the best example; others come from later events.
+            # Prefer a range between two connections as the example to one from later events.
             if not self._range or (self._later and not who.or_runtime):
                 self._range, self._later = f"one of {who.index}", who.or_runtime
 
@@ -46,15 +46,17 @@ class Legend:
         """Return the explanations; [] for none."""
         found: list[str] = []
         if self._range:
-            what = "with such an index" if self._later else "between two connections that we saw"
-            found.append(f"{self._range}: a plugin {what}; nothing shows which")
+            where = (
+                "with one of these indices" if self._later else "between two observed connections"
+            )
+            found.append(f"{self._range}: a plugin {where}; which one is unknown")
         if self._choice:
-            found.append(f"{self._choice}: any one of these or several; nothing shows which")
+            found.append(f"{self._choice}: one or more of these plugins; which is unknown")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
             found.append(
-                f"another plugin at {indices} may have done it instead, if there is one: "
-                "equal indices have no order"
+                f"if there is another plugin at {indices}, it may have made the change: "
+                "plugins with equal indices have no defined order"
             )
         if self._evidence:
             known = [f"{one}: {one.meaning}" for one in Evidence if one in self._evidence]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds as Markdown for an issue: a heading for each container, a table for each event."""
+"""Render rounds as Markdown for an issue: a heading per container, a table per event."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.oci import Change
+from nri_scope.recording.display import many
 from nri_scope.recording.records import rfc3339
 
 from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff
@@ -15,14 +16,14 @@ from .markdown_escape import code, folded, prose, table
 from .values import clipped_pair, place, sides
 
 _VALUE_MAX = 200
-"""Maximum number of characters of one value; JSON has all of it."""
-_NOBODY = "Not about one container"
+"""Maximum length of a value, in characters; JSON has the whole value."""
+_NO_SUBJECT = "Events without a container or pod"
 HEADINGS = ("", "path", "before", "after")
 """The headings of `change_cells`."""
 
 
 class MarkdownRenderer:
-    """A `Renderer` of Markdown, by container at the end or, with ``live``, in order of rounds."""
+    """A `Renderer` of Markdown: by container at the end or, with ``live``, round by round."""
 
     def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
@@ -33,20 +34,19 @@ class MarkdownRenderer:
         self._names: dict[str, str] = {}
         self._calm: list[str] = []
         self._last: str | None = None
-
         self._blank = True
-        """Whether the last line was blank, so that no second one follows."""
+        """Whether the last line was blank; a second blank line is dropped."""
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the title, and its details as a list."""
+        """Yield the title, and the details as a list."""
         yield from self._tidy((prose(title), "", *(f"- {prose(one)}" for one in details), ""))
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """Yield the round's lines with ``live``; else nothing yet."""
+        """Yield the round's lines with ``live``; otherwise store them for `end`."""
         yield from self._tidy(self._round(diff, name_of))
 
     def end(self) -> Iterator[str]:
-        """Yield the rounds that were kept, and the legend."""
+        """Yield the stored rounds, and the legend."""
         yield from self._tidy(self._end())
 
     def _tidy(self, lines: Iterable[str]) -> Iterator[str]:
@@ -59,14 +59,14 @@ class MarkdownRenderer:
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         if wording.calm(diff):
             if not self._quiet:
-                told = wording.verdict(wording.judged(diff)) or "no change seen"
-                line = f"- {_opening(diff)} {code(wording.subject(diff, name_of))}: {told}"
+                result = wording.verdict(wording.judged(diff)) or "no change seen"
+                line = f"- {_opening(diff)} {code(wording.subject(diff, name_of))}: {result}"
                 if self._live:
                     yield line
                 else:
                     self._calm.append(line)
             return
-        self._legend.notice(diff)
+        self._legend.add_round(diff)
         lines = _round(diff, name_of)
         if not self._live:
             self._names[diff.container] = _heading(diff, name_of)
@@ -81,18 +81,18 @@ class MarkdownRenderer:
         for container, lines in self._containers.items():
             yield from (self._names[container], "", *lines)
         if self._calm:
-            summary = f"{len(self._calm):,} without a change that was seen"
+            summary = f"{many(len(self._calm), 'event')} without observed changes"
             yield from folded(summary, self._calm)
         if not self._containers and not self._live:
             yield "No change seen."
         explained = self._legend.lines()
         if explained:
-            yield from ("", "What the words mean:", "")
+            yield from ("", "Legend:", "")
             yield from (f"- {prose(line)}" for line in explained)
 
 
 def change_cells(change: Change) -> tuple[str, str, str, str]:
-    """Return glyph, path and the values before and after, as cells of a table."""
+    """Return glyph, path and the values before and after, as table cells."""
     before, after = clipped_pair(*sides(change), _VALUE_MAX)
     position = ""
     if change.kind == "moved":
@@ -109,13 +109,13 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
 
 
 def changes_table(changes: Sequence[Change]) -> list[str]:
-    """Return changes without owners as a table."""
+    """Return a table of changes without owners."""
     return table(HEADINGS, map(change_cells, changes), "changes")
 
 
 def _heading(diff: RoundDiff, name_of: NameOf) -> str:
     subject = wording.subject(diff, name_of)
-    return f"### {code(subject)}" if subject else f"### {_NOBODY}"
+    return f"### {code(subject)}" if subject else f"### {_NO_SUBJECT}"
 
 
 def _opening(diff: RoundDiff) -> str:
@@ -136,8 +136,8 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     if own := [*wording.failed(judged), *wording.fresh(diff, diff.own)]:
         lines += _steps(own)
     for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
-        beside = "On another container, " if diff.container else "On "
-        lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
+        prefix = "On another container, " if diff.container else "On "
+        lines += ["", f"{prefix}{code(name_of(container))}:", *_steps(steps)]
     unnoted = wording.unnoted(diff.asked, diff.steps)
     lines += (f"- {prose(wording.asked(one, diff, name_of))}" for one in unnoted)
     for one in filter(wording.slow, diff.spans):

@@ -12,7 +12,7 @@ Format: TypeAlias = Literal["text", "json", "markdown"]
 
 
 class Renderer(Protocol):
-    """Turns rounds into lines without line ends: call `head`, `round` for each one, then `end`."""
+    """Renderer of rounds as lines without line ends. Call `head`, `round` for each, then `end`."""
 
     changed: bool
     """Whether any round so far had a change."""
@@ -22,9 +22,9 @@ class Renderer(Protocol):
         ...
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """Yield one round, or keep its lines for `end`."""
+        """Yield the lines of one round, or store them for `end`."""
         ...
 
     def end(self) -> Iterator[str]:
-        """Yield the lines that are left, and a summary or legend."""
+        """Yield the stored lines, and a summary or legend."""
         ...

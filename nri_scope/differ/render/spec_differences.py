@@ -25,7 +25,10 @@ def spec_diff(
     *,
     width: int | None = None,
 ) -> Iterator[str]:
-    """Yield lines on the specs called `before` and `after`; none as text without differences."""
+    """Yield the differences between the specs called `before` and `after`.
+
+    Text without differences has no lines.
+    """
     match output_format:
         case "json":
             yield to_json(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds as lines for people: a head line for each, with its changes below."""
+"""Render rounds as text: a line for each event, with its changes below."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri_scope.text.styled_text import Style
 
 from ..attribution.attributed_changes import Applied, ChangeStep, NameOf, RoundDiff
 from . import wording
-from .change_lines import DEEPER, change_lines
+from .change_lines import CONTINUATION_INDENT, change_lines
 from .legend import Legend
 
 _WEIGHTS = {
@@ -22,7 +22,7 @@ _WEIGHTS = {
 
 
 class TextRenderer:
-    """A `Renderer` of text. ``live``: explain words as soon as they are used, not at the end."""
+    """A `Renderer` of text. ``live``: explain words at their first use, not at the end."""
 
     def __init__(self, *, width: int | None, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
@@ -32,7 +32,7 @@ class TextRenderer:
         self._legend = Legend()
         self._explained: set[str] = set()
         self._days = Days()
-        self._apart = False
+        self._needs_blank = False
         """Whether a blank line is needed before the next round with changes."""
         self._tally = _Tally()
 
@@ -41,10 +41,10 @@ class TextRenderer:
         yield from self._layout.sentence(title, 0, Style.STRONG)
         for detail in details:
             yield from self._note(detail, Style.DIM)
-        self._apart = True
+        self._needs_blank = True
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """Yield several lines for a round with changes, else one line or none."""
+        """Yield several lines for a round with changes, otherwise one line or none."""
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         self._tally.count(diff)
         if wording.calm(diff):
@@ -53,20 +53,20 @@ class TextRenderer:
                     yield ""
                 yield from self._new_day(diff)
                 yield from self._calm(diff, name_of)
-                self._apart = True
+                self._needs_blank = True
             return
-        if self._apart:
+        if self._needs_blank:
             yield ""
         yield from self._new_day(diff)
         yield from self._changed(diff, name_of)
-        self._apart = True
-        self._legend.notice(diff)
+        self._needs_blank = True
+        self._legend.add_round(diff)
         if self._live:
             yield from self._explanations(indent=2)
 
     def end(self) -> Iterator[str]:
         """Yield the totals and, unless ``live``, the legend."""
-        if self._apart:
+        if self._needs_blank:
             yield ""
         yield from self._layout.sentence(self._tally.words(), 0, Style.STRONG)
         if not self._live:
@@ -87,18 +87,18 @@ class TextRenderer:
 
     def _calm(self, diff: RoundDiff, name_of: NameOf) -> Sequence[str]:
         number = f"{diff.event:>6} {clock(diff.at_ns)} {wording.title(diff)}"
-        told = wording.verdict(wording.judged(diff)) or "no change seen"
+        result = wording.verdict(wording.judged(diff)) or "no change seen"
         if diff.missed_by:
-            told += f"; not seen by {', '.join(diff.missed_by)}"
+            result += f"; not seen by {', '.join(diff.missed_by)}"
         parts = [
             LayoutPart(number, Style.DIM),
             LayoutPart(wording.subject(diff, name_of), Style.DIM),
-            LayoutPart(told, Style.DIM),
+            LayoutPart(result, Style.DIM),
         ]
-        return self._layout.parts(parts, 0, 2 * DEEPER)
+        return self._layout.parts(parts, 0, 2 * CONTINUATION_INDENT)
 
     def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * DEEPER)
+        yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * CONTINUATION_INDENT)
         for name, plugins in wording.chain(diff):
             yield from self._note(f"{name}{', '.join(plugins)}", Style.DIM)
         if diff.missed_by:
@@ -113,8 +113,8 @@ class TextRenderer:
         for step in (*wording.failed(judged), *wording.fresh(diff, diff.own)):
             yield from self._step(step)
         for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
-            beside = "on another container, " if diff.container else "on "
-            yield from self._note(f"{beside}{name_of(container)}:", Style.STRONG)
+            prefix = "on another container, " if diff.container else "on "
+            yield from self._note(f"{prefix}{name_of(container)}:", Style.STRONG)
             for step in steps:
                 yield from self._step(step, indent=4)
         for one in wording.unnoted(diff.asked, diff.steps):
@@ -133,12 +133,12 @@ class TextRenderer:
     # -- a change -----------------------------------------------------------------------------
 
     def _step(self, step: ChangeStep, indent: int = 2) -> Iterator[str]:
-        by = f"{wording.by(step.owner)} ({wording.sources(step.evidence)})"
+        owner = f"{wording.by(step.owner)} ({wording.sources(step.evidence)})"
         if step.applied is Applied.YES:
-            by += ", applied"
-        yield from change_lines(self._layout, step.change, by, indent)
+            owner += ", applied"
+        yield from change_lines(self._layout, step.change, owner, indent)
         for weight, text in wording.details(step):
-            yield from self._layout.sentence(text, indent + DEEPER, _WEIGHTS[weight])
+            yield from self._layout.sentence(text, indent + CONTINUATION_INDENT, _WEIGHTS[weight])
 
     def _explanations(self, indent: int) -> Iterator[str]:
         for line in self._legend.lines():
@@ -148,7 +148,7 @@ class TextRenderer:
 
 
 class _Tally:
-    """Counts events, changes and containers."""
+    """Counter of events, changes and containers."""
 
     def __init__(self) -> None:
         self._events = 0
@@ -165,11 +165,11 @@ class _Tally:
 
     def words(self) -> str:
         if not self._events:
-            return "no events to show in which plugins can change something"
+            return "no events in which plugins can make changes"
         events = many(self._events, "event")
         if not self._steps:
             return f"no change seen in {events}"
         return (
-            f"{many(self._steps, 'change')} of {many(len(self._containers), 'container')}, "
+            f"{many(self._steps, 'change')} to {many(len(self._containers), 'container')} "
             f"in {self._changing} of {events}"
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a spec in one line each: in common notation if that is unambiguous, else JSON.
+"""Format values of a spec in one line: in common notation if that is unambiguous, else as JSON.
 
-The result is not escaped for a terminal: `nri_scope.text.escape.safe` is for the whole line.
+The result is not escaped for a terminal; callers apply `nri_scope.text.escape.safe` to the line.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from collections.abc import Callable, Mapping
 from nri_scope.oci import Change, Json, Spec, split
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
-"""Text that needs no quotes: without blanks, brackets, quotes, commas and equals signs."""
+"""Text without spaces, brackets, quotes, commas and equals signs, which needs no quotes."""
 _PLAIN_OPTION = re.compile(r"[A-Za-z0-9_/.:+@%=-]+\Z")
 _LOOKS_OTHERWISE = re.compile(r"(?:true|false|null|[-+]?[0-9.].*)\Z")
 """Text that looks like a number, true, false or null."""
 _COUNTED = re.compile(r"#[0-9]+\Z")
+"""Suffix of the second and later members with the same key."""
 
-_SHORTENED = 32
-"""Number of characters of a common prefix that are kept if it is cut."""
+_CONTEXT = 32
+"""Number of characters shown before the first difference if the common prefix is cut."""
 
 
 def compact(value: Json) -> str:
-    """Return JSON in one line, also for values outside JSON: NaN, infinity or too deep nesting."""
+    """Return JSON in one line; a short note for values that are nested too deeply."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -35,7 +36,7 @@ def shown(path: str, value: Json) -> str:
     """Return the value at `path` in one line."""
     keys = split(path)
     if value is None and keys[:2] == ("process", "env"):
-        return '(its name alone, without "=")'
+        return '(name only, without "=")'
     if isinstance(value, dict):
         for prefix, of in _OBJECTS.items():
             if keys[: len(prefix)] == prefix and len(keys) == len(prefix) + 1:
@@ -62,7 +63,7 @@ def place(position: Json) -> str:
 
 
 def clipped(text: str, most: int, begin: int = 0) -> str:
-    """Return `text` cut to about `most` characters from `begin` on, with its full length noted."""
+    """Return about `most` characters of `text` from `begin`, and its full length if it is cut."""
     if len(text) <= most:
         return text
     before = "…" if begin else ""
@@ -71,17 +72,17 @@ def clipped(text: str, most: int, begin: int = 0) -> str:
 
 
 def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
-    """Return both `clipped` in such a way that their first difference is visible."""
+    """Return both texts `clipped` so that their first difference is visible."""
     common = 0
     if before and after and max(len(before), len(after)) > most:
         both = enumerate(zip(before, after, strict=False))
         common = next((at for at, (one, two) in both if one != two), min(len(before), len(after)))
-    begin = max(0, common - _SHORTENED) if common > most // 2 else 0
+    begin = max(0, common - _CONTEXT) if common > most // 2 else 0
     return clipped(before, most, begin), clipped(after, most, begin)
 
 
 def _mount(value: Spec, _key: str) -> str:
-    """Return a mount as mount(8) lists it; "" if that is ambiguous."""
+    """Return a mount in the format of mount(8); "" if that is ambiguous."""
     if not {"destination", "type", "source"} <= value.keys() <= {*_MOUNT}:
         return ""
     source, destination, kind = value["source"], value["destination"], value["type"]
@@ -101,7 +102,7 @@ _MOUNT = ("destination", "type", "source", "options")
 
 
 def _device(value: Spec, key: str) -> str:
-    """Return a device as ls(1) and mknod(1) show it, its mode in octal; "" if ambiguous."""
+    """Return a device in the notation of mknod(1), with an octal mode; "" if ambiguous."""
     mode, kind = value.get("fileMode"), value.get("type")
     major, minor = value.get("major"), value.get("minor")
     if not (isinstance(kind, str) and _PLAIN.match(kind)):
@@ -110,8 +111,7 @@ def _device(value: Spec, key: str) -> str:
         return ""
     if "fileMode" in value and not (type(mode) is int and mode >= 0):
         return ""
-    told = _without(value, ("type", "major", "minor", "fileMode"))
-    rest = _fields(told, "path", key)
+    rest = _fields(_without(value, ("type", "major", "minor", "fileMode")), "path", key)
     if rest is None:
         return ""
     octal = f"mode=0{mode:o}" if isinstance(mode, int) else ""
@@ -119,22 +119,22 @@ def _device(value: Spec, key: str) -> str:
 
 
 def _named(name: str) -> Callable[[Spec, str], str]:
-    """Return a function that writes fields, without the field `name` if the path has its value."""
+    """Return a formatter of fields that omits the field `name` if the path contains its value."""
     return lambda value, key: _fields(value, name, key) or ""
 
 
 def _fields(value: Spec, name: str, key: str) -> str | None:
-    """Return the fields; None if that is ambiguous."""
-    told = value
+    """Return the fields as ``name=value``; None if that is ambiguous."""
+    fields = value
     if name:
-        # If the field is omitted, readers take its value from the path.
+        # Readers take the value of the omitted field from the path.
         if name not in value:
             return None
         if value[name] == _COUNTED.sub("", key):
-            told = _without(value, (name,))
-    if not all(_PLAIN.match(field) for field in told):
+            fields = _without(value, (name,))
+    if not all(_PLAIN.match(field) for field in fields):
         return None
-    return " ".join(f"{field}={_inner(one)}" for field, one in told.items())
+    return " ".join(f"{field}={_inner(one)}" for field, one in fields.items())
 
 
 def _inner(value: Json) -> str:
@@ -166,4 +166,4 @@ _OBJECTS: Mapping[tuple[str, ...], Callable[[Spec, str], str]] = {
         )
     },
 }
-"""Functions that write objects at these paths."""
+"""Formatters of the objects at these paths."""

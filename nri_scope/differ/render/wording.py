@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words for steps and rounds, shared by text and Markdown. Nothing is escaped."""
+"""Describe steps and rounds in words, for text and Markdown. Nothing is escaped."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..attribution.owner import Owner, OwnerKind
 from .values import clipped, shown
 
 _VALUE_MAX = 200
-"""Maximum number of characters of a value within a sentence."""
+"""Maximum length of a value in a sentence, in characters."""
 
 
 class DetailWeight(Enum):
-    """The importance of a detail."""
+    """Importance of a detail, the highest first."""
 
     TROUBLE = 0
     DOUBT = 1
@@ -39,16 +39,16 @@ class DetailWeight(Enum):
 
 GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 WHOLE = "(the whole spec)"
-"""Shown in place of an empty path."""
+"""Text for the empty path."""
 
 _NO_PLUGIN = "outside plugins"
-"""Used for the time between two connections that have no plugin between them."""
+"""Text for the time between two connections without a plugin between them."""
 
 _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 
 
 def owner(who: Owner) -> str:
-    """Return an owner in words."""
+    """Describe an owner."""
     match who.who:
         case OwnerKind.RUNTIME:
             return "the runtime"
@@ -58,7 +58,7 @@ def owner(who: Owner) -> str:
 
 
 def by(who: Owner) -> str:
-    """Return an owner in words, to be put after a change."""
+    """Describe an owner as the suffix of a change."""
     return "owner unknown" if who.who is OwnerKind.UNKNOWN else f"by {owner(who)}"
 
 
@@ -68,7 +68,7 @@ def sources(evidence: Iterable[Evidence]) -> str:
 
 
 def details(step: ChangeStep) -> list[tuple[DetailWeight, str]]:
-    """Return the details of a step, for the lines below it."""
+    """Return the details of a step, each for a line below it."""
     found: list[tuple[DetailWeight, str]] = []
     if trouble := fate(step):
         found.append((DetailWeight.TROUBLE, f"! {trouble}"))
@@ -79,7 +79,7 @@ def details(step: ChangeStep) -> list[tuple[DetailWeight, str]]:
 
 
 def fate(step: ChangeStep) -> str:
-    """Return how the outcome differs from the request; "" if it is not known to differ."""
+    """Describe how the outcome differs from the request; "" if no evidence shows a difference."""
     match step.applied:
         case Applied.NO:
             return f"NOT APPLIED: {_not_applied(step.change)}"
@@ -100,18 +100,18 @@ def _not_applied(change: Change) -> str:
         case "removed":
             return "the runtime's spec still has it"
         case "moved":
-            return "the runtime's spec has another order"
+            return "the runtime's spec has a different order"
     return "the runtime's spec does not have this value"
 
 
 def claim(other: Claim, step: ChangeStep) -> str:
-    """Return the contradicting statement of another source."""
+    """Describe the contradicting claim of another source."""
     parts: list[str] = []
     if other.owner != step.owner and other.owner.who is not OwnerKind.UNKNOWN:
         parts.append(by(other.owner))
     if step.change.kind != "moved" and (other.value != step.change.after or not parts):
         there = other.value is not None
-        parts.append(_value(step.change.path, other.value) if there else "no such thing")
+        parts.append(_value(step.change.path, other.value) if there else "no value")
     say = "say" if other.evidence in _PLURAL else "says"
     return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
 
@@ -124,29 +124,29 @@ FATES = {
 
 
 def asked(one: PluginRequest, diff: RoundDiff, name_of: NameOf) -> str:
-    """Return a request of a round, with its fate and the reason."""
+    """Describe a request of a round, with its fate and the reason."""
     of = name_of(one.container) if one.container not in ("", diff.container) else ""
     return f"{FATES[one.fate]}: {request(one, of)}"
 
 
 def request(one: PluginRequest, of: str = "") -> str:
-    """Return the owner, the request and why it was not simply carried out.
+    """Describe the owner, the request, and why it was not applied as requested.
 
-    `of` names the container if that is not the current one.
+    `of` names the container if it is not the current one.
     """
-    return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
+    return f"{owner(one.owner)} asked {_request_object(one, of)}: {one.reason}"
 
 
-def _wish(one: PluginRequest, of: str) -> str:
+def _request_object(one: PluginRequest, of: str) -> str:
     if one.path == EVICTION:
         why = f" ({_value('', one.value)})" if one.value else ""
         return f"to evict {of or 'the container'}{why}"
     if not one.path:
         return f"for an update of {of or 'the container'}"
-    return f"{_wished(one)}{f' on {of}' if of else ''}"
+    return f"{_requested_value(one)}{f' on {of}' if of else ''}"
 
 
-def _wished(one: PluginRequest) -> str:
+def _requested_value(one: PluginRequest) -> str:
     if one.path and one.value == f"-{split(one.path)[-1]}":
         # As in the protocol: a minus before the key.
         return f"to remove {one.path}"
@@ -156,26 +156,26 @@ def _wished(one: PluginRequest) -> str:
 
 
 def unnoted(requests: Iterable[PluginRequest], steps: Iterable[ChangeStep]) -> list[PluginRequest]:
-    """Return the requests whose reasons are not already in the note of a step."""
+    """Return the requests whose reason is not in the note of a step."""
     noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
     return [one for one in requests if (one.container, one.path, one.reason) not in noted]
 
 
-_BESIDE = ("ContainerStatus",)
-"""Rounds about which plugins are not asked."""
+_WITHOUT_CHAIN = ("ContainerStatus",)
+"""Rounds that are not sent to plugins."""
 _TITLES = {
-    "UpdateContainers": "UpdateContainers, asked out of turn",
+    "UpdateContainers": "UpdateContainers, unsolicited",
     "ContainerStatus": "ContainerStatus, reported over CRI",
 }
 
 
 def title(diff: RoundDiff) -> str:
-    """Return the event's name, or its description."""
+    """Return the event's name, with a description if that needs one."""
     return _TITLES.get(diff.name, diff.name)
 
 
 def by_container(steps: Iterable[ChangeStep]) -> list[tuple[str, list[ChangeStep]]]:
-    """Return the steps of each container, by its id, in order of appearance."""
+    """Group steps by container id, in order of appearance."""
     found: dict[str, list[ChangeStep]] = {}
     for step in steps:
         found.setdefault(step.container, []).append(step)
@@ -183,7 +183,7 @@ def by_container(steps: Iterable[ChangeStep]) -> list[tuple[str, list[ChangeStep
 
 
 def subject(diff: RoundDiff, name_of: NameOf) -> str:
-    """Return the container or pod that a round is about; "" for none."""
+    """Return the name of the container or pod that a round is about; "" for none."""
     if diff.container:
         return name_of(diff.container)
     return f"pod {name_of(diff.pod)}" if diff.pod else ""
@@ -200,7 +200,7 @@ def over(span: Span) -> bool:
 
 
 def slow_span(one: Span) -> str:
-    """Return the plugins of a span, the time they took together, and the deadline."""
+    """Describe a slow span: its plugins, their total time, and the deadline."""
     plugins = one.owner.plugins
     who = all_of(plugins) if plugins else f"plugins at {one.owner.index}"
     if not plugins and not one.owner.index:
@@ -212,8 +212,8 @@ def slow_span(one: Span) -> str:
     if not over(one):
         return f"{took}, over half of the deadline of {limit}"
     if len(plugins) == 1:
-        return f"{took}, its whole deadline of {limit}: the runtime did not wait for its answer"
-    return f"{took}, longer than the {limit} that each plugin has"
+        return f"{took}, over its deadline of {limit}: the runtime did not wait for the reply"
+    return f"{took}, over the deadline of {limit} for one plugin"
 
 
 def deadline(ns: int) -> str:
@@ -222,15 +222,15 @@ def deadline(ns: int) -> str:
 
 
 def times(spans: Sequence[Span]) -> str:
-    """Return the time that plugins took, the longest first; "" if that is unknown."""
+    """Describe the time that plugins took, the longest first; "" if unknown."""
     took: dict[str, int] = {}
     for one in spans:
         where = _whereabouts(one.owner)
         took[where] = took.get(where, 0) + max(one.ns, 0)
     longest = sorted(took.items(), key=lambda item: (item[0] == _NO_PLUGIN, -item[1]))
     deadlines = {deadline(one.deadline_ns) for one in spans if one.deadline_ns}
-    each = f"; each plugin has {deadlines.pop()}" if len(deadlines) == 1 else ""
-    return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{each}"
+    limit = f"; deadline {deadlines.pop()} per plugin" if len(deadlines) == 1 else ""
+    return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{limit}"
 
 
 def _whereabouts(who: Owner) -> str:
@@ -240,30 +240,30 @@ def _whereabouts(who: Owner) -> str:
 
 
 def all_of(plugins: Sequence[str]) -> str:
-    """Return names as in ``10-a, 20-b and 30-c``."""
+    """Join names: ``10-a, 20-b and 30-c``."""
     *others, last = plugins
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
-    """Return lists of the plugins asked, each with a label; [] for a round from CRI."""
-    if diff.name in _BESIDE:
+    """Return labelled lists of the plugins that received the event; [] for a CRI answer."""
+    if diff.name in _WITHOUT_CHAIN:
         return []
     if diff.chain and set(diff.seen_by) <= set(diff.chain):
         seen = set(diff.seen_by)
-        told = (name if name in seen else f"{name} (unseen)" for name in diff.chain)
-        return [("chain: ", tuple(told))]
+        names = (name if name in seen else f"{name} (not observed)" for name in diff.chain)
+        return [("chain: ", tuple(names))]
     found = [("seen by ", diff.seen_by), ("chain: ", diff.chain)]
     return [(name, plugins) for name, plugins in found if plugins]
 
 
 def fresh(diff: RoundDiff, steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Return the steps that this round shows for the first time."""
+    """Return the steps that belong to this round, not to an earlier one."""
     return [step for step in steps if step.event in diff.events]
 
 
 def judged(diff: RoundDiff) -> list[ChangeStep]:
-    """Return the steps of earlier rounds whose outcome this round shows."""
+    """Return the steps of earlier rounds that this round reports as applied or not."""
     return [step for step in diff.steps if step.event not in diff.events]
 
 
@@ -273,22 +273,25 @@ def failed(steps: Iterable[ChangeStep]) -> list[ChangeStep]:
 
 
 def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
-    """Return how many of the judged steps were applied, in words; "" for no steps.
+    """Describe how many of the judged steps were applied; "" for no steps.
 
-    If the container never `ran`, the changes are only in its spec.
+    If the container never `ran`, the changes are in its spec only.
     """
     if not steps:
         return ""
-    good = sum(step.applied is Applied.YES for step in steps)
+    applied_count = sum(step.applied is Applied.YES for step in steps)
     if not ran:
-        return f"{good} of {len(steps)} earlier changes are in the spec, which was never run"
-    if good < len(steps):
-        return f"{good} of {len(steps)} earlier changes were applied"
-    return "the earlier change was applied" if good == 1 else f"all {good} earlier changes applied"
+        counts = f"{applied_count} of {len(steps)}"
+        return f"{counts} earlier changes are in the spec; the container never ran"
+    if applied_count < len(steps):
+        return f"{applied_count} of {len(steps)} earlier changes were applied"
+    if applied_count == 1:
+        return "the earlier change was applied"
+    return f"all {applied_count} earlier changes were applied"
 
 
 def calm(diff: RoundDiff) -> bool:
-    """Return whether a round has nothing that needs a line of its own."""
+    """Return whether a round has no change, failure or delay to print."""
     return not (
         fresh(diff, diff.steps)
         or failed(judged(diff))

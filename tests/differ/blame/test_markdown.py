@@ -37,7 +37,7 @@ def test_it_can_be_pasted_into_an_issue() -> None:
         "30-env-injector T ~│  a: 'y'  # was x",
         "```",
         "",
-        "- T: the plugin's own answer (tap)",
+        "- T: the plugin's own reply (tap)",
     ]
 
 

@@ -142,8 +142,8 @@ def test_a_move_is_told_beside_the_first_line() -> None:
     assert len(moved) == 1
     assert moved[0].dash and moved[0].owner == RUNTIME and moved[0].mover is not None
     assert moved[0].mover.owner == ENV
-    assert moved[0].remarks == ("moved from the 2nd place to the 1st",) or moved[0].remarks == (
-        "moved from the 1st place to the 2nd",
+    assert moved[0].remarks == ("moved from 2nd to 1st place",) or moved[0].remarks == (
+        "moved from 1st to 2nd place",
     )
 
 
@@ -195,7 +195,7 @@ def test_what_came_otherwise_belongs_to_who_asked_and_says_what_that_was() -> No
     line = at(told(_wanted(), {**LIMITS, "annotations": {"a": "2"}}), "/annotations/a")
     assert line.step is not None and line.step.applied is Applied.DIFFERENTLY
     assert (line.owner, line.value) == (ENV, "2")
-    assert line.remarks == ("applied differently: '1' was asked for",)
+    assert line.remarks == ("applied differently: '1' was requested",)
 
 
 @pytest.mark.parametrize(("real", "outcome"), [(2, "applied differently"), (7, "not applied")])
@@ -206,14 +206,14 @@ def test_what_any_plugin_can_update_at_any_time_is_laid_to_nobody(real: int, out
     found = turns(shares(7), (ENV, shares(10)))
     line = at(told(found, shares(real)), "/linux/resources/cpu/shares")
     assert (line.owner, line.evidence, line.mark) == (ANY_OWNER, (Evidence.CRI,), "!")
-    assert line.remarks == (f"30-env-injector asked for 10: {outcome}",)
+    assert line.remarks == (f"30-env-injector requested 10: {outcome}",)
 
 
 def test_what_was_not_changed_after_all_belongs_to_who_had_set_it() -> None:
     found = turns({}, (ENV, {"annotations": {"a": "1"}}), (CPU, {"annotations": {"a": "2"}}))
     line = at(told(found, {"annotations": {"a": "1"}}), "/annotations/a")
     assert (line.owner, line.value, line.mark) == (ENV, "1", "!")
-    assert line.remarks == ("60-cpu-policy asked for '2': not applied",)
+    assert line.remarks == ("60-cpu-policy requested '2': not applied",)
     assert CPU not in [each.owner for each in lines(told(found, {"annotations": {"a": "1"}}))]
 
 
@@ -221,7 +221,7 @@ def test_what_was_not_removed_says_who_wanted_it_gone() -> None:
     found = told(turns({"annotations": {"a": "1"}}, (ENV, {})), {"annotations": {"a": "1"}})
     line = at(found, "/annotations/a")
     assert (line.owner, line.mark) == (RUNTIME, "!")
-    assert line.remarks == ("30-env-injector asked to remove it: not applied",)
+    assert line.remarks == ("30-env-injector requested removal: not applied",)
 
 
 def test_what_came_after_the_cri_told_is_part_of_the_spec() -> None:

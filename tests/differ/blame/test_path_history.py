@@ -77,7 +77,7 @@ def test_a_prefix_has_each_path_below_it() -> None:
 def test_what_nothing_happened_to_says_so() -> None:
     assert said(FOUND, "/process/env/PATH") == [
         "/process/env/PATH",
-        "                 runtime  │/bin  # nothing seen to change it",
+        "                 runtime  │/bin  # no change seen",
     ]
 
 
@@ -108,16 +108,16 @@ def test_paths_are_found_by_what_people_type(wanted: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ("FO", 'nothing was ever at "FO" in shop/web/app; the nearest is /process/env/FOO'),
-        ("foo", 'nothing was ever at "foo" in shop/web/app; the nearest is /process/env/FOO'),
+        ("FO", 'shop/web/app never had a value at "FO"; the nearest is /process/env/FOO'),
+        ("foo", 'shop/web/app never had a value at "foo"; the nearest is /process/env/FOO'),
         (
             "/process/env/FOOO",
-            'nothing was ever at "/process/env/FOOO" in shop/web/app; '
+            'shop/web/app never had a value at "/process/env/FOOO"; '
             "the nearest is /process/env/FOO",
         ),
-        ("", 'nothing was ever at "" in shop/web/app; --full shows all there is'),
-        ("/", 'nothing was ever at "/" in shop/web/app; --full shows all there is'),
-        ("qqqqq", 'nothing was ever at "qqqqq" in shop/web/app; --full shows all there is'),
+        ("", 'shop/web/app never had a value at ""; --full shows all paths'),
+        ("/", 'shop/web/app never had a value at "/"; --full shows all paths'),
+        ("qqqqq", 'shop/web/app never had a value at "qqqqq"; --full shows all paths'),
     ],
 )
 def test_an_unknown_path_names_the_nearest(wanted: str, words: str) -> None:
@@ -128,7 +128,7 @@ def test_an_unknown_path_names_the_nearest(wanted: str, words: str) -> None:
 
 def test_a_key_with_slashes_is_told_as_a_path() -> None:
     found = turns({}, (ENV, {"mounts": [{"destination": "/data", "type": "bind"}]}))
-    with pytest.raises(UsageError, match="in a path that is /mounts/~1data/type"):
+    with pytest.raises(UsageError, match="escape the slashes in the key: /mounts/~1data/type"):
         resolve(found, "/mounts//data/type")
 
 
@@ -136,7 +136,7 @@ def test_a_key_that_is_there_twice_names_all() -> None:
     found = turns({"annotations": {"x": "1"}}, (ENV, {"annotations": {"x": "1"}, "root": {"x": 2}}))
     with pytest.raises(UsageError) as caught:
         resolve(found, "x")
-    assert str(caught.value) == '"x" can be 2 paths; say /annotations/x or /root/x'
+    assert str(caught.value) == '"x" matches 2 paths; use /annotations/x or /root/x'
     found = turns({}, (ENV, {"annotations": {f"{number}": {"x": 1} for number in range(9)}}))
     with pytest.raises(UsageError, match=r"9 paths; .* and 4 more$"):
         resolve(found, "x")

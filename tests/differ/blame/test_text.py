@@ -103,7 +103,7 @@ def test_it_reads_well() -> None:
         "                   │    cpu:",
         "30-env-injector T ~│      shares: 2048  # was 2",
         "",
-        "T: the plugin's own answer (tap)",
+        "T: the plugin's own reply (tap)",
     ]
 
 
@@ -115,10 +115,10 @@ def test_the_legend_explains_what_is_there() -> None:
     said = "\n".join(text(found, width=None))
     for words in (
         "one of 01–29: a plugin with one of these indices",
-        "another plugin at 00 or 30 may have done it instead",
-        "unknown: it was not seen",
-        "CRI request: the client that asked",
-        "P: two connections of the chain saw it differently (probes)",
+        "if there is another plugin at 00 or 30, it may have made the change",
+        "unknown: not observed",
+        "CRI request: the change was requested by a CRI client",
+        "P: two connections in the chain show different states (probes)",
     ):
         assert words in said
 
@@ -148,8 +148,8 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
     )
     found = told(found, AFTER)
     assert text(found, width=None)[1:6] == [
-        "! its creation failed: plugins 30-env-injector and 60-cpu-policy both tried to set it",
-        "the spec that the runtime really used, reported by event 90",
+        "! creation failed: plugins 30-env-injector and 60-cpu-policy both tried to set it",
+        "the spec that the runtime actually used, reported by event 90",
         "6 lines; changed: 30-env-injector 4",
         "note: nobody saw what plugins before 50 did",
         "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
@@ -174,7 +174,7 @@ def test_what_was_to_be_removed_and_is_there_was_changed() -> None:
     found = turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {}}))
     said = text(told(found, {"annotations": {"a": "z"}}))
     line = next(line for line in said if "  a: " in line)
-    assert line == "30-env-injector T ~│  a: z  # applied differently: its removal was asked for"
+    assert line == "30-env-injector T ~│  a: z  # applied differently: removal was requested"
 
 
 def test_only_owners_have_evidence() -> None:
@@ -187,7 +187,7 @@ def test_what_may_be_the_runtimes_is_explained_without_a_connection_behind_it() 
     last = replace(RANGE, first="99", last="99", ties=(), or_runtime=True)
     late = step("/annotations/a", None, "1", "added", last)
     said = text(history({}, late), width=None)
-    assert "one of 99: a plugin with this index; nothing shows which" in said
+    assert "one of 99: a plugin with this index; which one is unknown" in said
     assert said[1] == "1 line; changed: 99 or runtime 1"
     both = text(history({}, late, step("/annotations/b", None, "1", "added", RANGE)), width=None)
     assert any(line.startswith("one of 01–29: ") and "between two" in line for line in both)
@@ -209,7 +209,7 @@ def test_a_path_has_its_own_vain_wishes_alone() -> None:
 @pytest.mark.parametrize("kind", ["usual", "changed", "full"])
 def test_nothing_changed_says_so(kind: str) -> None:
     said = text(history(BEFORE), kind)
-    assert said[1] == "no plugin changed any of 6 lines, as far as was seen"
+    assert said[1] == "no plugin was seen to change any of 6 lines"
     assert len(said) == {"usual": 3, "changed": 2, "full": 13}[kind]
 
 
@@ -222,7 +222,7 @@ def test_an_owner_that_may_be_the_runtime_says_so() -> None:
 def test_what_the_cri_confirms_is_marked_and_what_it_denies_is_counted() -> None:
     found = turns({"mounts": []}, (ENV, {"mounts": [], "annotations": {"a": "x", "b": "1"}}))
     said = text(told(found, {"mounts": [], "annotations": {"a": "x"}}))
-    assert said[2] == "2 lines; changed: 30-env-injector 1; asked for and not applied: 1"
+    assert said[2] == "2 lines; changed: 30-env-injector 1; requested but not applied: 1"
     assert said[-5:-2] == [
         "30-env-injector TC +│  a: x",
         "30-env-injector T  !│  b: '1'  # not applied",
@@ -245,9 +245,9 @@ def test_a_move_that_was_not_applied_says_so() -> None:
     found = turns({"mounts": order}, (ENV, {"mounts": [order[2], *order[:2]]}))
     before: Spec = {"mounts": order}
     for real, owner, end in (
-        (found.spec, "30-env-injector TC >│", "to the 1st"),
-        (before, "30-env-injector T >│", "to the 1st; not applied"),
+        (found.spec, "30-env-injector TC >│", "to 1st place"),
+        (before, "30-env-injector T >│", "to 1st place; not applied"),
     ):
         said = [line for line in text(told(found, real), width=None) if "moved from" in line]
-        assert len(said) == 1 and said[0].endswith(f"moved from the 3rd place {end}")
+        assert len(said) == 1 and said[0].endswith(f"moved from 3rd {end}")
         assert said[0].startswith(owner)

@@ -63,4 +63,4 @@ def test_after_index_99_another_plugin_at_99_may_come() -> None:
     last = Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True)
     history = History("app-id", "shop/web/app", created_event=1, tail=last, real=REAL)
     gutter = "\n".join(body(view(lines(history), "full"))[1])
-    assert "another plugin at 99 may have done it instead" in gutter
+    assert "if there is another plugin at 99, it may have made the change" in gutter

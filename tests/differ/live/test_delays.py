@@ -46,8 +46,8 @@ def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, 
     assert one.said == []
     sleepy, half = (slow_span(span) for span in first.spans if slow(span))
     assert sleepy == (
-        "30-sleepy (between 25-nri-scope and 35-nri-scope) took 2.00s, its whole deadline of "
-        "1.99s: the runtime did not wait for its answer"
+        "30-sleepy (between 25-nri-scope and 35-nri-scope) took 2.00s, over its deadline of "
+        "1.99s: the runtime did not wait for the reply"
     )
     assert half.endswith("took 1.30s, over half of the deadline of 2.00s")
 

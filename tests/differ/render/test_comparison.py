@@ -62,8 +62,8 @@ def test_text_tells_who_made_the_difference() -> None:
         '  - /process/env/A  was "1"  by the runtime → removed by 30-env-injector (tap)',
         "  + /process/oomScoreAdj  5  by 60-cpu-policy (tap)",
         "",
-        "containers: 1 differ, 1 only in A, 1 only in B, 1 came out the same",
-        "evidence: tap: the plugin's own answer",
+        "containers: 1 differ, 1 only in A, 1 only in B, 1 the same",
+        "evidence: tap: the plugin's own reply",
     ]
 
 
@@ -99,8 +99,8 @@ def test_a_failed_creation_is_a_difference(output_format: Format) -> None:
     assert "refused" in text
     assert "\x1b" not in text
     if output_format != "json":
-        assert "it was created in A" in text
-        assert "its creation FAILED in B" in text
+        assert "created in A" in text
+        assert "creation FAILED in B" in text
 
 
 def test_what_stayed_in_its_place_among_others_is_not_said_to_go_there() -> None:
@@ -120,4 +120,4 @@ def _mount(destination: str) -> Spec:
 def test_long_lists_of_containers_are_folded_away() -> None:
     many = {str(n): history(f"x/y/c{n}", PLAIN) for n in range(30)}
     assert "<details><summary>Only in A: 30</summary>" in lines(compare(many, {}), "markdown")
-    assert lines(compare({}, {}), "text")[-1] == "neither has containers"
+    assert lines(compare({}, {}), "text")[-1] == "no containers in either recording"

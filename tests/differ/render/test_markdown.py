@@ -78,7 +78,7 @@ def test_containers_have_headings_and_events_have_tables() -> None:
 
 def test_events_without_a_change_are_folded_away_or_left_out() -> None:
     lines = markdown(CREATION, CALM, CALM)
-    assert "<details><summary>2 without a change that was seen</summary>" in lines
+    assert "<details><summary>2 events without observed changes</summary>" in lines
     assert lines[lines.index("</details>") - 1] == ""
     assert not [x for x in markdown(CREATION, CALM, quiet=True) if "StartContainer" in x]
 

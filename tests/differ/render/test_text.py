@@ -65,7 +65,7 @@ x.nriscope.db
 
 ── 2023-11-14, times at UTC+00:00
     14 22:13:20.000 CreateContainer  shop/web/app
-  chain: 00-probe-a, 20-device (unseen), 30-env-injector, 60-cpu-policy
+  chain: 00-probe-a, 20-device (not observed), 30-env-injector, 60-cpu-policy
   ! not seen by 99-late
   ! nobody saw what plugins after 60 did
   + /linux/devices/~1dev~1x  c 1:3 mode=0666  by one of 01–29 (probes)
@@ -80,7 +80,7 @@ x.nriscope.db
   + /linux/resources/cpu/shares  512  by 60-cpu-policy (tap)
       ! APPLIED DIFFERENTLY: the runtime's spec has 1024
       ! but validator says: by 30-env-injector
-      ! but probes say: no such thing
+      ! but probes say: no value
   ~ /process/oomScoreAdj  0 → 5  by the runtime (cri)
   ~ /linux/resources/memory/limit  1 → 2  by a CRI request (request)
   on another container, shop/web/sidecar:
@@ -89,19 +89,19 @@ x.nriscope.db
       /linux/resources/cpu/mems = "0" on shop/web/sidecar: it is gone
   ! SLOW: plugins at 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
       over half of the deadline of 2.00s
-  time: 1.40s in 01–29, 52µs in 30-env-injector; each plugin has 2.00s
+  time: 1.40s in 01–29, 52µs in 30-env-injector; deadline 2.00s per plugin
     17 22:13:20.000 StartContainer  shop/web/app  no change seen
 
-9 changes of 2 containers, in 1 of 2 events
-one of 01–29: a plugin between two connections that we saw; nothing shows which
-one of 30-env-injector, 60-cpu-policy: any one of these or several; nothing
-  shows which
-another plugin at 00 or 30 may have done it instead, if there is one: equal
-  indices have no order
-evidence: tap: the plugin's own answer; validator: the runtime's list of last
-  owners; probes: two connections of the chain saw it differently; events: a
-  later event shows it; cri: the spec that the runtime really used; request:
-  the runtime's own request"""
+9 changes to 2 containers in 1 of 2 events
+one of 01–29: a plugin between two observed connections; which one is unknown
+one of 30-env-injector, 60-cpu-policy: one or more of these plugins; which is
+  unknown
+if there is another plugin at 00 or 30, it may have made the change: plugins
+  with equal indices have no defined order
+evidence: tap: the plugin's own reply; validator: the runtime's list of last
+  owners; probes: two connections in the chain show different states; events: a
+  later event shows the change; cri: the spec that the runtime actually used;
+  request: the runtime's own request"""
 
 
 def test_what_is_not_a_terminal_gets_a_line_a_change() -> None:
@@ -145,14 +145,14 @@ def test_what_became_of_earlier_changes_is_told_briefly() -> None:
     assert not [line for line in lines if "FOO" in line]
     assert "      ! NOT APPLIED: the runtime's spec does not have it" in lines
     assert "      ! APPLIED DIFFERENTLY: the runtime's spec has 1024" in lines
-    assert lines[-2] != "3 changes of 1 container, in 1 of 1 event"
+    assert lines[-2] != "3 changes to 1 container in 1 of 1 event"
     good = replace(JUDGED, steps=(STEPS[1],))
     assert text(good)[-3].endswith("the earlier change was applied")
     assert len(text(good, quiet=True)) == 3
 
 
 def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
-    words = "one of 01–29: a plugin between two connections that we saw; nothing shows which"
+    words = "one of 01–29: a plugin between two observed connections; which one is unknown"
     assert text(CREATION, CREATION).count(words) == 1
     live = text(CREATION, CALM, CREATION, live=True, width=None)
     assert live.count(f"  {words}") == 1
@@ -163,20 +163,20 @@ def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
 def test_a_range_behind_the_last_connection_is_not_between_two() -> None:
     last = Owner(OwnerKind.ONE_OF, first="51", last="99", or_runtime=True)
     late = with_step(step("/annotations/a", None, "1", "added", last))
-    words = "one of 51–99: a plugin with such an index; nothing shows which"
+    words = "one of 51–99: a plugin with one of these indices; which one is unknown"
     assert words in text(late, width=None)
     assert not [line for line in text(late, CREATION, width=None) if words in line]
 
 
 def test_ties_are_explained() -> None:
     joined = " ".join(" ".join(text(CREATION)).split())
-    assert "another plugin at 00 or 30 may have done it instead, if there is one" in joined
+    assert "if there is another plugin at 00 or 30, it may have made the change" in joined
 
 
 def test_time_between_two_connections_is_that_of_all_plugins_there() -> None:
     span = CREATION.spans[1]._replace(owner=one_of("10-a", "20-b"))
     said = "\n".join(text(replace(CREATION, spans=(span,)), width=None))
-    assert "time: 1.40s in 10-a and 20-b; each plugin has 2.00s" in said
+    assert "time: 1.40s in 10-a and 20-b; deadline 2.00s per plugin" in said
     assert "SLOW: 10-a and 20-b (between 00-probe-a and 30-env-injector) took 1.40s tog" in said
 
 
@@ -207,18 +207,18 @@ def test_only_more_than_half_of_the_deadline_is_slow() -> None:
     [
         (
             ("10-a",),
-            "10-a (between 00-probe-a and 30-env-injector) took 2.00s, its whole deadline of "
-            "2.00s: the runtime did not wait for its answer",
+            "10-a (between 00-probe-a and 30-env-injector) took 2.00s, over its deadline of "
+            "2.00s: the runtime did not wait for the reply",
         ),
         (
             ("10-a", "20-b"),
-            "10-a and 20-b (between 00-probe-a and 30-env-injector) took 2.00s together, longer "
-            "than the 2.00s that each plugin has",
+            "10-a and 20-b (between 00-probe-a and 30-env-injector) took 2.00s together, over the "
+            "deadline of 2.00s for one plugin",
         ),
         (
             (),
-            "plugins at 01–29 (between 00-probe-a and 30-env-injector) took 2.00s, longer than "
-            "the 2.00s that each plugin has",
+            "plugins at 01–29 (between 00-probe-a and 30-env-injector) took 2.00s, over the "
+            "deadline of 2.00s for one plugin",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from tests.differ.render.samples import DEVICE, MOUNT, RLIMIT
     ("path", "value", "text"),
     [
         ("/process/env/FOO", "bar", '"bar"'),
-        ("/process/env/FOO", None, '(its name alone, without "=")'),
+        ("/process/env/FOO", None, '(name only, without "=")'),
         ("/process/oomScoreAdj", 500, "500"),
         ("/process/noNewPrivileges", True, "true"),
         ("/process/args", ["sleep", "a b"], '["sleep", "a b"]'),
