@@ -125,7 +125,7 @@ names of 253; ids have 64, a plugin's file name 255 |
 | text in a message | {element_limits.MAX_STRINGS >> 20} MiB | ttRPC's limit for a message |
 | elements of a Synchronize | {element_limits.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
 containers have 200,000 |
-| elements of all messages at the start of a session | {reader.MAX_TOLD:,} | |
+| elements of all messages at the start of a session | {reader.MAX_STATE_ELEMENTS:,} | |
 | values in the JSON of one CRI response | {cri_answers.VALUES_MAX:,} | |
 
 A truncated message ends with the field {element_limits.CUT_FIELD}, whose text names the cut; in \

@@ -56,7 +56,7 @@ def command(
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
-    from nri_scope.recording.timeline import interleaved
+    from nri_scope.recording.timeline import sessions_overlap
 
     from .log_lines import LogPrinter
 
@@ -73,7 +73,7 @@ def command(
         printer = LogPrinter(
             output,
             jsonl=output_format == "jsonl",
-            with_session=interleaved(recording.sessions()),
+            with_session=sessions_overlap(recording.sessions()),
         )
 
         def show() -> None:
@@ -86,7 +86,7 @@ def command(
             return
         try:
             while until is None or time.time_ns() <= until:
-                if log.has_news():
+                if log.has_new_rows():
                     show()
                 if output.wait(_POLL_SECONDS):
                     return

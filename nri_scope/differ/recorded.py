@@ -18,7 +18,7 @@ from nri_scope.events import Container, Event, Role, Session
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.untold_containers import unheard_in
+from nri_scope.recording.untold_containers import absence_test
 
 from .attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from .attribution.differ import Differ
@@ -75,9 +75,9 @@ def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
         recording.sessions(),
         keep=keep,
         gaps=recording.gaps(),
-        follows=lookup.follows_in(recording),
+        follows=lookup.predecessor_test(recording),
         outcome=Creations(recording).outcome,
-        unheard=unheard_in(recording),
+        unheard=absence_test(recording),
     )
 
 
@@ -88,11 +88,11 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         only=[one.id for one in containers],
         gaps=recording.gaps(),
         # Events of a few containers are not consecutive.
-        follows=lambda event: lookup.follows(recording, event),
+        follows=lambda event: lookup.has_recorded_predecessor(recording, event),
         had_its_place=lambda session, event: _had_its_place(recording, session, event),
         had_joined=_had_joined(recording),
         outcome=Creations(recording).outcome,
-        unheard=unheard_in(recording),
+        unheard=absence_test(recording),
     )
 
 
@@ -200,7 +200,7 @@ def events_of_some(
         # The next question, about any subject, shows that a creation's or update's chain had ended.
         later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
         own = {*numbers, *later}
-        told = lookup.existed(recording, container)
+        told = lookup.listed_at_start(recording, container)
         if told is not None and told.event <= min(own, default=told.event):
             with suppress(DecodeError):
                 known = api.Container.FromString(told.content)

@@ -29,7 +29,7 @@ from nri_scope.nri.request_subject import (
     is_plugins_call,
 )
 from nri_scope.recording.blobs import ObjectKind
-from nri_scope.recording.cri_answers import asked_about
+from nri_scope.recording.cri_answers import requested_container_id
 from nri_scope.recording.schema import TABLES
 from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
@@ -347,7 +347,7 @@ def _decoded(item: CapturedCall) -> Decoded:
 
 
 def _container_status(item: CapturedCall) -> Decoded:
-    container_id = asked_about(item.request) if item.method == CONTAINER_STATUS else None
+    container_id = requested_container_id(item.request) if item.method == CONTAINER_STATUS else None
     if container_id is None:
         return Decoded(item.method, item.method, None, None, None, UNKNOWN)
     # An NRI message, for the only field that the two have in common.

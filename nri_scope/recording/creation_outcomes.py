@@ -17,12 +17,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.nri.versions import runtime_title
+from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .reader import Recording
 from .rows import Row, RowError, number_of, optional_numbers_of
 from .schema_check import has_outcomes
-from .sqlite_errors import sound
+from .sqlite_errors import recording_errors
 
 _POST_CREATE = NriEvent.PostCreateContainer
 _SHOWS = (
@@ -158,7 +158,7 @@ class Creations:
 
     def _told(self, event: Event) -> Outcome | None:
         """Return the outcome stored when this part was extracted from the whole recording."""
-        with sound(self._recording):
+        with recording_errors(self._recording):
             connection = self._recording.connection
             if not has_outcomes(connection):
                 return None
@@ -168,7 +168,7 @@ class Creations:
             ).fetchone()
         if row is None or row[0] not in _FATES or row[2] not in _NAMES:
             return None
-        with sound(self._recording):
+        with recording_errors(self._recording):
             numbers = [number_of((one,)) for one in (row[1], *row[3:])]
         return Outcome(_FATES[row[0]], numbers[0], row[2], *numbers[1:])
 
@@ -200,12 +200,12 @@ class Creations:
     def _by_state(self, end: _Row | None, session: Session) -> Outcome:
         """Judge by the container in StopContainer, for a plugin that does not get creations.
 
-        containerd undoes a creation with the data that it has of the container by then: no state,
-        and never a process. A container that was created has its state.
+        After a failed creation containerd sends the container without state and process. A
+        container that was created has its state.
         """
         if end is None or end.name != "StopContainer":
             return UNKNOWN
-        if runtime_title(session.runtime_name) != "containerd":
+        if not runtime_rules_of(session.runtime_name).clears_uncreated_state:
             return UNKNOWN
         for event, request, _ in self._recording.exchanges(
             among=[end.id], allowance=self._allowance
@@ -251,7 +251,7 @@ class Creations:
         self._searched += last - asked.id
         if last - asked.id > _RANGE_MAX or self._searched > _SEARCHED_MAX:
             return False
-        with sound(self._recording):
+        with recording_errors(self._recording):
             row = self._recording.connection.execute(
                 "SELECT count(*), min(seq), max(seq) FROM event "
                 "WHERE session = ? AND id BETWEEN ? AND ?",
@@ -283,11 +283,11 @@ class Creations:
             "SELECT o.id, o.session, o.seq, o.at_ns, n.text FROM event AS o "
             f"JOIN name AS n ON n.id = o.event WHERE {condition}"
         )
-        with sound(self._recording):
+        with recording_errors(self._recording):
             return [_row_of(row) for row in self._recording.connection.execute(query, values)]
 
     def _number(self, query: str, *values: int) -> int | None:
-        with sound(self._recording):
+        with recording_errors(self._recording):
             row = self._recording.connection.execute(query, values).fetchone()
             return None if row is None or row[0] is None else number_of(row)
 

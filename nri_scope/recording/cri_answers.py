@@ -33,7 +33,7 @@ def status_request(container_id: str) -> bytes:
     return field(_CONTAINER_ID, content) + _VERBOSE
 
 
-def asked_about(request: bytes) -> str | None:
+def requested_container_id(request: bytes) -> str | None:
     """Return the container id in a `status_request`; None for any other bytes."""
     content = request[2:].removesuffix(_VERBOSE)
     try:
@@ -50,7 +50,7 @@ def is_container_status(event: Event) -> bool:
 
 def request_as_plain(request: bytes) -> Plain:
     """Decode a request for display; None if the bytes are malformed."""
-    container_id = asked_about(request)
+    container_id = requested_container_id(request)
     return None if container_id is None else {"container_id": container_id, "verbose": True}
 
 

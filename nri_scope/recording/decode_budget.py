@@ -69,11 +69,11 @@ class Allowance:
         """Spend this number of units."""
         self.left -= units
 
-    def event(self, method: str) -> None:
+    def spend_event(self, method: str) -> None:
         """Spend the units of an event."""
         self.left -= _EVENTS.get(method, _EVENT)
 
-    def again(self, number: int) -> bool:
+    def spend_again(self, number: int) -> bool:
         """Spend the units of a message seen before; return False if they are not known."""
         units = self._known.get(number)
         if units is None:
@@ -81,7 +81,7 @@ class Allowance:
         self.left -= units
         return True
 
-    def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
+    def spend_message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
         """Spend the units of a message, the object with this number."""
         if len(content) > NEVER_CUT:
             again = units = len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)

@@ -70,7 +70,7 @@ def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
     """Return an event's request, or the newest message of a pod or container, as protobuf bytes."""
     if isinstance(thing, Event):
         return recording.request(thing.id)
-    told = lookup.newest(recording, thing)
+    told = lookup.newest_message(recording, thing)
     return told.content if told else b""
 
 
@@ -130,7 +130,7 @@ def _told(read: Plain, content: bytes) -> Plain:
 
 
 def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
-    told = lookup.newest(recording, thing)
+    told = lookup.newest_message(recording, thing)
     if told is None:
         return {"told_by_event": None, "message": {}}
     kind: type[Message] = PodSandbox if isinstance(thing, Pod) else ContainerMessage

@@ -15,7 +15,7 @@ from nri_scope.filter import Filter
 from .opening import is_settled
 from .reader import MAX_ROWS, Recording, Value
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
-from .sqlite_errors import query_numbers, query_rows, sound
+from .sqlite_errors import query_numbers, query_rows, recording_errors
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
@@ -61,7 +61,7 @@ def _rows(recording: Recording, table: str) -> _TableRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordingLook:
+class RecordingState:
     """The state of a recording at a moment, without its events."""
 
     sessions: tuple[Session, ...]
@@ -78,12 +78,12 @@ class RecordingLook:
     """Bytes of the file."""
 
 
-def look(recording: Recording, tables: SessionTables) -> RecordingLook:
+def look(recording: Recording, tables: SessionTables) -> RecordingState:
     """Return its current state. Raises RecordingError if sessions or gaps cannot be read."""
     tables.read(recording)
     oldest, first_ns = _end(recording, "ASC")
     newest, last_ns = _end(recording, "DESC")
-    return RecordingLook(
+    return RecordingState(
         sessions=tables.sessions,
         gaps=tables.gaps,
         oldest=oldest,
@@ -121,7 +121,7 @@ def _end(recording: Recording, order: str) -> tuple[int, int]:
 
 def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
     """Return the first and last event number of each session; last is None if still open."""
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.connection.execute("SELECT id, first_event, last_event FROM session")
         spans = {}
         for row in rows:
@@ -132,7 +132,7 @@ def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
         return spans
 
 
-def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
+def first_event_at(recording: Recording, at_ns: int, first: int, newest: int) -> int:
     """Return the first event from ``first`` on that is not before a moment; else ``newest + 1``.
 
     If the clock was set back between events, it is one of several candidates.
@@ -197,7 +197,7 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
     )
     if not count:
         return ()
-    with sound(recording):
+    with recording_errors(recording):
         if not after < first <= last:
             raise RowError("its rows are out of order")
         if last - first + 1 == count:
@@ -280,7 +280,7 @@ def _matches_about(
 ) -> Matches:
     column = "pod" if isinstance(about, Pod) else "container"
     limit = _AMONG if question.where is not None else _STRETCH
-    with sound(recording):
+    with recording_errors(recording):
         rows = query_numbers(
             recording,
             f"SELECT id FROM event WHERE {column} = ? AND id > ? AND id <= ? "
@@ -304,7 +304,7 @@ def _found(
     bounds: tuple[int, int],
 ) -> array[int]:
     text, of_filter = sql_of(question.where)
-    with sound(recording):
+    with recording_errors(recording):
         # In one row: between two rows this thread would have to wait for the drawing thread.
         ((text,),) = recording.connection.execute(
             "SELECT group_concat(id) FROM "
@@ -362,7 +362,7 @@ def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event |
 
 
 def _events(recording: Recording, numbers: Sequence[int]) -> dict[int, Event]:
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.connection.execute(
             f"SELECT {EVENT_COLUMNS} FROM events WHERE {among(numbers)}"
         ).fetchall()

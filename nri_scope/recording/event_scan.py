@@ -13,7 +13,7 @@ from nri_scope.filter import Filter
 from .event_pages import sql_of
 from .reader import Recording, Value
 from .rows import Row, RowError, ascending
-from .sqlite_errors import query_rows, sound
+from .sqlite_errors import query_rows, recording_errors
 from .subject_queries import column_of, texts
 
 _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
@@ -64,7 +64,7 @@ class EventScan:
         self, recording: Recording, most: int, where: Filter | None, about: Pod | Container | None
     ) -> tuple[list[Call], bool]:
         """Read the next events; return those that pass, and whether there may be more."""
-        with sound(recording):
+        with recording_errors(recording):
             looked, last = recording.connection.execute(
                 "SELECT count(*), coalesce(max(id), ?) FROM "
                 f"(SELECT id FROM event WHERE id > ? ORDER BY id LIMIT {most})",
@@ -100,7 +100,7 @@ class EventScan:
 
         In arrays, as there may be hundreds of thousands.
         """
-        with sound(recording):
+        with recording_errors(recording):
             pods = recording.connection.execute(
                 "SELECT key FROM pod WHERE key > ? ORDER BY key", (newest_pod,)
             )
@@ -113,9 +113,9 @@ class EventScan:
                 of_pods.append(pod if type(pod) is int else 0)
             return array("q", (key for (key,) in ascending(pods, (newest_pod,)))), keys, of_pods
 
-    def told(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
+    def new_states(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
         """Return new states from Synchronize: pod, container, object, start of session in ns."""
-        with sound(recording):
+        with recording_errors(recording):
             rows = recording.connection.execute(
                 "SELECT t.session, t.event, t.position, t.pod, t.container, t.object, s.started_ns "
                 "FROM state AS t JOIN session AS s ON s.id = t.session "
@@ -136,7 +136,7 @@ class EventScan:
     def _read(
         self, recording: Recording, made_of: Callable[[Row], T], query: str, *values: Value
     ) -> list[T]:
-        with sound(recording):
+        with recording_errors(recording):
             (oldest,) = recording.connection.execute(
                 "SELECT coalesce(min(id), 0) FROM event"
             ).fetchone()
@@ -174,7 +174,7 @@ def subjects_of_matches(
     ``last``. Raises RecordingError.
     """
     text, values = sql_of(where)
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.connection.execute(
             "SELECT id, pod, container FROM event WHERE id IN "
             f"(SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?) ORDER BY id",

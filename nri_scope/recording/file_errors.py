@@ -80,6 +80,6 @@ def reading_hint(words: str) -> str:
     return _READING.get(words, "try it with a copy of the file")
 
 
-def way_to_write(words: str) -> str:
+def writing_hint(words: str) -> str:
     """Return advice on writing a file; ``words`` is its problem as `error_words` describes it."""
     return _WRITING.get(words, "choose another file")

@@ -24,7 +24,7 @@ _LONGEST_PATH = 200
 """Maximum number of characters of a path that is offered."""
 
 
-def known_values(recording: Recording) -> dict[str, list[str]]:
+def completion_values(recording: Recording) -> dict[str, list[str]]:
     """Return a recording's values for the fields of a filter. Raises RecordingError."""
     sessions = recording.sessions()
     return {

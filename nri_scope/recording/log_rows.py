@@ -14,9 +14,9 @@ from nri_scope.filter import Filter
 
 from .lookup import event_range
 from .reader import Recording
-from .sqlite_errors import sound
+from .sqlite_errors import recording_errors
 from .tap_tables import printed as printed_lines
-from .timeline import Item, Timeline, with_printed
+from .timeline import Item, Timeline, merge_output
 
 
 class Log:
@@ -55,7 +55,7 @@ class Log:
         self._state: tuple[int, int] | None = None
         self._file = _identity(recording.path)
 
-    def has_news(self) -> bool:
+    def has_new_rows(self) -> bool:
         """Return whether anything was written since the last call; costs microseconds.
 
         Raises RecordingError, also if the file was replaced: we would wait forever.
@@ -63,7 +63,7 @@ class Log:
         if _identity(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
-        with sound(self._recording):
+        with recording_errors(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         # Each connection has its own counter, and the recording may have opened another connection.
         state = (id(connection), int(version))
@@ -74,7 +74,7 @@ class Log:
     def read(self) -> Iterator[Item]:
         """Yield the new items, oldest first. Raises RecordingError."""
         items = self._items()
-        return with_printed(items, self._lines()) if self._printed else items
+        return merge_output(items, self._lines()) if self._printed else items
 
     def _lines(self) -> Iterator[Printed]:
         for line in printed_lines(self._recording, self._after_line):

@@ -14,7 +14,7 @@ from nri_scope.events import Container, Event, Pod, Role
 from .blobs import ObjectKind
 from .display import SHORT_ID, moment
 from .reader import Recording
-from .sqlite_errors import holds, query_numbers, query_rows
+from .sqlite_errors import query_numbers, query_rows, recording_has_table
 
 Found = Event | Pod | Container
 
@@ -87,7 +87,7 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
     words = []
     for thing in found[:_LISTED]:
         kind = "pod" if isinstance(thing, Pod) else "container"
-        seen = first_seen(recording, thing)
+        seen = first_event_time(recording, thing)
         when = "" if seen is None else f" first seen {moment(seen)[:19]}"
         words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{when})")
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
@@ -174,7 +174,7 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
     They include unsolicited requests without recorded targets: earlier recorders did not store
     evictions. None if an old recording lacks this information: all events have to be examined.
     """
-    if not holds(recording, "effect"):
+    if not recording_has_table(recording, "effect"):
         return None
     rows = query_numbers(
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
@@ -325,7 +325,7 @@ def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values))
 
 
-def follows(recording: Recording, event: Event) -> bool:
+def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
     """Return whether the previous event of this session was recorded.
 
     True for the first event of its session in the recording. Events that a part of a recording
@@ -340,25 +340,26 @@ def follows(recording: Recording, event: Event) -> bool:
     return not rows or rows[0][0] == event.seq - 1 or _is_left_out(recording, event)
 
 
-def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
-    """Return `follows` for a part of a recording; None for others, in which the order of events
-    shows it.
+def predecessor_test(recording: Recording) -> Callable[[Event], bool] | None:
+    """Return a function that calls `has_recorded_predecessor`, for a part of a recording.
+
+    None for a complete recording, in which the events' sequence numbers show it.
     """
-    is_part = holds(recording, "left_out") and query_numbers(
+    is_part = recording_has_table(recording, "left_out") and query_numbers(
         recording, "SELECT 1 FROM left_out LIMIT 1"
     )
-    return (lambda event: follows(recording, event)) if is_part else None
+    return (lambda event: has_recorded_predecessor(recording, event)) if is_part else None
 
 
 def _is_left_out(recording: Recording, event: Event) -> bool:
     """Return whether a part leaves out the previous event of this session."""
     query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
-    return holds(recording, "left_out") and bool(
+    return recording_has_table(recording, "left_out") and bool(
         query_numbers(recording, query, event.id, event.seq - 1)
     )
 
 
-def existed(recording: Recording, container: Container) -> ShownSubject | None:
+def listed_at_start(recording: Recording, container: Container) -> ShownSubject | None:
     """Return the container from the first Synchronize that lists it; None if there is none."""
     rows = query_numbers(
         recording,
@@ -372,7 +373,7 @@ def existed(recording: Recording, container: Container) -> ShownSubject | None:
     return None
 
 
-def newest(recording: Recording, thing: Pod | Container) -> ShownSubject | None:
+def newest_message(recording: Recording, thing: Pod | Container) -> ShownSubject | None:
     """Return the newest message that shows it; None if no message does.
 
     A message with nothing but an id (as in iSulad's StopContainer) is used only without another.
@@ -411,7 +412,7 @@ def containers_of(recording: Recording, pod: Pod) -> list[Container]:
     ]
 
 
-def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
+def first_event_time(recording: Recording, thing: Pod | Container) -> int | None:
     """Return the time of its first event; None if it has none."""
     rows = query_numbers(
         recording,

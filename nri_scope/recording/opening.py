@@ -23,7 +23,7 @@ from .schema import EVENTS_VIEW, LOG_VIEW, VERSION
 from .schema_check import GIVE_A_RECORDING, check, check_schema, repair_hint
 from .temporary_files import ELSEWHERE
 from .trusted_location import opening_by_name
-from .writable_file import is_ours
+from .writable_file import is_recorded_by_this_process
 
 _BUSY_MS = 2_000
 # Names are short, and objects bounded; values that a query composes may be larger.
@@ -80,7 +80,7 @@ def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened
     identity = _look_at(path)
     try:
         # A recorder of this process keeps the names of its files itself.
-        if is_ours(identity):
+        if is_recorded_by_this_process(identity):
             return Opened(*_connected(path, path, shown, known), is_copy=False)
         with opening_by_name(path, immutable=known is not None) as by_name:
             if by_name:
@@ -99,7 +99,7 @@ def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
             try:
                 copy = private_copy(path, Path(folder))
             except sqlite3.Error as error:
-                raise explained(path, error) from error
+                raise to_recording_error(path, error) from error
             return _connected(copy, path, shown, ())
     except OSError as error:
         raise RecordingError(
@@ -144,7 +144,7 @@ def _connected(
             connection.close()
         if isinstance(error, RecordingError):
             raise
-        raise explained(path, error) from error
+        raise to_recording_error(path, error) from error
     return connection, version
 
 
@@ -215,7 +215,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     filters.register(connection)
 
 
-def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
+def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
     """Translate an error of SQLite to a RecordingError for the user."""
     if isinstance(error, UnicodeError):
         # The error's messages quote names from the file.

@@ -16,7 +16,7 @@ _ROW_BYTES = 40
 _LEAST = 50_000_000
 
 
-class Patience:
+class QueryBudget:
     """Counts SQLite's steps on a connection. Signals are noticed meanwhile, too."""
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:

@@ -29,8 +29,8 @@ from .cri_answers import is_container_status
 from .decode_budget import Allowance
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .objects import Objects
-from .opening import connect, explained, fingerprint
-from .query_budget import Patience
+from .opening import connect, fingerprint, to_recording_error
+from .query_budget import QueryBudget
 from .rows import (
     CONTAINER_COLUMNS,
     EVENT_COLUMNS,
@@ -55,7 +55,7 @@ MAX_REQUEST = 16 << 20
 """Maximum number of bytes of one reassembled request. On the wire it has at most 4 MiB."""
 MAX_STATE = 256 << 20
 """Maximum number of bytes of all pods and containers that existed when a session began."""
-MAX_TOLD = 1_500_000
+MAX_STATE_ELEMENTS = 1_500_000
 """Maximum number of elements of all these: 1,000 containers of 1,500 variables each have as many.
 """
 MAX_ROWS = 250_000
@@ -146,7 +146,7 @@ class Recording:
         Get it again for each query: the file may have been opened again.
         """
         self._refresh()
-        self._patience.renew()
+        self._budget.renew()
         return self._connection
 
     def interrupt(self) -> None:
@@ -302,9 +302,9 @@ class Recording:
 
     def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
         event, request, _ = one
-        allowance.event(event.method)
+        allowance.spend_event(event.method)
         if event.method == _SYNCHRONIZE:
-            allowance.message(kind_of_request(event.method, event.mark), request, -event.id)
+            allowance.spend_message(kind_of_request(event.method, event.mark), request, -event.id)
             return
         pod, container, rest, reply = parts
         for number, kind in (
@@ -313,8 +313,8 @@ class Recording:
             (rest, kind_of_request(event.method, event.mark)),
             (reply, kind_of_reply(event.method, event.mark)),
         ):
-            if number is not None and not allowance.again(number):
-                allowance.message(kind, self._objects.get(number)[1], number)
+            if number is not None and not allowance.spend_again(number):
+                allowance.spend_message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
         """Return one event, or None."""
@@ -425,11 +425,11 @@ class Recording:
 
         return self._read(read, lambda: f"at object {object_id}")
 
-    def stored(self, object_id: int) -> bytes:
+    def object_content(self, object_id: int) -> bytes:
         """Return the whole content of an object."""
         return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
-    def with_state(self, sessions: Sequence[Session]) -> list[Session]:
+    def sessions_with_state(self, sessions: Sequence[Session]) -> list[Session]:
         """Return the sessions that may have a `state`; in most hostile files few of many do."""
         try:
             told = {number_of(row) for row in self.rows("SELECT DISTINCT session FROM state")}
@@ -513,7 +513,7 @@ class Recording:
             f"SELECT event, position, object FROM state WHERE {condition} ORDER BY event, position",
             (session, event),
         )
-        elements = Elements(MAX_TOLD)
+        elements = Elements(MAX_STATE_ELEMENTS)
         for row in ascending(rows, (0, -1)):
             kind, content = self._objects.get(number_of(row[2:]))
             limit -= len(content) + 8
@@ -522,7 +522,7 @@ class Recording:
             content = self._bounded(_MESSAGES.get(kind), content)
             elements.count(_MESSAGES.get(kind), content)
             if elements.left < 0:
-                self._warn(f"what Synchronize told has more than {MAX_TOLD:,} elements")
+                self._warn(f"what Synchronize told has more than {MAX_STATE_ELEMENTS:,} elements")
                 return State(tuple(pods), tuple(containers), False)
             (pods if kind == ObjectKind.POD else containers).append(content)
         return State(tuple(pods), tuple(containers), True)
@@ -541,7 +541,7 @@ class Recording:
         if self.is_copy:
             self._fingerprint = None
         self._objects = Objects(self._connection)
-        self._patience = Patience(self._connection, _size(self._connection))
+        self._budget = QueryBudget(self._connection, _size(self._connection))
         register(self._connection, self)
 
     def _refresh(self) -> bool:
@@ -555,7 +555,7 @@ class Recording:
 
     def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
         while True:
-            self._patience.renew()
+            self._budget.renew()
             try:
                 result = work()
             except (sqlite3.Error, ValueError) as error:
@@ -602,7 +602,7 @@ class Recording:
 
     def _error(self, error: Exception, where: str) -> RecordingError:
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
-            if not self._patience.is_over:
+            if not self._budget.is_over:
                 # A signal came during the query, and sqlite3 translated it to this error.
                 raise KeyboardInterrupt from error
             return RecordingError(
@@ -611,7 +611,7 @@ class Recording:
         if isinstance(error, UnicodeError) or (
             isinstance(error, sqlite3.Error) and not is_damage(error)
         ):
-            found = explained(self._real_path, error)
+            found = to_recording_error(self._real_path, error)
             return RecordingError(self.path, found.problem, found.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
         return RecordingError(

@@ -77,7 +77,7 @@ class ReservedNames:
                 return True
         return False
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Remove SQLite's files, unless the recording still needs them. Never raises."""
         with suppress(OSError):
             if not os.path.lexists(companion(self.path, WAL)):

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 
 from nri_scope.errors import RecordingError
 
-from .opening import explained
+from .opening import to_recording_error
 from .reader import Recording, Value
 from .rows import Row, RowError, number_of
 from .schema_check import has_table, repair_hint
 
 
 @contextmanager
-def sound(recording: Recording) -> Iterator[None]:
+def recording_errors(recording: Recording) -> Iterator[None]:
     """Translate errors from a damaged file inside the block to RecordingError."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:
-        raise explained(recording.path, error) from error
+        raise to_recording_error(recording.path, error) from error
     except RowError as error:
         raise RecordingError(
             recording.path, f"damaged: {error}", repair_hint(recording.path)
@@ -30,20 +30,20 @@ def sound(recording: Recording) -> Iterator[None]:
 
 def query_rows(recording: Recording, query: str, *values: Value) -> list[Row]:
     """Return all rows; the caller has to check their types. Raises RecordingError."""
-    with sound(recording):
+    with recording_errors(recording):
         return recording.connection.execute(query, values).fetchall()
 
 
 def query_numbers(recording: Recording, query: str, *values: Value) -> list[tuple[int, ...]]:
     """Return all rows of a query for numbers. Raises RecordingError."""
-    with sound(recording):
+    with recording_errors(recording):
         return [
             tuple(number_of((value,)) for value in row)
             for row in recording.connection.execute(query, values)
         ]
 
 
-def holds(recording: Recording, table: str) -> bool:
+def recording_has_table(recording: Recording, table: str) -> bool:
     """Return whether a recording has a table that older ones lack. Raises RecordingError."""
-    with sound(recording):
+    with recording_errors(recording):
         return has_table(recording.connection, table)

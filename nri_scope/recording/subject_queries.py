@@ -21,7 +21,7 @@ from .rows import (
     optional_numbers_of,
     pod_of,
 )
-from .sqlite_errors import holds, query_numbers, query_rows, sound
+from .sqlite_errors import query_numbers, query_rows, recording_errors, recording_has_table
 
 T = TypeVar("T")
 _OWNERS = 200
@@ -117,7 +117,7 @@ def events_of_container(
 ) -> list[int]:
     """Return the numbers of a container's events after ``after``. Raises RecordingError."""
     text, values = sql_of(where)
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.connection.execute(
             "SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE container = ? "
             f"AND id > ?) AND ({text}) ORDER BY id",
@@ -150,7 +150,7 @@ def points_between(
         *values,
         most,
     )
-    with sound(recording):
+    with recording_errors(recording):
         if not all(tuple(map(type, row[:3])) == (int, int, str) for row in rows):
             raise RowError("an event has values of a wrong type")
     # Thousands of events share a handful of names.
@@ -214,7 +214,7 @@ def neighbours(recording: Recording, event: Event, *, of_container: bool) -> lis
     where = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
     found: list[Event | None] = []
     for which, than in (("max", "<"), ("min", ">")):
-        with sound(recording):
+        with recording_errors(recording):
             row = recording.connection.execute(
                 f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": event.id}
             ).fetchone()
@@ -227,7 +227,7 @@ def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -
     """Return the keys of containers that this event, or any event of the containers ``own``,
     updated. Raises RecordingError.
     """
-    if not holds(recording, "effect"):
+    if not recording_has_table(recording, "effect"):
         return []
     rows = query_numbers(
         recording,
@@ -275,13 +275,13 @@ def _alone(subject: tuple[int, int]) -> tuple[str, int]:
 
 
 def _containers(recording: Recording, condition: str, *values: Value) -> list[Container]:
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.connection.execute(f"{_CONTAINERS} WHERE {condition}", values)
         return containers_of(rows)
 
 
 def _pods(recording: Recording, condition: str, *values: Value) -> list[Pod]:
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.connection.execute(f"{_PODS} WHERE {condition}", values)
         return list(map(pod_of, rows))
 

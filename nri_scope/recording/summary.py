@@ -14,7 +14,7 @@ from nri_scope.nri.plain import Plain
 from .reader import Recording
 from .records import gap_record, rfc3339, session_record
 from .rows import RowError
-from .sqlite_errors import sound
+from .sqlite_errors import recording_errors
 from .stats import GapStats, ResponseTimes, Sample, Stats, tally
 
 
@@ -108,7 +108,7 @@ _TYPES = (str, str, str, int, int, int, str)
 
 
 def _samples(recording: Recording) -> Iterator[Sample]:
-    with sound(recording):
+    with recording_errors(recording):
         for row in recording.connection.execute(
             f"SELECT {', '.join(Sample._fields)} FROM events WHERE session NOT IN ({_CRI})",
             (Role.CRI,),
@@ -119,7 +119,7 @@ def _samples(recording: Recording) -> Iterator[Sample]:
 
 
 def _cri_answers(recording: Recording) -> int:
-    with sound(recording):
+    with recording_errors(recording):
         (count,) = recording.connection.execute(
             f"SELECT count(*) FROM event WHERE session IN ({_CRI})", (Role.CRI,)
         ).fetchone()
@@ -137,7 +137,7 @@ def time_range(recording: Recording) -> tuple[int, int]:
 
     Raises RecordingError.
     """
-    with sound(recording):
+    with recording_errors(recording):
         query = "SELECT min(at_ns), max(at_ns) FROM event"
         first, last = recording.connection.execute(query).fetchone()
     return (int(first), int(last)) if isinstance(first, int) and isinstance(last, int) else (0, 1)

@@ -9,7 +9,7 @@ from nri_scope.events import Event, Printed, Tapped
 
 from .reader import Recording
 from .rows import ascending, optional_numbers_of, printed_of, tapped_of
-from .sqlite_errors import holds, sound
+from .sqlite_errors import recording_errors, recording_has_table
 from .sqlite_text import HIGHEST, characters_sql
 
 LINE_MAX = 128 << 10
@@ -33,9 +33,9 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
 
     At most a few hundred at once. Raises RecordingError.
     """
-    if not events or not holds(recording, "tapped"):
+    if not events or not recording_has_table(recording, "tapped"):
         return []
-    with sound(recording):
+    with recording_errors(recording):
         listed = ", ".join(str(int(number)) for number in events)
         rows = recording.rows(f"{_TAPPED} WHERE event IN ({listed}) ORDER BY event")
         return [tapped_of(row) for row in rows]
@@ -60,12 +60,12 @@ class Taps:
 
 
 def _all(recording: Recording) -> Iterator[Tapped]:
-    if not holds(recording, "tapped"):
+    if not recording_has_table(recording, "tapped"):
         return
     newest = 0
     while True:
         rows = recording.rows(f"{_TAPPED} WHERE event > ? ORDER BY event LIMIT ?", (newest, _PAGE))
-        with sound(recording):
+        with recording_errors(recording):
             page = [tapped_of(row) for row in ascending(rows, (newest,))]
         yield from page
         if len(page) < _PAGE:
@@ -79,11 +79,11 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
     Raises RecordingError.
     """
-    if not holds(recording, "output"):
+    if not recording_has_table(recording, "output"):
         return
     while True:
         rows = recording.rows(f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?", (after_id, _PAGE))
-        with sound(recording):
+        with recording_errors(recording):
             page = [printed_of(row) for row in ascending(rows, (after_id,))]
         yield from page
         if len(page) < _PAGE:
@@ -95,18 +95,18 @@ def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Prin
     """Return the lines that an event's plugin printed before the next event of the same session:
     the first ``most``, and their total number. Raises RecordingError.
     """
-    if not holds(recording, "output"):
+    if not recording_has_table(recording, "output"):
         return [], 0
     rows = recording.rows(
         "SELECT at_ns FROM event WHERE id > ? AND session = ? ORDER BY id LIMIT 1",
         (event.id, event.session),
     )
-    with sound(recording):
+    with recording_errors(recording):
         (until,) = optional_numbers_of(rows[0]) if rows else (None,)
     condition = "session = ? AND at_ns >= ? AND at_ns < ?"
     values = (event.session, event.at_ns, HIGHEST if until is None else until)
     lines = recording.rows(f"{_PRINTED} WHERE {condition} ORDER BY id LIMIT ?", (*values, most))
     counted = recording.rows(f"SELECT count(*) FROM output WHERE {condition}", values)
-    with sound(recording):
+    with recording_errors(recording):
         (count,) = optional_numbers_of(counted[0])
         return [printed_of(row) for row in lines], count or 0

@@ -60,7 +60,7 @@ class Timeline:
         between: list[Gap | Note] = [*gaps, *notes]
         waiting = sorted(
             (one for one in between if (type(one), one.id) not in self._shown),
-            key=lambda one: (moment_of(one), type(one) is Gap, one.id),
+            key=lambda one: (time_of(one), type(one) is Gap, one.id),
             reverse=True,
         )
         self._open = {number: by_id.get(number, known) for number, known in self._open.items()}
@@ -85,15 +85,15 @@ class Timeline:
             session.ended_ns for session in self._open.values() if session.ended_ns is not None
         ]
         if waiting:
-            times.append(moment_of(waiting[-1]))
+            times.append(time_of(waiting[-1]))
         return min(times, default=_END)
 
     def _until(self, at_ns: float, waiting: list[Gap | Note]) -> Iterator[Item]:
         due: list[tuple[int, int, Gap | Note | Ended]] = []
-        while waiting and moment_of(waiting[-1]) <= at_ns:
+        while waiting and time_of(waiting[-1]) <= at_ns:
             one = waiting.pop()
             self._shown.add((type(one), one.id))
-            due.append((moment_of(one), 1, one))
+            due.append((time_of(one), 1, one))
         for session in list(self._open.values()):
             if session.ended_ns is not None and session.ended_ns <= at_ns:
                 del self._open[session.id]
@@ -101,12 +101,12 @@ class Timeline:
         yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
 
 
-def moment_of(one: Event | Gap | Note | Printed) -> int:
+def time_of(one: Event | Gap | Note | Printed) -> int:
     """Return the time of an item; for a gap, its start."""
     return one.from_ns if isinstance(one, Gap) else one.at_ns
 
 
-def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
+def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
     """Yield ``items`` merged with ``lines`` that plugins printed; both are in order of time."""
     rest = iter(lines)
     line = next(rest, None)
@@ -118,7 +118,7 @@ def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
             case Ended(session):
                 until_ns = session.ended_ns or 0
             case _:
-                until_ns = moment_of(item)
+                until_ns = time_of(item)
         while line is not None and line.at_ns < until_ns:
             yield line
             line = next(rest, None)
@@ -128,7 +128,7 @@ def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
         yield from rest
 
 
-def interleaved(sessions: Iterable[Session]) -> bool:
+def sessions_overlap(sessions: Iterable[Session]) -> bool:
     """Return whether any two sessions were open at the same time."""
     latest: float = -_END
     for session in sorted(sessions, key=lambda session: session.started_ns):

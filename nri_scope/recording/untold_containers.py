@@ -9,7 +9,7 @@ from nri_scope.events import Event
 from nri_scope.nri.events import Event as NriEvent
 
 from .reader import Recording
-from .sqlite_errors import sound
+from .sqlite_errors import recording_errors
 
 _ALL_TOLD = (
     "SELECT 1 FROM session AS s WHERE (s.mask = 0 OR s.mask & ?) AND EXISTS (SELECT 1 FROM event "
@@ -24,16 +24,16 @@ _THIS_TOLD = (
 """A request for a container does not prove that it exists."""
 
 
-def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
+def absence_test(recording: Recording) -> Callable[[str, Event], bool]:
     """Return a test: whether no container whose id begins with a text existed by an event.
 
     That is certain if a connection got the list of all containers before, and nothing was lost.
     """
 
-    def is_unheard(container_id: str, event: Event) -> bool:
+    def is_absent(container_id: str, event: Event) -> bool:
         if any(not gap.is_left_out for gap in recording.gaps()):
             return False
-        with sound(recording):
+        with recording_errors(recording):
             connection = recording.connection
             bit = NriEvent.CreateContainer.bit
             if connection.execute(_ALL_TOLD, (bit, event.id)).fetchone() is None:
@@ -41,4 +41,4 @@ def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
             values = len(container_id), container_id, event.id, event.id
             return connection.execute(_THIS_TOLD, values).fetchone() is None
 
-    return is_unheard
+    return is_absent

@@ -19,7 +19,7 @@ from typing import Self
 
 from nri_scope.errors import RecordingError
 
-from .file_errors import code_of, error_words, way_to_write
+from .file_errors import code_of, error_words, writing_hint
 from .reserved_names import ReservedNames, check_companions
 from .schema import APPLICATION_ID, TABLES, VERSION, statements, table_statements
 from .schema_check import check, check_schema, has_table
@@ -46,7 +46,7 @@ _WRITE_VERSION = 18
 _WITH_WAL, _WITH_JOURNAL = b"\2", b"\1"
 # (device, inode) of the files that this process records to. POSIX drops all of a process's locks on
 # a file when the process closes any descriptor of it, so a second attempt must not even open it.
-_ours: set[tuple[int, int]] = set()
+_recorded_files: set[tuple[int, int]] = set()
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class RecordingFile:
                     if names is not None:
                         _keep_names(connection, lock)
                     elif is_new:
-                        lay_out(connection)
+                        initialize(connection)
                     if not is_new:
                         _check_continued(connection, path)
                     _set_up(connection, path)
@@ -102,11 +102,11 @@ class RecordingFile:
                 if is_new:
                     path.unlink(missing_ok=True)
                 if names is not None:
-                    names.give_back()
+                    names.release()
                 # After the connection: closing it drops SQLite's own locks too.
                 os.close(lock)
                 raise
-        _ours.add(identity)
+        _recorded_files.add(identity)
         return cls(path, connection, lock, identity, _identity_of(wal_of(path)), names)
 
     @property
@@ -149,8 +149,8 @@ class RecordingFile:
         if self._names is not None:
             with suppress(OSError):
                 self._end_wal_mode()
-            self._names.give_back()
-        _ours.discard(self._identity)
+            self._names.release()
+        _recorded_files.discard(self._identity)
         with suppress(OSError):
             os.close(self._lock)
 
@@ -185,7 +185,7 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
 
 def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
     words = error_words(error)
-    return RecordingError(path, f"cannot record: {words}", way_to_write(words))
+    return RecordingError(path, f"cannot record: {words}", writing_hint(words))
 
 
 def wal_of(path: Path) -> Path:
@@ -274,7 +274,7 @@ def _empty_recording(folder: Path) -> bytes:
         path = Path(private) / "recording.db"
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with closing(connect(path)) as connection:
-            lay_out(connection)
+            initialize(connection)
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
         return path.read_bytes()
 
@@ -304,7 +304,7 @@ def _open_existing(path: Path) -> int:
     if status.st_size == 0:
         raise RecordingError(path, "the file exists and is empty; nothing was written", _OTHER_NAME)
     busy = RecordingError(path, BUSY, _OTHER_NAME)
-    if (status.st_dev, status.st_ino) in _ours:
+    if (status.st_dev, status.st_ino) in _recorded_files:
         raise busy
     lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not _is_locked_for_us(lock):
@@ -328,9 +328,9 @@ def _is_locked_for_us(lock: int) -> bool:
     return False
 
 
-def is_ours(identity: tuple[int, int]) -> bool:
+def is_recorded_by_this_process(identity: tuple[int, int]) -> bool:
     """Return whether this process records to a file, by its device and number."""
-    return identity in _ours
+    return identity in _recorded_files
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -348,7 +348,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def lay_out(connection: sqlite3.Connection) -> None:
+def initialize(connection: sqlite3.Connection) -> None:
     """Turn an empty file into a recording. Raises sqlite3.Error."""
     connection.execute(f"PRAGMA page_size = {PAGE}")
     # Pages that the ring frees are returned to the file system.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write files to a private folder first, then move all of them to their places, or none."""
+"""Write files to a private folder, then move all of them to their final paths, or none."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from types import TracebackType
 from typing import Self
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recording.file_errors import error_words, way_to_write
+from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.opening import is_settled
 from nri_scope.recording.trusted_location import FolderAccess, folder_access
 
-_SUFFIX = ".nriscope.zip"
+_BUNDLE_SUFFIX = ".nriscope.zip"
 
 
 class Outputs:
-    """A context for writing drafts to a folder beside the output, which is removed at the end.
+    """Context manager for a private folder of drafts, which is removed on exit.
 
-    Raises UsageError on entry if the output cannot be written, or exists without ``force``, and for
-    file system errors inside the block.
+    Raises UsageError on entry if the output cannot be written, or if it exists and ``force`` is not
+    set; also for file system errors inside the block.
     """
 
-    def __init__(self, wanted: Path, source: Path, *, force: bool) -> None:
-        """Write to ``wanted``. ``source`` is the file to be read, which is never overwritten."""
-        self.wanted = wanted
+    def __init__(self, output: Path, source: Path, *, force: bool) -> None:
+        """Prepare to write ``output``. The input file ``source`` is never overwritten."""
+        self.output = output
         self._source = source
         self._force = force
         self._folder: Path | None = None
@@ -38,16 +38,16 @@ class Outputs:
         self._moves = True
 
     def __enter__(self) -> Self:
-        self._check(self.wanted)
+        self._check(self.output)
         try:
-            beside = Path(os.path.realpath(self.wanted.parent))
-            self._moves = folder_access(beside).access is not FolderAccess.SHARED
-            # On the same disk, finished files are moved instead of copied. If other users could
-            # replace the folder, they could read the drafts.
-            made = tempfile.mkdtemp(prefix=".nri-scope-", dir=beside if self._moves else None)
+            parent = Path(os.path.realpath(self.output.parent))
+            self._moves = folder_access(parent).access is not FolderAccess.SHARED
+            # Beside the output, so that drafts can be renamed instead of copied; unless other users
+            # could replace the folder and read the drafts.
+            folder = tempfile.mkdtemp(prefix=".nri-scope-", dir=parent if self._moves else None)
         except OSError as error:
             raise self._unwritable(error) from error
-        self._folder = Path(made)
+        self._folder = Path(folder)
         return self
 
     def __exit__(
@@ -62,11 +62,11 @@ class Outputs:
             raise self._unwritable(error) from error
         if isinstance(error, RecordingError) and Path(error.path).parent == self._folder:
             # The paths of drafts mean nothing to the user.
-            raise RecordingError(self.wanted, error.problem, error.hint) from error
+            raise RecordingError(self.output, error.problem, error.hint) from error
 
     @property
     def folder(self) -> Path:
-        """The folder of the drafts, private to this process."""
+        """Folder of the drafts, accessible only to this user."""
         assert self._folder is not None
         return self._folder
 
@@ -76,38 +76,41 @@ class Outputs:
         return self.folder / f"{self._count}{suffix}"
 
     def place(self, drafts: Sequence[Path]) -> list[Path]:
-        """Move finished drafts to their places: the output, or several, ``NAME-1`` and so on."""
-        targets = [self.wanted] if len(drafts) == 1 else _numbered(self.wanted, len(drafts))
+        """Move one draft to the output path, or several to ``NAME-1`` and so on; return the paths.
+
+        If a move fails, all targets are restored.
+        """
+        targets = [self.output] if len(drafts) == 1 else _numbered(self.output, len(drafts))
         for target in targets:
             self._check(target)
-        previous: list[tuple[Path, Path | None]] = []
+        backups: list[tuple[Path, Path | None]] = []
         try:
             for draft, target in zip(drafts, targets, strict=True):
                 if target is not targets[-1]:
-                    previous.append((target, self._set_aside(target)))
+                    backups.append((target, self._set_aside(target)))
                 self._place(draft, target)
         except BaseException:
-            _restore(previous)
+            _restore(backups)
             raise
-        for _, kept in previous:
-            if kept is not None:
-                kept.unlink(missing_ok=True)
+        for _, backup in backups:
+            if backup is not None:
+                backup.unlink(missing_ok=True)
         return targets
 
     def _set_aside(self, target: Path) -> Path | None:
         """Keep the file at ``target`` under a second name until all drafts are placed.
 
-        Meanwhile, the file also stays in its place, unless the file system has no hard links.
-        Returns the second name, beside the target, or None if there is no file.
+        The file also keeps its first name, unless the file system has no hard links. Returns the
+        second name, in the same folder, or None if there is no file.
         """
         if not os.path.lexists(target):
             return None
-        kept = _hidden_name(target, ".old")
+        backup = _hidden_name(target, ".old")
         try:
-            os.link(target, kept, follow_symlinks=False)
+            os.link(target, backup, follow_symlinks=False)
         except OSError:
-            target.rename(kept)
-        return kept
+            target.rename(backup)
+        return backup
 
     def _place(self, draft: Path, target: Path) -> None:
         if self._moves:
@@ -138,10 +141,10 @@ class Outputs:
     def _check(self, target: Path) -> None:
         if target.is_dir():
             raise UsageError(f"{target} is a folder", "name a file in it")
-        # Never replace a device, a pipe, or a link to one of these by a file.
+        # Never replace a device, a pipe, or a link to one of these with a file.
         if target.exists() and not target.is_file():
             raise UsageError(f"{target} is not a regular file", "name another one after -o")
-        # SQLite would treat a journal beside the file as part of the file.
+        # SQLite would apply an existing log or journal to the new file.
         if not is_settled(target.absolute()):
             raise UsageError(f"{target} is being recorded to", "name another file after -o")
         if not os.path.lexists(target):
@@ -150,25 +153,25 @@ class Outputs:
             return
         # A missing source is reported when it is opened.
         if target.exists() and self._source.exists() and target.samefile(self._source):
-            raise UsageError(f"{target} is the file to read", "name another file after -o")
+            raise UsageError(f"{target} is the input file", "name another file after -o")
         if not self._force:
             raise _exists(target)
 
     def _unwritable(self, error: OSError) -> UsageError:
-        words = error_words(error)
-        return UsageError(f"{self.wanted}: cannot be written: {words}", way_to_write(words))
+        problem = error_words(error)
+        return UsageError(f"{self.output}: cannot be written: {problem}", writing_hint(problem))
 
 
-def _restore(previous: Sequence[tuple[Path, Path | None]]) -> None:
+def _restore(backups: Sequence[tuple[Path, Path | None]]) -> None:
     """Restore the files that were set aside, and remove new files that replaced none."""
-    for target, kept in reversed(previous):
+    for target, backup in reversed(backups):
         with suppress(OSError):
-            if kept is None:
+            if backup is None:
                 target.unlink()
             else:
-                kept.replace(target)
-                # If the file never left its place, both names still exist.
-                kept.unlink(missing_ok=True)
+                backup.replace(target)
+                # Renaming one hard link of a file to another has no effect.
+                backup.unlink(missing_ok=True)
 
 
 def _hidden_name(target: Path, suffix: str) -> Path:
@@ -183,8 +186,10 @@ def _exists(target: Path) -> UsageError:
     return UsageError(f"{target} exists", "name another file, or replace it with --force")
 
 
-def _numbered(wanted: Path, count: int) -> list[Path]:
-    suffix = _SUFFIX if wanted.name.endswith(_SUFFIX) else wanted.suffix
-    name = wanted.name.removesuffix(suffix)
+def _numbered(output: Path, count: int) -> list[Path]:
+    suffix = _BUNDLE_SUFFIX if output.name.endswith(_BUNDLE_SUFFIX) else output.suffix
+    name = output.name.removesuffix(suffix)
     digits = len(str(count))
-    return [wanted.with_name(f"{name}-{at:0{digits}}{suffix}") for at in range(1, count + 1)]
+    return [
+        output.with_name(f"{name}-{number:0{digits}}{suffix}") for number in range(1, count + 1)
+    ]

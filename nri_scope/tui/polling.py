@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording.filter_values import known_values
+from nri_scope.recording.filter_values import completion_values
 
 from .frame import Frame
 from .store.store import Store
@@ -109,4 +109,4 @@ class Poller:
         self.frame.show_facts()
 
     async def _learn_values(self) -> None:
-        self.bar.values = await self.store.run(known_values)
+        self.bar.values = await self.store.run(completion_values)

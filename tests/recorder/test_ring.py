@@ -20,7 +20,7 @@ from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import marks_in, put
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
@@ -141,7 +141,7 @@ def test_marks_go_with_their_events(ring: Written) -> None:
     with Recording.open(ring.path) as recording:
         events = list(recording.events())
     marks = [Mark(event.id, event.at_ns) for event in (events[0], events[-1])]
-    put(ring.path, marks, RecorderWatch(ring.path))
+    put(ring.path, marks, RecorderLockProbe(ring.path))
     again = Written(ring.path, Ring(_SIZE, None))
     again.write(Begin(2, a_start()))
     for number in range(60, 120):

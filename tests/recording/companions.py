@@ -19,7 +19,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Mark
 from nri_scope.recording import writable_file
 from nri_scope.recording.marks import table
-from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import Refused, put, settle
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
@@ -199,7 +199,7 @@ def _read(path: Path) -> None:
 
 
 def _mark(path: Path) -> None:
-    watch = RecorderWatch(path)
+    watch = RecorderLockProbe(path)
     try:
         put(path, [Mark(3, _at_ns(), "a comment", 1)], watch)
     finally:

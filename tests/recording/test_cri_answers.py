@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.cri_answers import asked_about, reply_as_plain, status_request
+from nri_scope.recording.cri_answers import reply_as_plain, requested_container_id, status_request
 from nri_scope.recording.display import runtime
 from nri_scope.recording.documents import document
 from nri_scope.recording.reader import Recording
@@ -161,12 +161,12 @@ def test_a_question_tells_whom_it_is_about(container_id: str) -> None:
         request = status_request(container_id)
     except ValueError:
         return
-    assert asked_about(request) == container_id
+    assert requested_container_id(request) == container_id
 
 
 @given(st.binary(max_size=200))
 def test_no_other_bytes_are_taken_for_a_question(request: bytes) -> None:
-    container_id = asked_about(request)
+    container_id = requested_container_id(request)
     assert container_id is None or status_request(container_id) == request
 
 

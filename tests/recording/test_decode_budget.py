@@ -119,9 +119,9 @@ def test_what_is_taken_off_is_about_the_number_of_elements(
     allowance = Allowance(0)
     # Only once so many bytes came that they could have too many elements.
     for _ in range(ALL // 4 // 50_000 + 1):
-        allowance.message(None, b"\0" * 100_000, 0)
+        allowance.spend_message(None, b"\0" * 100_000, 0)
     left = allowance.left
-    allowance.message(api.Container, content, 1)
+    allowance.spend_message(api.Container, content, 1)
     exact = Elements(0)
     exact.count(api.Container, content)
     scalars = 20 + 10 * (len(mounts) + devices)

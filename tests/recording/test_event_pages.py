@@ -10,7 +10,7 @@ from threading import Semaphore
 import pytest
 
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.event_pages import RecordingLook, SessionTables, look
+from nri_scope.recording.event_pages import RecordingState, SessionTables, look
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.markers import GapMarker, MarkerPlaces, SessionBegan, SessionEnded
 from tests.recording.made import START, at
@@ -36,12 +36,12 @@ class Growing:
         self.recorder.capture(self.session, EVENT._replace(wall_ns=at(seconds)))
         assert self._stored.acquire(timeout=10)
 
-    def look(self) -> tuple[RecordingLook, tuple[object, ...]]:
+    def look(self) -> tuple[RecordingState, tuple[object, ...]]:
         with Recording.open(self.path) as recording:
             seen = look(recording, self._tables)
             return seen, self._places.between(recording, seen)
 
-    def afresh(self) -> tuple[RecordingLook, tuple[object, ...]]:
+    def afresh(self) -> tuple[RecordingState, tuple[object, ...]]:
         """What somebody sees who never looked before."""
         with Recording.open(self.path) as recording:
             seen = look(recording, SessionTables())

@@ -94,9 +94,9 @@ def test_the_last_ones_come_with_the_gaps_among_them(recording: Recording) -> No
 
 def test_each_reading_gives_what_is_new(path: Path, recording: Recording) -> None:
     log = Log(recording, last=1)
-    assert log.has_news()
+    assert log.has_new_rows()
     assert told(log) == ["began 1", "4", "ended 1"]
-    assert not log.has_news()
+    assert not log.has_new_rows()
     assert told(log) == []
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start(started_ns=at(10)))
@@ -104,7 +104,7 @@ def test_each_reading_gives_what_is_new(path: Path, recording: Recording) -> Non
     recorder.note_gap(session, at(13), at(14), "the disk is full", None)
     recorder.end_session(session, "done", at(15))
     recorder.close()
-    assert log.has_news()
+    assert log.has_new_rows()
     assert told(log) == ["gap", "began 2", "5", "6", "gap", "ended 2"]
     assert told(log) == []
 
@@ -125,13 +125,13 @@ def test_a_file_that_is_not_the_same_any_more_is_told(
     path: Path, recording: Recording, replaced: bool
 ) -> None:
     log = Log(recording)
-    assert log.has_news()
+    assert log.has_new_rows()
     other = path.with_name("other.nriscope.db")
     path.rename(other)
     if replaced:
         shutil.copy(other, path)
     with pytest.raises(RecordingError, match="deleted, moved or replaced"):
-        log.has_news()
+        log.has_new_rows()
 
 
 def bulky(number: int) -> CapturedCall:

@@ -153,7 +153,7 @@ def test_history_has_all_events_in_order(recording: Recording) -> None:
 def test_the_newest_message_is_one_that_tells_something(recording: Recording) -> None:
     container = lookup.find(recording, AGAIN)
     assert isinstance(container, Container)
-    told = lookup.newest(recording, container)
+    told = lookup.newest_message(recording, container)
     assert told is not None
     # Its StopContainer came with ids alone.
     assert told.event == 32
@@ -163,15 +163,15 @@ def test_the_newest_message_is_one_that_tells_something(recording: Recording) ->
 def test_what_only_synchronize_told_is_found_too(recording: Recording) -> None:
     pod = next(pod for pod in recording.pods() if pod.name.startswith("old-"))
     assert not list(lookup.history(recording, pod))
-    assert lookup.first_seen(recording, pod) is None
-    told = lookup.newest(recording, pod)
+    assert lookup.first_event_time(recording, pod) is None
+    told = lookup.newest_message(recording, pod)
     assert told is not None and told.event == 1
     assert PodSandbox.FromString(told.content).name == pod.name
 
 
 def test_a_thing_without_a_message_has_none(recording: Recording) -> None:
     pod = replace(recording.pods()[0], key=10**6)
-    assert lookup.newest(recording, pod) is None
+    assert lookup.newest_message(recording, pod) is None
 
 
 def test_an_empty_recording_says_so(tmp_path: Path) -> None:

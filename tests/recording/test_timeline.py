@@ -4,7 +4,14 @@
 from __future__ import annotations
 
 from nri_scope.events import Event, Gap, Note, Printed
-from nri_scope.recording.timeline import Began, Ended, Item, Timeline, interleaved, with_printed
+from nri_scope.recording.timeline import (
+    Began,
+    Ended,
+    Item,
+    Timeline,
+    merge_output,
+    sessions_overlap,
+)
 from tests.recording.made import a_gap, a_session, an_event, at
 
 
@@ -68,11 +75,11 @@ def test_events_that_go_back_in_time_keep_their_order() -> None:
 
 
 def test_interleaved_is_who_is_open_at_the_same_time() -> None:
-    assert not interleaved([])
-    assert not interleaved([a_session(2, 5), a_session(1, 0, 4)])
-    assert not interleaved([a_session(1, 0), a_session(2, 5)])
-    assert interleaved([a_session(1, 0, 4), a_session(2, 3, 5)])
-    assert interleaved([a_session(1, 0, 9), a_session(2, 1, 2), a_session(3, 4, 5)])
+    assert not sessions_overlap([])
+    assert not sessions_overlap([a_session(2, 5), a_session(1, 0, 4)])
+    assert not sessions_overlap([a_session(1, 0), a_session(2, 5)])
+    assert sessions_overlap([a_session(1, 0, 4), a_session(2, 3, 5)])
+    assert sessions_overlap([a_session(1, 0, 9), a_session(2, 1, 2), a_session(3, 4, 5)])
 
 
 def test_notes_stand_where_they_were_made() -> None:
@@ -86,7 +93,7 @@ def test_notes_stand_where_they_were_made() -> None:
 def test_lines_that_plugins_printed_come_before_what_is_not_earlier() -> None:
     lines = [Printed(number, 1, at(number), "stdout", str(number)) for number in range(5)]
     items = Timeline().merge([an_event(1, 2), an_event(2, 3)], [a_session(1, 0, 3)], [])
-    found = [type(item).__name__ for item in with_printed(items, lines)]
+    found = [type(item).__name__ for item in merge_output(items, lines)]
     assert found == [
         "Began", "Printed", "Printed", "Event", "Printed", "Ended", "Event", "Printed", "Printed",
     ]  # fmt: skip

@@ -76,7 +76,7 @@ async def test_a_wrong_filter_says_why_and_is_not_used() -> None:
     async with showing() as screen:
         await screen.press("f")
         await screen.type("spod:x")
-        await screen.shows('wrong: unknown field "spod", the nearest is "pod"')
+        await screen.shows('error: unknown field "spod", the nearest is "pod"')
         await screen.press("enter")
         assert screen.app.context.where_text == ""
         await screen.press("escape")
@@ -160,7 +160,7 @@ async def test_search_finds_goes_on_and_begins_again() -> None:
         await screen.press("n")
         await screen.until(lambda: screen.selected == 10)
         await screen.press("N", "N")
-        await screen.shows("searched on from the end")
+        await screen.shows("search continued from the end")
         await screen.until(lambda: screen.selected == 23)
         await screen.press("/")
         await screen.type("nowhere")
@@ -182,7 +182,7 @@ async def test_what_was_searched_for_last_is_searched_for_again_after_escape() -
         await screen.until(lambda: screen.selected == found)
         assert screen.app.views.events.search_text == "sidecar"
         await screen.press("x", "n")
-        await screen.shows("nothing to search for yet")
+        await screen.shows("no search text yet")
 
 
 async def test_a_long_search_says_how_far_it_is() -> None:
@@ -240,9 +240,9 @@ async def test_what_is_no_container_is_said_to_be_none() -> None:
     async with showing(size=(100, 30)) as screen:
         await screen.shows("1 of 34")
         await screen.press("i")
-        await screen.shows("this row is no event, and about no pod or container")
+        await screen.shows("this row is not an event and has no pod or container")
         for event, words in (
-            (1, "this event is about no pod or container"),
+            (1, "this event has no pod or container"),
             (3, "this event is about a pod as a whole; I narrows to it"),
         ):
             await screen.go_to(event)
@@ -283,7 +283,7 @@ async def test_next_and_previous_event_of_the_same_container() -> None:
 async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
     async with showing(size=(100, 60)) as screen:
         await screen.press("?")
-        await screen.shows("keys of this screen", "pause the view", "Esc closes")
+        await screen.shows("keys of this screen", "pause or resume the view", "Esc closes")
         await screen.press("escape")
         await screen.hides("keys of this screen")
 
@@ -291,8 +291,8 @@ async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
 async def test_the_palette_has_actions_by_name() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
-        await screen.type("slow answers")
-        await screen.shows("only slow answers, and back")
+        await screen.type("slow replies")
+        await screen.shows("only slow replies (toggle)")
         await screen.press("enter")
         await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
 
@@ -302,7 +302,7 @@ async def test_keys_can_be_bound_anew() -> None:
     async with showing(keymap=keymap, size=(100, 60)) as screen:
         await screen.press("?", "f")
         assert (
-            "keys of this screen" not in screen.text() and "everything passes" not in screen.text()
+            "keys of this screen" not in screen.text() and "no filter:" not in screen.text()
         )
         await screen.press("f2")
         await screen.shows("keys of this screen")
@@ -358,7 +358,7 @@ async def test_a_file_name_that_is_no_text_is_not_copied(tmp_path: Path) -> None
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("Y")
-        await screen.shows("the command line is no text in UTF-8 and cannot be copied")
+        await screen.shows("the command line is not valid UTF-8 and cannot be copied")
 
 
 def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None:
@@ -391,10 +391,10 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("space")
-        await screen.shows("! this recording is over: there is nothing to pause")
+        await screen.shows("! this recording has ended: there is nothing to pause")
         assert screen.app.views.events.listing.state is FollowState.SCROLLED
         await screen.press("F")
-        await screen.shows("! this recording is over: there is nothing to follow")
+        await screen.shows("! this recording has ended: there is nothing to follow")
         await screen.press("down")
         await screen.shows("2 of 34")
 
@@ -403,7 +403,7 @@ async def test_of_many_completions_the_chosen_one_can_be_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"{'x' * 15}-{number}" for number in range(20)]
-    monkeypatch.setattr(polling, "known_values", lambda recording: {"pod": names})
+    monkeypatch.setattr(polling, "completion_values", lambda recording: {"pod": names})
     async with showing() as screen:
         await screen.press("f")
         await screen.until(lambda: "pod" in screen.app.bar.values)
@@ -472,7 +472,7 @@ async def test_what_is_opened_while_the_terminal_is_too_small_is_seen_and_used_l
         await screen.shows("one line up")
         await screen.until(lambda: screen.app.focused is not None)
         await screen.press("end")
-        await screen.shows("the runtime set.")
+        await screen.shows("set by the runtime.")
 
 
 @pytest.mark.parametrize("view", ["1", "2"])

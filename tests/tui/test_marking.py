@@ -14,7 +14,7 @@ from textual.screen import Screen
 from nri_scope.events import Container, Mark, MarkKey
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar, table
-from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import marks_in
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.comparison import CompareScreen
@@ -51,7 +51,7 @@ async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) 
         await screen.until(lambda: "*" in screen.line("22:17:21.228 Create")[:4])
         await screen.go_to(5)
         await screen.press("m")
-        await screen.shows("event 5 is not marked any more")
+        await screen.shows("event 5 is no longer marked")
         await screen.until(lambda: not _marks(path))
 
 
@@ -61,7 +61,7 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
     begun, go_on = threading.Event(), threading.Event()
     put = table.put
 
-    def slowly(file: Path, what: Iterable[Mark], watch: RecorderWatch) -> set[MarkKey]:
+    def slowly(file: Path, what: Iterable[Mark], watch: RecorderLockProbe) -> set[MarkKey]:
         begun.set()
         go_on.wait()
         return put(file, what, watch)
@@ -110,7 +110,7 @@ async def test_a_search_finds_comments(path: Path) -> None:
         await screen.press("N")
         await screen.until(lambda: screen.selected == 7)
         await screen.press("N")
-        await screen.shows("searched on from the end")
+        await screen.shows("search continued from the end")
         assert screen.selected == 11
 
 
@@ -123,7 +123,7 @@ async def test_how_many_are_marked_is_always_said(path: Path) -> None:
     async with showing(path) as screen:
         await screen.shows("1 of 34 · 1 marked")
         await screen.press("r")
-        await screen.shows("takes the 1 marked (* shows them)")
+        await screen.shows("replays 1 marked event (* shows them)")
 
 
 async def test_only_marked_events_and_back(path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.go_to(5)
         await screen.press("d")
-        await screen.shows("compare takes two")
+        await screen.shows("compare needs two")
         await screen.press("m")
         await screen.shows("event 5 is marked")
         # One marked, and the one under the cursor.
@@ -157,7 +157,7 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
             await screen.press("m")
             await screen.shows(f"event {event} is marked")
         await screen.press("d")
-        await screen.shows("3 events are marked: compare takes two")
+        await screen.shows("3 events are marked: compare needs two")
         # Of three, those of the container that is selected.
         await screen.press("m")
         await screen.go_to(12)
@@ -226,15 +226,15 @@ async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
             await screen.press("m")
             await screen.shows(", the newest of this pod, is marked")
         await screen.press("d")
-        await screen.shows("! compare takes containers: events 28 and 32 are of pods")
+        await screen.shows("! compare needs events of containers: events 28 and 32 concern pods")
         await screen.press("m", "1")
         await screen.shows("[1 Events]")
         await screen.go_to(5)
         await screen.press("d")
-        await screen.shows("! compare takes containers: event 28 is of a pod")
+        await screen.shows("! compare needs events of containers: event 28 concerns a pod")
         await screen.go_to(1)
         await screen.press("d")
-        await screen.shows("! compare takes containers: events 28 and 1 are of none")
+        await screen.shows("! compare needs events of containers: events 28 and 1 have no")
         assert not isinstance(screen.app.screen, CompareScreen)
 
 
@@ -264,7 +264,7 @@ async def test_only_marked_events_narrow_every_view(path: Path) -> None:
         await screen.shows("jobs/batch")
         await screen.hides("shop/web")
         await screen.press("4")
-        await screen.shows("counts only: marked")
+        await screen.shows("counts include only: marked")
         await screen.press("3", "*")
         await screen.shows("shop/web")
 
@@ -458,7 +458,7 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
                 assert_harmless(screen.text())
             await screen.press("tab")
         await screen.press("m")
-        await screen.shows("is not marked any more")
+        await screen.shows("is no longer marked")
         await screen.press("d")
         await screen.shows("differences")
         assert_harmless(screen.text())

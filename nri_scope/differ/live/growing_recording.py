@@ -57,7 +57,7 @@ class Follower:
 
     def read(self) -> Iterator[Seen]:
         """Yield the events since the last call, with the rounds that they complete."""
-        if not self._news.has_news():
+        if not self._news.has_new_rows():
             return
         yield from self._read_new()
         if lookup.event_range(self._recording)[1] <= self._after.event:

@@ -9,10 +9,10 @@ import stat
 import threading
 from pathlib import Path
 
-from ..writable_file import is_ours
+from ..writable_file import is_recorded_by_this_process
 
 
-class RecorderWatch:
+class RecorderLockProbe:
     """Checks whether a recorder holds a recording's lock, by taking it for a moment.
 
     It keeps the file open until `close`, which has to wait until all other code of this process has
@@ -26,11 +26,11 @@ class RecorderWatch:
         self._opened: dict[tuple[int, int], int] = {}
         self._one_asks = threading.Lock()
 
-    def is_recorded(self) -> bool:
+    def is_recorder_active(self) -> bool:
         """Return whether a recorder is writing to the file. Raises OSError if not a plain file."""
         status = os.lstat(self._path)
         identity = status.st_dev, status.st_ino
-        if is_ours(identity):
+        if is_recorded_by_this_process(identity):
             return True
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(self._path)

@@ -15,17 +15,17 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
 
 from ..file_errors import error_words
-from ..query_budget import Patience
+from ..query_budget import QueryBudget
 from ..reader import Recording
 from ..rows import ascending as in_order
 from ..rows import mark_of
 from ..schema import TABLES, VERSION, plain_sql, table_sql
 from ..schema_check import check, check_schema
-from ..sqlite_errors import holds, sound
+from ..sqlite_errors import recording_errors, recording_has_table
 from ..sqlite_text import storable
 from ..trusted_location import JOURNAL, companion, is_private
 from ..writable_file import connect, wal_of
-from .recorder_lock import RecorderWatch
+from .recorder_lock import RecorderLockProbe
 
 _BUSY_MS = 2_000
 _ASKED_SECONDS = 0.005
@@ -43,9 +43,9 @@ class Refused(Exception):
 
 def marks_in(recording: Recording) -> list[Mark]:
     """Return the marks of existing events, by event. Raises RecordingError."""
-    if not holds(recording, "mark"):
+    if not recording_has_table(recording, "mark"):
         return []
-    with sound(recording):
+    with recording_errors(recording):
         rows = recording.rows(
             "SELECT m.event, e.at_ns, substr(m.comment, 1, ?), m.made_ns "
             "FROM mark AS m JOIN event AS e ON e.id = m.event ORDER BY m.event LIMIT ?",
@@ -77,7 +77,7 @@ def _is_writable(path: Path, status: os.stat_result, folder: os.stat_result) -> 
     )
 
 
-def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKey]:
+def put(path: Path, changes: Iterable[Mark], watch: RecorderLockProbe) -> set[MarkKey]:
     """Store changed marks in the recording; return the keys of those that are stored there now.
 
     The others are of events that it does not have. Concurrent calls lose nothing: of two marks of
@@ -89,13 +89,13 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
         raise Refused("it may not be written")
     _wait_for_journal(path)
     try:
-        if watch.is_recorded():
+        if watch.is_recorder_active():
             raise Refused("it is being recorded")
         with closing(connect(path)) as connection:
             _set_up(connection, path)
             connection.execute("BEGIN IMMEDIATE")
             # A recorder that started meanwhile waits for this transaction.
-            if watch.is_recorded():
+            if watch.is_recorder_active():
                 raise Refused("it is being recorded")
             _check(connection, path)
             kept = {mark.key for mark in changes if _put(connection, mark)}
@@ -132,7 +132,7 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
     # A removed comment is overwritten.
     connection.execute("PRAGMA secure_delete = ON").fetchall()
-    Patience(connection, path.stat().st_size)
+    QueryBudget(connection, path.stat().st_size)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

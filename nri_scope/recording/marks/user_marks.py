@@ -19,7 +19,7 @@ from nri_scope.filter.text_comparison import fold
 from ..file_errors import error_words
 from ..reader import Recording
 from . import sidecar, table
-from .recorder_lock import RecorderWatch
+from .recorder_lock import RecorderLockProbe
 from .store import merged
 
 LOST = "marks are lost when you leave"
@@ -46,7 +46,7 @@ class Marks:
         """Guards the marks in memory."""
         self._file = threading.Lock()
         """Guards the files: the last writer must have read all earlier changes."""
-        self._watch: RecorderWatch | None = None
+        self._watch: RecorderLockProbe | None = None
 
     # -- marks --------------------------------------------------------------------------------
 
@@ -152,16 +152,16 @@ class Marks:
         if self._watch is None:
             return
         with suppress(OSError):
-            if self._inside and not self._watch.is_recorded():
+            if self._inside and not self._watch.is_recorder_active():
                 table.settle(self._real_path())
         self._watch.close()
 
     def _real_path(self) -> Path:
         return Path(os.path.realpath(self._recording))
 
-    def _watched(self) -> RecorderWatch:
+    def _watched(self) -> RecorderLockProbe:
         if self._watch is None:
-            self._watch = RecorderWatch(self._real_path())
+            self._watch = RecorderLockProbe(self._real_path())
         return self._watch
 
     def _is_for_marks(self) -> bool:
@@ -170,7 +170,7 @@ class Marks:
             return (
                 table.may_write(self._real_path())
                 and not self._recording.name.endswith(".zip")
-                and not self._watched().is_recorded()
+                and not self._watched().is_recorder_active()
             )
         except OSError:
             return False

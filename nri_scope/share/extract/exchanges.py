@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the original with all data needed for the new recording."""
+"""Read events of the original with all data needed for the new recording."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nri_scope.events import Event
 from nri_scope.recording.decode_budget import Allowance
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import RowError, optional_numbers_of
-from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_errors import recording_errors
 
 from .event_numbers import CHUNK, chunks, listed
 from .row_pages import pages
 
-_TOGETHER = 8 << 20
-"""Bytes of messages after which a page is yielded, however few its events are."""
-_TIMES = 16
-"""The budget of a copy, which has to be complete, beside that of what is shown."""
+_PAGE_BYTES = 8 << 20
+"""Number of bytes of messages after which a page is yielded, even if it has few events."""
+_BUDGET_FACTOR = 16
+"""Factor for the usual decoding budget (see `Recording.allowance`): copies must be complete."""
 
 
 class Exchange(NamedTuple):
@@ -36,7 +36,7 @@ class Exchange(NamedTuple):
 
 
 class Stopped(Exception):
-    """The original cannot be read at an event; all earlier events have been yielded."""
+    """Signal that an event of the original is unreadable; all earlier events were yielded."""
 
     def __init__(self, event: int, cause: RecordingError) -> None:
         super().__init__(event, cause)
@@ -54,9 +54,12 @@ def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
 def exchanges(
     source: Recording, numbers: Sequence[int] | None, *, until: int
 ) -> Iterator[list[Exchange]]:
-    """Yield events with these numbers (None: all) up to ``until``, in pages. Raises Stopped."""
+    """Yield the events with these ascending numbers (None: all) up to ``until``, in pages.
+
+    Raises Stopped.
+    """
     after = 0
-    allowance = source.allowance(_TIMES, is_copy=True)
+    allowance = source.allowance(_BUDGET_FACTOR, is_copy=True)
     every = numbers_of(source, until=until) if numbers is None else chunks(numbers)
     while True:
         try:
@@ -87,7 +90,7 @@ def _paged(
     for one in _read(source, numbers, allowance):
         page.append(one)
         size += len(one.request) + len(one.reply)
-        if size > _TOGETHER:
+        if size > _PAGE_BYTES:
             yield page
             page, size = [], 0
     if page:
@@ -95,13 +98,13 @@ def _paged(
 
 
 def _read(source: Recording, numbers: Sequence[int], allowance: Allowance) -> Iterator[Exchange]:
-    others = _others(source, numbers)
+    table_values = _table_values(source, numbers)
     for event, request, reply in source.exchanges(among=numbers, allowance=allowance):
-        service, pod, container = others.get(event.id, ("", None, None))
+        service, pod, container = table_values.get(event.id, ("", None, None))
         yield Exchange(event, request, reply, service, pod, container)
 
 
-def _others(
+def _table_values(
     source: Recording, numbers: Sequence[int]
 ) -> dict[int, tuple[str, int | None, int | None]]:
     rows = source.rows(
@@ -109,7 +112,7 @@ def _others(
         f"LEFT JOIN name AS n ON n.id = e.service WHERE e.id IN {listed(numbers)}"
     )
     found: dict[int, tuple[str, int | None, int | None]] = {}
-    with sound(source):
+    with recording_errors(source):
         for *keys, service in rows:
             number, pod, container = optional_numbers_of(tuple(keys))
             if number is None or not isinstance(service, str):

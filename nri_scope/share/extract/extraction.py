@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create a new recording from a part of another one."""
+"""Create a new recording from all or part of another recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ALL = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """A finished recording, with counts of its content."""
+    """A new recording and what it contains."""
 
     path: Path
     counts: Counts
@@ -45,9 +45,9 @@ class Extracted:
     """Wall clock time of the first chosen event, or None without events."""
     last_ns: int | None
     damage: str = ""
-    """The damage of the original, "" for none; the new recording has only the events before it."""
+    """Description of the original's damage, after which no events are copied; "" if undamaged."""
     learned: int = 0
-    """The last event of the original passed to its `Change` to learn from, or 0."""
+    """Number of the last event from which the `Change` has learned; 0 without a change."""
 
 
 def extract(
@@ -60,24 +60,23 @@ def extract(
     learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write events of ``source`` chosen by ``selection``, with context, to a new ``output``.
+    """Write the events of ``source`` chosen by ``selection``, with context, to a new ``output``.
 
     Event and session numbers, positions in sessions and times are unchanged. The same input gives
-    the same bytes. If the original cannot be read to its end, the events before that are written,
-    and `Extracted.damage` describes why. A recording still being written is read in its current
-    state.
+    the same bytes. If the original is damaged, the events before the damage are written, and
+    `Extracted.damage` describes it. A recording still being written is read in its current state.
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it. Marks
-    of written events are also written. ``learned``: `Extracted.learned` of an earlier part, made
-    with the same ``change``.
+    of written events are also written. ``learned``: `Extracted.learned` of an earlier part that was
+    written with the same ``change``.
 
     ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
-    an exception from this callback, or the interrupt key, stops the work and leaves no file behind.
+    an exception from this callback, or KeyboardInterrupt, stops the work and leaves no file behind.
 
     Raises UsageError if no event is chosen or ``pod`` is not in the recording, RecordingError if
     the original is unreadable, or ``output`` exists or cannot be written.
     """
-    progress = _Steps(on_progress or _nobody)
+    progress = _Steps(on_progress or _ignore_progress)
     with _snapshot(source), new_file(output) as connection:
         effects = Effects(source)
         part = _part(source, selection, effects, progress)
@@ -85,44 +84,44 @@ def extract(
         if change is not None:
             learn(source, part, change, progress.step(0.3), marks, learned)
             learned = part.until
-        written = _Rebuilding(source, connection, part, effects, change or Unchanged(), marks)
+        written = _Extraction(source, connection, part, effects, change or Unchanged(), marks)
         rebuilt = written.write(output, progress)
     progress.done()
     return replace(rebuilt, learned=learned)
 
 
-def _nobody(_: float) -> None:
+def _ignore_progress(_: float) -> None:
     """Ignore progress."""
 
 
 class _Steps:
-    """Combines the progress of several steps."""
+    """The overall progress of several steps."""
 
-    def __init__(self, tell: _Progress) -> None:
-        self._tell_them = tell
+    def __init__(self, on_progress: _Progress) -> None:
+        self._on_progress = on_progress
         self._before = 0.0
-        self._told = 0.0
+        self._reported = 0.0
 
     def step(self, share: float) -> _Progress:
         """Begin the next step; ``share`` is its fraction of the remaining work."""
         start, length = self._before, share * (1.0 - self._before)
         self._before += length
-        return lambda done: self._tell(start + length * min(max(done, 0.0), 1.0))
+        return lambda done: self._report(start + length * min(max(done, 0.0), 1.0))
 
     def done(self) -> None:
         """Report the end of all steps."""
-        self._tell(1.0)
+        self._report(1.0)
 
-    def _tell(self, done: float) -> None:
-        # The amount of context is only known once collected; reported progress never decreases.
-        self._told = max(self._told, done)
-        self._tell_them(self._told)
+    def _report(self, done: float) -> None:
+        # A step may go backwards, as the amount of context is unknown until it is collected.
+        self._reported = max(self._reported, done)
+        self._on_progress(self._reported)
 
 
 @contextmanager
 def _snapshot(source: Recording) -> Iterator[None]:
-    """Read the recording in its current state for the whole block, although a recorder may write it
-    and remove its oldest events meanwhile.
+    """Hold a read transaction for the block, so that a recorder that adds events or removes the
+    oldest ones does not change what is read.
     """
     connection = source.connection
     begun = False
@@ -153,10 +152,10 @@ class _Counts:
     first_ns: int | None = None
     last_ns: int | None = None
     newest_ns: int = 0
-    """Time of the last event written."""
+    """Wall clock time of the last event written."""
 
 
-class _Rebuilding:
+class _Extraction:
     def __init__(
         self,
         source: Recording,
@@ -179,7 +178,7 @@ class _Rebuilding:
         pods, containers = tables.subjects()
         sessions = tables.sessions()
         self._copying.begin_stretch(part.kept[0] if part.kept else 1)
-        for session in self._source.with_state(sessions):
+        for session in self._source.sessions_with_state(sessions):
             self._states(session.id)
         counts = self._events(progress.step(0.8))
         if part.damage is not None and not counts.chosen:
@@ -219,16 +218,16 @@ class _Rebuilding:
     def _events(self, on_progress: _Progress) -> _Counts:
         part, counts = self._part, _Counts()
         try:
-            for some in exchanges(self._source, part.kept, until=part.until):
-                numbers = [one.event.id for one in some]
+            for page in exchanges(self._source, part.kept, until=part.until):
+                numbers = [one.event.id for one in page]
                 effects = (
                     (container, event)
                     for container, event in self._effects.of(numbers)
                     if part.containers is None or container in part.containers
                 )
-                self._copying.events(some, effects)
+                self._copying.events(page, effects)
                 self._tables.tapped(numbers)
-                for one in some:
+                for one in page:
                     counts.newest_ns = one.event.at_ns
                     if not part.is_chosen(one.event.id):
                         counts.context += 1
@@ -237,8 +236,8 @@ class _Rebuilding:
                     counts.last_ns = one.event.at_ns
                     if counts.first_ns is None:
                         counts.first_ns = one.event.at_ns
-                if some:
-                    on_progress(some[-1].event.id / max(part.until, 1))
+                if page:
+                    on_progress(page[-1].event.id / max(part.until, 1))
         except Stopped as stopped:
             part.stop(stopped.event, stopped.cause)
         return counts

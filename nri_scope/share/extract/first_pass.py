@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let a `Change` learn from the whole original first.
+"""Let a `Change` learn from the whole original before anything is copied.
 
-The evidence that a value is a secret may be in an event that is left out, while the value itself
-occurs in an event that is copied.
+The evidence that a value is a secret may be in an omitted event, while the value itself occurs in a
+copied event.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ def learn(
     marks: Sequence[Mark] | None = None,
     learned: int = 0,
 ) -> None:
-    """Let the change learn all up to `IncludedRows.until`, which is lowered at a damaged event.
+    """Pass all events up to ``part.until`` and all table texts to ``change`` to learn from.
+
+    ``part.until`` is lowered if an event is damaged.
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it.
-    ``learned``: the last event of this recording from which this change has already learned.
+    ``learned`` is the last event from which ``change`` has already learned.
 
     Raises RecordingError if a table is damaged.
     """
@@ -43,8 +45,8 @@ def learn(
         for name, kind in SESSION_NAMES.items():
             change.learn_name(kind, getattr(session, name))
         change.learn_text(session.end_reason)
-    for session in source.with_state(sessions):
-        # Including sessions whose Synchronize event no longer exists.
+    for session in source.sessions_with_state(sessions):
+        # This includes sessions whose Synchronize event no longer exists.
         state = source.state(session.id)
         if state.pods or state.containers:
             change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")
@@ -64,8 +66,8 @@ def learn(
     if part.until <= learned:
         return
     try:
-        for some in exchanges(source, None, until=part.until):
-            for one in some:
+        for page in exchanges(source, None, until=part.until):
+            for one in page:
                 method = one.event.method
                 change.learn(method, one.request, one.reply, service=one.service)
                 for name in {method, one.event.event, one.service}:
@@ -73,11 +75,11 @@ def learn(
                         change.learn_text(name)
                 if one.event.status_message:
                     change.learn_text(one.event.status_message)
-            for of_tap in tapped(source, [one.event.id for one in some]):
-                for key, value in of_tap.metadata:
+            for observation in tapped(source, [one.event.id for one in page]):
+                for key, value in observation.metadata:
                     change.learn_keyed(key, value)
-            if some:
-                on_progress(some[-1].event.id / max(part.until, 1))
+            if page:
+                on_progress(page[-1].event.id / max(part.until, 1))
     except Stopped as stopped:
         # Later events were not learned from, so they must not be written.
         part.stop(stopped.event, stopped.cause)

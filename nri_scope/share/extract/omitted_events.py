@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find events of the original that are missing from the new recording."""
+"""Find the events of the original that are not copied to the new recording."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.sqlite_errors import holds
+from nri_scope.recording.sqlite_errors import recording_has_table
 from nri_scope.recording.sqlite_text import int64
 
 from .row_pages import pages
 
 MAX_LISTED = 256
-"""Maximum number of rows of ``gap`` for holes. If exceeded, neighbours are joined."""
+"""Maximum number of holes, each of which becomes a row of ``gap``; neighbours are joined."""
 _INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
 
 
 @dataclass(slots=True)
 class Hole:
-    """Consecutive omitted events; a hole joined from two may span copied events."""
+    """Consecutive omitted events. A hole joined from two may span copied events."""
 
     from_ns: int
     """Wall clock time of the first omitted event."""
@@ -28,7 +28,7 @@ class Hole:
     count: int
 
     def add(self, other: Hole) -> None:
-        """Join the other hole to this hole."""
+        """Extend this hole by another one."""
         self.from_ns = min(self.from_ns, other.from_ns)
         self.to_ns = max(self.to_ns, other.to_ns)
         self.count += other.count
@@ -36,14 +36,14 @@ class Hole:
 
 @dataclass(slots=True)
 class Holes:
-    """The omitted events: a few holes for readers, rows of ``left_out`` for programs."""
+    """The omitted events, summarized as at most `MAX_LISTED` holes."""
 
     found: list[Hole] = field(default_factory=list)
     count: int = 0
     _open: Hole | None = None
 
     def leave_out(self, at_ns: int) -> None:
-        """Add the next event, which is omitted, to the open hole."""
+        """Add the next omitted event to the open hole."""
         self.count += 1
         if self._open is None:
             self._open = Hole(at_ns, at_ns, 1)
@@ -51,7 +51,7 @@ class Holes:
             self._open.add(Hole(at_ns, at_ns, 1))
 
     def keep(self) -> None:
-        """Close the open hole: the next event is copied, or does not exist."""
+        """Close the open hole, as the next event is copied or does not exist."""
         if self._open is None:
             return
         self.found.append(self._open)
@@ -78,12 +78,15 @@ def find_holes(
     until: int,
     on_progress: Callable[[float], None],
 ) -> Holes:
-    """Fill ``left_out`` of the new recording; return the holes. ``kept``: ascending, None for all.
+    """Fill the table ``left_out`` of the new recording; return the holes.
 
-    Raises RecordingError and sqlite3.Error.
+    ``kept`` are the ascending numbers of copied events; None: all. Raises RecordingError and
+    sqlite3.Error.
     """
     holes = Holes()
-    is_part = holds(source, "left_out") and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+    is_part = recording_has_table(source, "left_out") and bool(
+        source.rows("SELECT 1 FROM left_out LIMIT 1")
+    )
     if kept is None and not is_part:
         return holes
     place = 0
@@ -95,7 +98,7 @@ def find_holes(
         for event, session, seq, at_ns, before_seq, before in page:
             count, newest = pending.pop(session, (0, 0))
             if before:
-                # The original is itself an extract of a recording.
+                # The original is itself an extract.
                 count, newest = count + before, before_seq
             if kept is None or (place < len(kept) and kept[place] == event):
                 place += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy all tables except events: sessions, their Synchronize state, pods, gaps, notes."""
+"""Copy all tables except ``event``: sessions, their Synchronize state, pods, gaps, notes …"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.rows import Row, number_of, optional_numbers_of
 from nri_scope.recording.rows import ascending as in_order
 from nri_scope.recording.schema_check import repair_hint
-from nri_scope.recording.sqlite_errors import holds, sound
+from nri_scope.recording.sqlite_errors import recording_errors, recording_has_table
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
@@ -42,15 +42,15 @@ from .plugin_output import printed_in
 from .row_pages import PAGE, pages
 from .sources import IncludedRows
 
-_OURS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
+_FIXED_REASONS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
 """Reasons that programs recognize by exact text."""
 _SESSION = tuple(column.name for column in fields(Session))
 _values = attrgetter(*_SESSION)
-_PLACES = ("sync_event", "synced_ns", "first_event", "last_event")
+_EVENT_COLUMNS = ("sync_event", "synced_ns", "first_event", "last_event")
 
 
 class Tables:
-    """Copies rows into an empty recording. Raises RecordingError and sqlite3.Error."""
+    """Copier of rows into an empty recording. Raises RecordingError and sqlite3.Error."""
 
     def __init__(
         self, source: Recording, connection: sqlite3.Connection, part: IncludedRows, change: Change
@@ -64,23 +64,23 @@ class Tables:
 
     def sessions(self) -> list[Session]:
         """Write the part's sessions; return them."""
-        wanted = [one for one in self._source.sessions() if self._has(one.id)]
-        names = [*_SESSION, *_PLACES]
+        included = [one for one in self._source.sessions() if self._has(one.id)]
+        names = [*_SESSION, *_EVENT_COLUMNS]
         insert = f"INSERT INTO session ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         name = self._change.name
-        places = self._source.rows(f"SELECT id, {', '.join(_PLACES)} FROM session ORDER BY id")
-        with sound(self._source):
-            place_of = {row[0]: optional_numbers_of(row[1:]) for row in places}
-        for one in wanted:
-            sync, synced, first, last = place_of.get(one.id, (None, None, 0, None))
-            known_as: dict[str, Any] = {
+        rows = self._source.rows(f"SELECT id, {', '.join(_EVENT_COLUMNS)} FROM session ORDER BY id")
+        with recording_errors(self._source):
+            events_of = {row[0]: optional_numbers_of(row[1:]) for row in rows}
+        for one in included:
+            sync, synced, first, last = events_of.get(one.id, (None, None, 0, None))
+            changed_names: dict[str, Any] = {
                 field: named(name(kind, getattr(one, field)))
                 for field, kind in SESSION_NAMES.items()
             }
-            words = self._words(one.end_reason, "session.end_reason")
-            told = replace(one, role=named(one.role), end_reason=words, **known_as)
-            self._connection.execute(insert, (*_values(told), sync, synced, first or 0, last))
-        return wanted
+            reason = self._text(one.end_reason, "session.end_reason")
+            changed = replace(one, role=named(one.role), end_reason=reason, **changed_names)
+            self._connection.execute(insert, (*_values(changed), sync, synced, first or 0, last))
+        return included
 
     def _has(self, session: int | None) -> bool:
         return session is None or self._part.sessions is None or session in self._part.sessions
@@ -88,19 +88,19 @@ class Tables:
     # -- Synchronize state ------------------------------------------------------------------
 
     def states(self, session: int, objects: ObjectStore) -> None:
-        """Write the state that a session was sent, restricted to this part of the recording."""
+        """Write the included pods and containers that a session was sent in Synchronize."""
         events = self._source.rows(
             "SELECT DISTINCT event FROM state WHERE session = ? ORDER BY event", (session,)
         )
-        with sound(self._source):
+        with recording_errors(self._source):
             numbers = [number_of(row) for row in events]
         for event in numbers:
             if event <= self._part.until:
-                rows = self._told(session, event, objects)
+                rows = self._state_objects(session, event, objects)
                 objects.flush(self._connection)
                 self._connection.executemany(INSERT_STATE, rows)
 
-    def _told(
+    def _state_objects(
         self, session: int, event: int, objects: ObjectStore
     ) -> Iterator[tuple[int | None, ...]]:
         pods: list[tuple[tuple[int | None, ...], bytes]] = []
@@ -108,21 +108,21 @@ class Tables:
         size = 0
         for row in self._state_rows(session, event):
             position, pod, container, number = row
-            if number is None or not self._is_told(event, pod, container):
+            if number is None or not self._is_included(event, pod, container):
                 continue
             kind, content = self._source.object(number)
             size += len(content) + 8
             if size > MAX_REQUEST:
-                raise self._damaged(session, "what Synchronize told is too large")
+                raise self._damaged(session, "the Synchronize state is too large")
             (pods if kind == Content.POD else containers).append(
                 ((session, event, position, pod, container), content)
             )
         message = self._changed(
             session, [content for _, content in pods], [content for _, content in containers]
         )
-        # A change preserves their number and order.
+        # A `Change` preserves the number and order of elements.
         if len(message.pods) != len(pods) or len(message.containers) != len(containers):
-            raise self._damaged(session, "what Synchronize told cannot be taken apart")
+            raise self._damaged(session, "the Synchronize state cannot be rewritten")
         rows = [
             (*keys, put_pod(objects, pod))
             for (keys, _), pod in zip(pods, message.pods, strict=True)
@@ -140,7 +140,7 @@ class Tables:
             whole = synchronize(b"", pods, containers)
             return SynchronizeRequest.FromString(self._change.request("Synchronize", whole))
         except (ValueError, DecodeError) as error:
-            raise self._damaged(session, "what Synchronize told cannot be decoded") from error
+            raise self._damaged(session, "the Synchronize state cannot be decoded") from error
 
     def _damaged(self, session: int, problem: str) -> RecordingError:
         return RecordingError(
@@ -157,7 +157,7 @@ class Tables:
         for page in pages(self._source, query, session, event, after=-1):
             yield from page
 
-    def _is_told(self, event: int, pod: int | None, container: int | None) -> bool:
+    def _is_included(self, event: int, pod: int | None, container: int | None) -> bool:
         part = self._part
         if part.pods is None or part.containers is None or is_among(part.whole_states, event):
             return True
@@ -166,8 +166,8 @@ class Tables:
     # -- pods and containers ----------------------------------------------------------------
 
     def subjects(self) -> tuple[int, int]:
-        """Write pods and containers; return their numbers."""
-        name, known_as = self._change.name, self._change.id
+        """Write pods and containers; return how many of each."""
+        name, changed_id = self._change.name, self._change.id
         pods = containers = 0
         for key, pod_id, namespace, pod, uid in self._rows_of(
             "pod", "id, namespace, name, uid", self._part.pods
@@ -177,13 +177,13 @@ class Tables:
                 "INSERT INTO pod VALUES (?, ?, ?, ?, ?)",
                 (
                     key,
-                    named(known_as(pod_id)),
+                    named(changed_id(pod_id)),
                     named(name(NameKind.NAMESPACE, namespace)),
                     named(name(NameKind.POD, pod)),
-                    named(known_as(uid)),
+                    named(changed_id(uid)),
                 ),
             )
-        for key, container_id, container, of in self._rows_of(
+        for key, container_id, container, pod_key in self._rows_of(
             "container", "id, name, pod", self._part.containers
         ):
             containers += 1
@@ -191,9 +191,9 @@ class Tables:
                 "INSERT INTO container VALUES (?, ?, ?, ?)",
                 (
                     key,
-                    named(known_as(container_id)),
+                    named(changed_id(container_id)),
                     named(name(NameKind.CONTAINER, container)),
-                    of,
+                    pod_key,
                 ),
             )
         return pods, containers
@@ -218,47 +218,51 @@ class Tables:
         after = 0
         while True:
             rows = self._source.rows(f"{query} key > ? ORDER BY key LIMIT ?", (after, PAGE))
-            with sound(self._source):
+            with recording_errors(self._source):
                 page = list(in_order(rows, (after,)))
             yield page
             if len(page) < PAGE:
                 return
             after = page[-1][0]
 
-    # -- texts for readers ------------------------------------------------------------------
+    # -- gaps, notes, marks, outcomes -------------------------------------------------------
 
-    def gaps(self, more: Iterable[tuple[int, int, str, int | None]]) -> int:
-        """Write the original's gaps and ``more``: from, to, reason, events. Return how many."""
+    def gaps(self, extra: Iterable[tuple[int, int, str, int | None]]) -> int:
+        """Write the original's gaps and ``extra``, which are (from, to, reason, lost events).
+
+        Returns the number of gaps written.
+        """
         gaps = [gap for gap in self._source.gaps() if self._has(gap.session)]
         kept = sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
         # The original has no rows for gaps between sessions.
-        more = [
+        extra = [
             *((gap.from_ns, gap.to_ns, gap.reason, gap.lost) for gap in gaps if gap.id <= 0),
-            *more,
+            *extra,
         ]
         newest = max((gap.id for gap in kept), default=0)
-        for number, (from_ns, to_ns, reason, lost) in enumerate(more, newest + 1):
+        for number, (from_ns, to_ns, reason, lost) in enumerate(extra, newest + 1):
             kept.append(Gap(number, None, from_ns, to_ns, reason, lost))
         self._connection.executemany(
             "INSERT INTO gap (id, session, from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?, ?, ?)",
-            (astuple(replace(gap, reason=self._words(gap.reason, "gap.reason"))) for gap in kept),
+            (astuple(replace(gap, reason=self._text(gap.reason, "gap.reason"))) for gap in kept),
         )
         return len(kept)
 
-    def notes(self, more: Iterable[tuple[int, str]]) -> None:
-        """Write the original's notes and ``more``: time and text."""
+    def notes(self, extra: Iterable[tuple[int, str]]) -> None:
+        """Write the original's notes and ``extra``, which are (time, text)."""
         kept = sorted(
             (note for note in self._source.notes() if self._has(note.session)),
             key=lambda note: note.id,
         )
         newest = max((note.id for note in kept), default=0)
         kept += [
-            Note(number, None, at_ns, text) for number, (at_ns, text) in enumerate(more, newest + 1)
+            Note(number, None, at_ns, text)
+            for number, (at_ns, text) in enumerate(extra, newest + 1)
         ]
         self._connection.executemany(
             "INSERT INTO note (id, session, at_ns, text) VALUES (?, ?, ?, ?)",
             (
-                (note.id, note.session, note.at_ns, self._words(note.text, "note.text"))
+                (note.id, note.session, note.at_ns, self._text(note.text, "note.text"))
                 for note in kept
             ),
         )
@@ -269,30 +273,30 @@ class Tables:
             "INSERT INTO mark (event, made_ns, comment) "
             "SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?",
             (
-                (mark.made_ns, self._words(mark.comment, "mark.comment"), mark.event, mark.at_ns)
+                (mark.made_ns, self._text(mark.comment, "mark.comment"), mark.event, mark.at_ns)
                 for mark in sorted(marks)
                 if self._part.kept is None or is_among(self._part.kept, mark.event)
             ),
         )
 
     def outcomes(self) -> None:
-        """Write outcomes of copied creations that are only visible in omitted events."""
-        is_part = holds(self._source, "outcome") and bool(
+        """Write the outcomes of copied creations, since events that show them may be omitted."""
+        is_part = recording_has_table(self._source, "outcome") and bool(
             self._source.rows("SELECT 1 FROM outcome LIMIT 1")
         )
         if self._part.kept is None and not is_part:
             return
         creations = Creations(self._source)
-        asked = self._connection.execute(
+        copied = self._connection.execute(
             "SELECT e.id FROM event AS e JOIN name AS n ON n.id = e.event "
             "WHERE n.text IN ('CreateContainer', 'ValidateContainerAdjustment') ORDER BY e.id"
         ).fetchall()
-        for (number,) in asked:
+        for (number,) in copied:
             try:
                 event = self._source.event(number)
                 found = UNKNOWN if event is None else creations.outcome(event)
             except RecordingError as error:
-                # Events after the damage are not evidence.
+                # The outcome of this and later creations cannot be read.
                 self._part.damage = self._part.damage or error
                 return
             if found.fate is not CreationFate.UNKNOWN:
@@ -312,7 +316,7 @@ class Tables:
     # -- observations of taps ---------------------------------------------------------------
 
     def tapped(self, events: Sequence[int]) -> None:
-        """Write a tap's observations of these events, which have already been copied."""
+        """Write the tap's observations of these events, whose rows must exist."""
         self._connection.executemany(
             INSERT_TAPPED,
             (
@@ -335,7 +339,7 @@ class Tables:
                     line.session,
                     line.at_ns,
                     named(line.stream),
-                    self._words(line.text, "output.text"),
+                    self._text(line.text, "output.text"),
                 )
                 for line in printed_in(self._source, self._part)
             ),
@@ -345,5 +349,7 @@ class Tables:
         key, value = self._change.keyed(key, value, "tapped.metadata")
         return storable(key), storable(value)
 
-    def _words(self, text: str, place: str) -> str:
-        return text if text in _OURS or not text else storable(self._change.text(text, place))
+    def _text(self, text: str, place: str) -> str:
+        return (
+            text if text in _FIXED_REASONS or not text else storable(self._change.text(text, place))
+        )

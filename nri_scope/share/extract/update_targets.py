@@ -12,41 +12,41 @@ from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.recording.decode_budget import Allowance
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import number_of
-from nri_scope.recording.sqlite_errors import holds, sound
+from nri_scope.recording.sqlite_errors import recording_errors, recording_has_table
 from nri_scope.recording.writable_file import MAY_HAVE_EFFECTS
 
 from .event_numbers import CHUNK, chunks, listed
 
-_PAGE = 2_000
+_PAGE_ROWS = 2_000
 
 
 class Effects:
-    """The table ``effect`` of a recording, or a substitute for recordings without it.
+    """The table ``effect`` of a recording, or a substitute for recordings without this table.
 
     Methods raise RecordingError.
     """
 
     def __init__(self, source: Recording) -> None:
         self._source = source
-        self._of: dict[int, tuple[int, ...]] = {}
-        self._on: dict[int, list[int]] = {}
-        self._has_table = holds(source, "effect")
+        self._by_event: dict[int, tuple[int, ...]] = {}
+        self._by_container: dict[int, list[int]] = {}
+        self._has_table = recording_has_table(source, "effect")
         if self._has_table:
             self.is_empty = not source.rows("SELECT 1 FROM effect LIMIT 1")
         else:
-            # Copying the events will fail at the same damage, and stop there.
+            # Copying the events will stop at the same damage.
             with suppress(RecordingError):
-                self._look_through()
-            self.is_empty = not self._of
+                self._read_replies()
+            self.is_empty = not self._by_event
 
     def of(self, events: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield containers (keys) with the event, for ascending events, ordered by event."""
+        """Yield (container key, event) for the ascending ``events``, ordered by event."""
         if self.is_empty:
             return
         if not self._has_table:
-            yield from ((key, event) for event in events for key in self._of.get(event, ()))
+            yield from ((key, event) for event in events for key in self._by_event.get(event, ()))
             return
-        with sound(self._source):
+        with recording_errors(self._source):
             for chunk in chunks(events):
                 for container, event in self._source.rows(
                     "SELECT container, event FROM effect "
@@ -55,27 +55,29 @@ class Effects:
                     yield number_of((container,)), number_of((event,))
 
     def on(self, container: int, after: int, until: int) -> Iterator[int]:
-        """Yield events with an effect on a container, above ``after`` and up to ``until``."""
+        """Yield events that update a container, numbered above ``after`` and up to ``until``."""
         if self.is_empty:
             return
         if not self._has_table:
-            yield from (event for event in self._on.get(container, ()) if after < event <= until)
+            yield from (
+                event for event in self._by_container.get(container, ()) if after < event <= until
+            )
             return
         while True:
             rows = self._source.rows(
                 "SELECT event FROM effect WHERE container = ? AND event > ? AND event <= ? "
                 "ORDER BY event LIMIT ?",
-                (container, after, until, _PAGE),
+                (container, after, until, _PAGE_ROWS),
             )
-            with sound(self._source):
+            with recording_errors(self._source):
                 events = [number_of(row) for row in rows]
             yield from events
-            if len(events) < _PAGE or events[-1] <= after:
+            if len(events) < _PAGE_ROWS or events[-1] <= after:
                 return
             after = events[-1]
 
-    def _look_through(self) -> None:
-        """Derive the effects from replies, for older recordings without such a table."""
+    def _read_replies(self) -> None:
+        """Derive the effects from replies, for older recordings without the table."""
         source = self._source
         if not source.rows(MAY_HAVE_EFFECTS):
             return
@@ -87,13 +89,13 @@ class Effects:
             ids = targets_of(event.method, decoded.message, answer) - {event.container_id}
             keys = sorted(key for one in ids for key in self._keys(one))
             if keys:
-                self._of[event.id] = tuple(keys)
+                self._by_event[event.id] = tuple(keys)
                 for key in keys:
-                    self._on.setdefault(key, []).append(event.id)
+                    self._by_container.setdefault(key, []).append(event.id)
 
     def _keys(self, container_id: str) -> Iterable[int]:
         rows = self._source.rows(
             "SELECT key FROM container WHERE id = ? ORDER BY key LIMIT ?", (container_id, CHUNK)
         )
-        with sound(self._source):
+        with recording_errors(self._source):
             return [number_of(row) for row in rows]

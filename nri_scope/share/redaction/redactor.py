@@ -15,17 +15,17 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.plain import Plain
 from nri_scope.oci.paths import pointer as joined
 from nri_scope.oci.paths import split
-from nri_scope.recording.cri_answers import asked_about
+from nri_scope.recording.cri_answers import requested_container_id
 
 from . import commands, free_text, json_documents, messages, value_places
-from .assignments import assignments
-from .connection_strings import connections
-from .credential_formats import credential_formats
+from .assignments import redact_assignments
+from .connection_strings import redact_connections
+from .credential_formats import redact_formats
 from .engine import Engine
-from .http_headers import headers
-from .keyed_credentials import keyed
+from .http_headers import redact_headers
+from .keyed_credentials import redact_keyed_values
 from .known_values import Original, Strength
-from .memory_limits import Memory
+from .memory_limits import RedactionLimits
 from .name_kinds import NameKind
 from .rules import Rules
 from .tally import Tally
@@ -33,24 +33,24 @@ from .tokens import is_token
 from .work_limit import AGAIN
 
 _FINDERS = (
-    json_documents.document,
-    headers,
-    commands.commands,
-    keyed,
-    assignments,
-    credential_formats,
-    connections,
-    free_text.mails,
-    free_text.addresses,
-    free_text.users,
-    free_text.packed,
-    free_text.random_looking,
-    free_text.hosts,
+    json_documents.redact_json,
+    redact_headers,
+    commands.redact_commands,
+    redact_keyed_values,
+    redact_assignments,
+    redact_formats,
+    redact_connections,
+    free_text.redact_mails,
+    free_text.redact_addresses,
+    free_text.redact_users,
+    free_text.redact_encoded,
+    free_text.redact_random,
+    free_text.redact_hosts,
 )
 _ROUNDS = 4
-_ALL = Memory()
-_LEARNED = 10_000
-_KEY_FINDERS = (credential_formats, free_text.mails)
+_FILE_LIMITS = RedactionLimits()
+_MAX_LEARNED = 10_000
+_KEY_FINDERS = (redact_formats, free_text.redact_mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
 _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
@@ -74,7 +74,7 @@ class Redactor:
         rules: Rules,
         key: bytes,
         *,
-        memory: Memory = _ALL,
+        memory: RedactionLimits = _FILE_LIMITS,
         linked: Mapping[str, str] | None = None,
         unlinked: bool = False,
     ) -> None:
@@ -115,7 +115,7 @@ class Redactor:
             self.reply(method, reply, service=service)
         finally:
             engine.is_counting = True
-        if len(self._learned) >= _LEARNED:
+        if len(self._learned) >= _MAX_LEARNED:
             self._learned.clear()
         self._learned[seen] = engine.known.progress
 
@@ -131,7 +131,7 @@ class Redactor:
         """Learn from a name in a table. Counts nothing."""
         # The owner of a pod, who chose its name, must not influence which values other pods show.
         with self._engine.within(self._engine.scopes.content("table", b"")):
-            value_places.show(self._engine, kind, text)
+            value_places.note_name(self._engine, kind, text)
 
     # -- messages ---------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Redactor:
         scopes = self._engine.scopes
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             # A valid request contains only an id.
-            container = asked_about(message)
+            container = requested_container_id(message)
             if container is None:
                 self._scope = scopes.content(method, message)
                 return self._opaque(message, "request")
@@ -184,7 +184,7 @@ class Redactor:
         engine.begin_message()
 
         def redacted() -> bytes:
-            messages.redact(engine, message, self._scope)
+            messages.redact_message(engine, message, self._scope)
             # Even without replacements: the bytes may contain more than the decoded message, such
             # as the first of two values of one field.
             return message.SerializeToString(deterministic=True)
@@ -199,20 +199,20 @@ class Redactor:
     def _container_status(self, content: bytes) -> bytes:
         if not content:
             return content
-        read = json_documents.parsed(content)
+        read = json_documents.parse_json(content)
         if not isinstance(read, dict):
             return self._opaque(content, "reply")
         try:
             given: Plain = read
             self._engine.begin_message(is_part=True)
             with self._engine.within(self._scope):
-                json_documents.show(self._engine, read)
+                json_documents.note_names(self._engine, read)
                 for _ in range(_ROUNDS):
                     # Texts that may contain values of variables precede the variables.
-                    before, given = given, json_documents.walk(self._engine, given, "", "", 0)
+                    before, given = given, json_documents.redact_value(self._engine, given, "", "", 0)
                     if given == before:
                         break
-            return content if given == read else json_documents.dumped(given).encode()
+            return content if given == read else json_documents.dump_json(given).encode()
         except (RecursionError, UnicodeEncodeError):
             return self._opaque(content, "reply")
 
@@ -245,7 +245,7 @@ class Redactor:
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
         """Return a redacted key and value, such as request metadata (``authorization: …``)."""
         shown = self._engine.key(key, place)
-        return shown, value_places.keyed_value(self._engine, key, value, place)
+        return shown, value_places.redact_keyed_value(self._engine, key, value, place)
 
     def learn_keyed(self, key: str, value: str) -> None:
         """Learn from a key and its value before anything is changed. Counts nothing."""
@@ -260,12 +260,12 @@ class Redactor:
         place = f"{kind}.name"
         numbered = _PLUGIN.fullmatch(text) if kind is NameKind.PLUGIN else None
         if numbered is not None:
-            return numbered[1] + value_places.name(self._engine, kind, numbered[2], place)
-        return value_places.name(self._engine, kind, text, place)
+            return numbered[1] + value_places.redact_name(self._engine, kind, numbered[2], place)
+        return value_places.redact_name(self._engine, kind, text, place)
 
     def id(self, text: str) -> str:
         """Return a redacted id or UID of a pod or container, as in redacted messages."""
-        return value_places.identity(self._engine, text, "id") if text else text
+        return value_places.redact_id(self._engine, text, "id") if text else text
 
     def path(self, pointer: str) -> str:
         """Return a redacted OCI path of `Event.changed`, with keys as in the last messages."""
@@ -286,7 +286,7 @@ class Redactor:
             if number == 0 or (is_ours and _WORD.fullmatch(key)):
                 shown = key if _WORD.fullmatch(key) else engine.key(key, "event.changed")
             elif keys[:2] == ("process", "env") or keys[number - 1] == "env":
-                shown = value_places.variable_name(engine, bare, "event.changed") + count
+                shown = value_places.redact_variable_name(engine, bare, "event.changed") + count
             elif keys[0] in {"mounts", "hooks"} or keys[:2] == ("linux", "devices"):
                 shown = engine.text(bare, "event.changed") + count
             else:

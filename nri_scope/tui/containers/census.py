@@ -216,7 +216,7 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
 def life_words(life: Life, until_ns: int) -> str:
     """Return a life in words: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
     told = [
-        f"{STATES[stage] if stage else 'there'} {duration(to_ns - from_ns)}"
+        f"{STATES[stage]} {duration(to_ns - from_ns)}"
         for stage, from_ns, to_ns in phases(life, until_ns)
         if stage is not Stage.REMOVED
     ]
@@ -277,7 +277,7 @@ class Census:
         self.pods.extend(pods)
         self.containers.extend(containers)
         self.pod_of.extend(pod if pod in self.pods else NO_POD for pod in of_pods)
-        for told_pod, container, thing, at_ns in self._scan.told(recording):
+        for told_pod, container, thing, at_ns in self._scan.new_states(recording):
             if container is not None:
                 self.containers.tell(container, thing, at_ns)
             elif told_pod is not None:

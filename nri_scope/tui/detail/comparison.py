@@ -82,21 +82,20 @@ class Comparison:
                 Span(f"  {day(at_ns)[:10]} {clock(at_ns)}", Style.DIM),
             )
             if side.spec is None:
-                said = "no event tells what a container is made of here"
-                yield (Span(f"   {said}", Style.WARN),)
+                yield (Span("   no event contains the container's spec", Style.WARN),)
             elif side.told_by != side.event.id:
-                yield (Span(f"   as event {side.told_by} told it", Style.DIM),)
+                yield (Span(f"   container as of event {side.told_by}", Style.DIM),)
 
     def _body(self, width: int) -> Iterator[StyledLine]:
         if self.a.spec is None or self.b.spec is None:
             yield (Span("There is nothing to compare."),)
             return
         if not self.changes:
-            yield (Span("No difference."),)
+            yield (Span("No differences."),)
         else:
             yield (Span(many(len(self.changes), "difference"), Style.STRONG),)
         if not self.same_container:
-            what = "ids, random names and times that each container has of its own are left out"
+            what = "ids, random names and timestamps specific to each container are omitted"
             yield (Span(what, Style.DIM),)
         for change in self.changes[:_CHANGES_MAX]:
             yield ()
@@ -130,7 +129,7 @@ def _side(recording: Recording, event: Event) -> ComparedContainer:
         told = decode_request(event.method, recording.request(event.id)).container
     if told is not None and len(told.ListFields()) > 1:
         return ComparedContainer(event, event.id, container, spec_of(told))
-    newest = None if container is None else lookup.newest(recording, container)
+    newest = None if container is None else lookup.newest_message(recording, container)
     if newest is None:
         return ComparedContainer(event, event.id, container, None)
     message = decode_request(_CREATE, message_parts.request(_CREATE, b"", None, newest.content))

@@ -66,10 +66,10 @@ def detail(recording: Recording, wanted: TabRequest, stop: CancelFlag) -> list[S
         # It may have been removed or updated.
         event = recording.event(row.event.id)
         if event is None:
-            return _note("This event was removed meanwhile.")
+            return _note("This event has been removed from the recording.")
         return list(_OF_EVENT[wanted.tab](recording, event, wanted, stop))
     if wanted.tab is not Tab.SUMMARY:
-        return _note("Only events have this tab: nothing was exchanged here.")
+        return _note("This tab is only available for events.")
     if row.gap is not None:
         return list(_folded(summary.of_gap(recording, row.gap), wanted))
     if row.session is not None:
@@ -106,13 +106,15 @@ def _container(
         if not isinstance(message, dict) or (kind == "pod" and event.container_id):
             continue
         if kind == "pod":
-            yield from _note("This event is about a pod. As it tells it:")
+            yield from _note("This event concerns a pod:")
         elif len(message) <= 1 and (last := _newest(recording, event)) is not None:
-            yield from _note(f"This event tells no more than the id. As event {last[1]} told it:")
+            yield from _note(
+                f"This event contains only the container's id. The container as of event {last[1]}:"
+            )
             message = last[0]
         yield from yaml_lines(message, stop)
         return
-    yield from _note("This event tells of no container and no pod.")
+    yield from _note("This event contains no pod or container.")
 
 
 def _changes(
@@ -129,13 +131,13 @@ def _changes(
         yield from _not_understood(event)
         return
     if diff is None:
-        yield from _note("Plugins can change nothing in this event.")
+        yield from _note("Plugins cannot change anything in this event.")
         return
     renderer = render.renderer("text", width=wanted.width, live=True)
     yield from map(spans_of, renderer.round(diff, found.name_of))
     if wording.calm(diff) and event.container_id:
         yield ()
-        yield from _note("Blame shows what other events changed of this container.")
+        yield from _note("The Blame tab shows changes of this container in other events.")
 
 
 def _blame(
@@ -146,13 +148,13 @@ def _blame(
 
     one = container_of_event(recording, event.id)
     if one is None:
-        yield from _note("This event is about no container.")
+        yield from _note("This event has no container.")
         return
     history = excerpt.of_container(recording, one, stop.check).history(one.id)
     if history is None or not (history.spec or history.base or history.steps or history.real):
         yield from _note(
-            "The recording does not show what this container is made of: it would have to begin",
-            "before the container was created.",
+            "The recording does not contain this container's spec: recording must begin before the",
+            "container is created.",
         )
         return
     stop.check()
@@ -195,11 +197,11 @@ _OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, CancelFlag], Iterat
 
 
 def _not_understood(event: Event) -> Iterator[StyledLine]:
-    yield from _note(f"What it says is not known ({mark_words(event.mark)}): see Raw.")
+    yield from _note(f"Its content is unknown ({mark_words(event.mark)}): see the Raw tab.")
 
 
 def _message(name: str, value: Plain, content: bytes, stop: CancelFlag) -> Iterator[StyledLine]:
-    odd = {MALFORMED: "malformed", RAW: "of an unknown method or service, kept raw"}
+    odd = {MALFORMED: "malformed", RAW: "unknown method or service, stored raw"}
     key = next((key for key in odd if isinstance(value, dict) and key in value), None)
     if key is not None:
         yield line(f"{name}: {len(content):,} bytes, {odd[key]}", Style.WARN)
@@ -219,7 +221,7 @@ def _hex(content: bytes, stop: CancelFlag) -> Iterator[str]:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         yield f"{at:08x}  {row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  {text}"
     if len(content) > _HEX_MAX:
-        yield f"… {len(content) - _HEX_MAX:,} bytes more"
+        yield f"… {len(content) - _HEX_MAX:,} more bytes"
 
 
 _HEX_MAX = 64 << 10
@@ -229,7 +231,7 @@ _HEX_MAX = 64 << 10
 def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
     """Return the container as last shown, with that event; None if there is none."""
     one = container_of_event(recording, event.id)
-    told = None if one is None else lookup.newest(recording, one)
+    told = None if one is None else lookup.newest_message(recording, one)
     if told is None:
         return None
     teller = recording.event(told.event)

@@ -14,7 +14,7 @@ from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import ResponseTimes
-from nri_scope.recording.timeline import interleaved
+from nri_scope.recording.timeline import sessions_overlap
 
 if TYPE_CHECKING:
     # It takes time to load, so it is loaded only when a chain is shown.
@@ -140,7 +140,7 @@ class CallCounts:
             return False
         # A single passive connection shows no plugin's time, and most recordings have only one.
         chain = [session for session in self.sessions if session.role != Role.CRI]
-        return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
+        return any(session.role not in _PASSIVE for session in chain) or sessions_overlap(chain)
 
     def _follow(self, recording: Recording) -> bool:
         from nri_scope.differ.attribution.rounds import Rounds

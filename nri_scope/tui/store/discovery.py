@@ -20,7 +20,7 @@ from nri_scope.recording.event_pages import (
     Matches,
     NumberRuns,
     Question,
-    RecordingLook,
+    RecordingState,
     SessionTables,
     look,
     matching,
@@ -82,7 +82,7 @@ class Growth:
         return bool(self.events) or self.removed or self.between or self.moved
 
 
-def facts_of(path: Path, look: RecordingLook, *, events: int, damage: str, live: bool) -> Facts:
+def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live: bool) -> Facts:
     """Return the known facts of a recording."""
     sessions = look.sessions
     # Events left out of a part of a recording were not lost; they have rows of their own.
@@ -126,7 +126,7 @@ class WalkEnded:
 class RecordingNews:
     """Changes of a recording."""
 
-    look: RecordingLook
+    look: RecordingState
     between: tuple[RowMarker, ...]
     runs: tuple[tuple[int, int], ...] = ()
     """Ranges of new events, once the walk is over."""
@@ -152,7 +152,7 @@ class EventDiscovery:
     def first(self, recording: Recording) -> RecordingNews:
         """Return the first look. Raises RecordingError."""
         self._log = Log(recording)
-        self._log.has_news()
+        self._log.has_new_rows()
         return self._look(recording)
 
     def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | WalkEnded]:
@@ -174,7 +174,7 @@ class EventDiscovery:
         ``questions``: queries with the event up to which they are answered. Raises RecordingError.
         """
         assert self._log is not None
-        changed = self._log.has_news()
+        changed = self._log.has_new_rows()
         if not (changed or self._more or any(known < self._until for _, known in questions)):
             return None
         # After any error, everything will be requested again.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap, Session
-from nri_scope.recording.event_pages import RecordingLook, place_of, span_of
+from nri_scope.recording.event_pages import RecordingState, first_event_at, span_of
 from nri_scope.recording.reader import Recording
 
 _ENDLESS = (1 << 63) - 1
@@ -83,10 +83,10 @@ class MarkerPlaces:
     def __init__(self) -> None:
         self._gaps: dict[tuple[int, int], int] = {}
         self._ends: dict[tuple[int, int], int] = {}
-        self._seen: RecordingLook | None = None
+        self._seen: RecordingState | None = None
         self._found: tuple[RowMarker, ...] = ()
 
-    def between(self, recording: Recording, look: RecordingLook) -> tuple[RowMarker, ...]:
+    def between(self, recording: Recording, look: RecordingState) -> tuple[RowMarker, ...]:
         """Return all gaps and sessions in order; the same object if none was added
         or changed. Raises RecordingError.
         """
@@ -99,14 +99,14 @@ class MarkerPlaces:
             self._seen = look
         return self._found
 
-    def _of_gaps(self, recording: Recording, look: RecordingLook) -> Iterator[RowMarker]:
+    def _of_gaps(self, recording: Recording, look: RecordingState) -> Iterator[RowMarker]:
         for gap in look.gaps:
             known = (gap.id, gap.from_ns)
             if known not in self._gaps:
                 self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
             yield GapMarker(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
 
-    def _of_sessions(self, recording: Recording, look: RecordingLook) -> Iterator[RowMarker]:
+    def _of_sessions(self, recording: Recording, look: RecordingState) -> Iterator[RowMarker]:
         spans = span_of(recording)
         for session in look.sessions:
             first, last = spans.get(session.id, (0, None))
@@ -128,7 +128,7 @@ class MarkerPlaces:
             yield SessionEnded(key, session)
 
 
-def _same(one: RecordingLook, other: RecordingLook) -> bool:
+def _same(one: RecordingState, other: RecordingState) -> bool:
     """Return whether the looks differ in events only."""
     return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
 
@@ -141,9 +141,9 @@ def _key(before: int, at_ns: int, kind: int, number: int) -> Key:
     return Key(before, 0, at_ns, (kind << 64) + number)
 
 
-def _place(recording: Recording, look: RecordingLook, at_ns: int, first: int) -> int:
+def _place(recording: Recording, look: RecordingState, at_ns: int, first: int) -> int:
     try:
-        return place_of(recording, at_ns, first, look.newest)
+        return first_event_at(recording, at_ns, first, look.newest)
     except RecordingError:
         # A damaged event has no time; nothing is shown after it either.
         return look.newest + 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nri_scope.events import Mark
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.store import marks_of, merged
 from nri_scope.recording.marks.table import put
 from nri_scope.recording.reader import Recording
@@ -47,7 +47,7 @@ def _all(path: Path) -> list[Mark]:
 
 def test_marks_of_both_places_are_those_of_the_recording(tmp_path: Path) -> None:
     path = a_copy(tmp_path)
-    watch = RecorderWatch(path)
+    watch = RecorderLockProbe(path)
     put(path, [a_mark(5, "in it", 2), a_mark(7, "in it", 2), a_mark(9, "in it", 2)], watch)
     file = sidecar.path_of(path)
     sidecar.write(

@@ -20,7 +20,7 @@ import pytest
 from nri_scope.errors import RecordingError
 from nri_scope.events import MAX_COMMENT, Mark
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import Refused, marks_in, may_write, put, settle
 from nri_scope.recording.opening import is_settled
 from nri_scope.recording.reader import Recording
@@ -42,13 +42,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watch(path: Path) -> Iterator[RecorderWatch]:
-    watch = RecorderWatch(path)
+def watch(path: Path) -> Iterator[RecorderLockProbe]:
+    watch = RecorderLockProbe(path)
     yield watch
     watch.close()
 
 
-def test_marks_are_kept_changed_and_taken_back(path: Path, watch: RecorderWatch) -> None:
+def test_marks_are_kept_changed_and_taken_back(path: Path, watch: RecorderLockProbe) -> None:
     assert inside(path) == []
     one, other = a_mark(5, "why here?"), a_mark(9)
     assert put(path, [one, other], watch) == {one.key, other.key}
@@ -61,20 +61,20 @@ def test_marks_are_kept_changed_and_taken_back(path: Path, watch: RecorderWatch)
     assert path.stat().st_mode & 0o777 == a_copy(path.parent.parent).stat().st_mode & 0o777
 
 
-def test_the_newer_one_of_two_counts(path: Path, watch: RecorderWatch) -> None:
+def test_the_newer_one_of_two_counts(path: Path, watch: RecorderLockProbe) -> None:
     put(path, [a_mark(5, "newer", 10)], watch)
     put(path, [a_mark(5, "older", 9)], watch)
     put(path, [a_mark(5, made_ns=9, gone=True)], watch)
     assert inside(path) == [a_mark(5, "newer", 10)]
 
 
-def test_a_mark_of_another_recording_is_not_written(path: Path, watch: RecorderWatch) -> None:
+def test_a_mark_of_another_recording_is_not_written(path: Path, watch: RecorderLockProbe) -> None:
     one = a_mark(5)
     assert put(path, [one._replace(at_ns=1), Mark(10**6, 1), one], watch) == {one.key}
     assert inside(path) == [one]
 
 
-def test_events_are_what_they_were(path: Path, watch: RecorderWatch) -> None:
+def test_events_are_what_they_were(path: Path, watch: RecorderLockProbe) -> None:
     before = events_of(path)
     put(path, [a_mark(5, "x" * MAX_COMMENT)], watch)
     assert events_of(path) == before
@@ -82,14 +82,14 @@ def test_events_are_what_they_were(path: Path, watch: RecorderWatch) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_what_was_taken_back_is_gone_from_the_file(path: Path, watch: RecorderWatch) -> None:
+def test_what_was_taken_back_is_gone_from_the_file(path: Path, watch: RecorderLockProbe) -> None:
     put(path, [a_mark(5, "not for everybody")], watch)
     assert b"not for everybody" in path.read_bytes()
     put(path, [a_mark(5, made_ns=2, gone=True)], watch)
     assert b"not for everybody" not in path.read_bytes()
 
 
-def test_a_reader_that_has_the_recording_open_goes_on(path: Path, watch: RecorderWatch) -> None:
+def test_a_reader_that_has_the_recording_open_goes_on(path: Path, watch: RecorderLockProbe) -> None:
     with Recording.open(path) as recording:
         events = recording.events()
         first = next(events)
@@ -98,7 +98,7 @@ def test_a_reader_that_has_the_recording_open_goes_on(path: Path, watch: Recorde
         assert marks_in(recording) == [a_mark(5)]
 
 
-def test_nothing_is_written_while_somebody_records(path: Path, watch: RecorderWatch) -> None:
+def test_nothing_is_written_while_somebody_records(path: Path, watch: RecorderLockProbe) -> None:
     recorder = Recorder.open(path)
     try:
         with pytest.raises(Refused, match="being recorded"):
@@ -120,18 +120,18 @@ def test_another_program_that_records_is_noticed_and_not_disturbed(path: Path) -
         recorder.close()
     """
     command = [sys.executable, "-c", textwrap.dedent(recording), str(path)]
-    watch = RecorderWatch(path)
+    watch = RecorderLockProbe(path)
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
-        assert watch.is_recorded()
+        assert watch.is_recorder_active()
         with pytest.raises(Refused, match="being recorded"):
             put(path, [a_mark(5)], watch)
         other.communicate("")
     assert other.returncode == 0
-    assert not watch.is_recorded()
+    assert not watch.is_recorder_active()
     assert put(path, [a_mark(5)], watch)
     watch.close()
     # Nobody is kept from recording afterwards, though the file was asked about.
@@ -140,10 +140,10 @@ def test_another_program_that_records_is_noticed_and_not_disturbed(path: Path) -
 
 
 def test_asking_takes_the_lock_from_nobody(path: Path) -> None:
-    watches = [RecorderWatch(path) for _ in range(2)]
-    assert [watch.is_recorded() for watch in watches] == [False, False]
+    watches = [RecorderLockProbe(path) for _ in range(2)]
+    assert [watch.is_recorder_active() for watch in watches] == [False, False]
     recorder = Recorder.open(path)
-    assert [watch.is_recorded() for watch in watches] == [True, True]
+    assert [watch.is_recorder_active() for watch in watches] == [True, True]
     recorder.close()
     for watch in watches:
         watch.close()
@@ -186,7 +186,7 @@ def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> No
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     assert not is_settled(path)
     events = events_of(path)
-    watch = RecorderWatch(path)
+    watch = RecorderLockProbe(path)
     mark = Mark(events[3].id, events[3].at_ns, "here", 1)
     # Who reads it meanwhile keeps its log; it is tidied up when that one is gone.
     with Recording.open(path) as recording:
@@ -203,14 +203,14 @@ def test_a_bundle_is_left_as_it_is(tmp_path: Path) -> None:
     bundle = a_bundle(tmp_path / "r.nriscope.zip")
     before = bundle.read_bytes()
     with pytest.raises(Refused):
-        put(bundle, [a_mark(5)], RecorderWatch(bundle))
+        put(bundle, [a_mark(5)], RecorderLockProbe(bundle))
     assert bundle.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == [bundle.name]
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444])
 def test_a_file_marked_as_read_only_is_for_root_too(
-    path: Path, watch: RecorderWatch, mode: int
+    path: Path, watch: RecorderLockProbe, mode: int
 ) -> None:
     path.chmod(mode)
     before = path.read_bytes()
@@ -220,7 +220,7 @@ def test_a_file_marked_as_read_only_is_for_root_too(
     assert path.read_bytes() == before
 
 
-def test_so_is_a_folder(path: Path, watch: RecorderWatch) -> None:
+def test_so_is_a_folder(path: Path, watch: RecorderLockProbe) -> None:
     path.parent.chmod(0o500)
     try:
         with pytest.raises(Refused, match="may not be written"):
@@ -234,7 +234,7 @@ def test_neither_a_link_nor_what_is_no_file_is_written_to(path: Path, tmp_path: 
     link.symlink_to(path)
     for each in (link, tmp_path, tmp_path / "nothing"):
         with pytest.raises(Refused):
-            put(each, [a_mark(5)], RecorderWatch(each))
+            put(each, [a_mark(5)], RecorderLockProbe(each))
     assert inside(path) == []
 
 
@@ -250,7 +250,7 @@ def test_neither_a_link_nor_what_is_no_file_is_written_to(path: Path, tmp_path: 
     ],
 )
 def test_a_table_of_a_strangers_making_is_not_written_to(
-    path: Path, watch: RecorderWatch, statement: str
+    path: Path, watch: RecorderLockProbe, statement: str
 ) -> None:
     alter(path, statement)
     with pytest.raises(Refused, match="another one"):
@@ -259,7 +259,7 @@ def test_a_table_of_a_strangers_making_is_not_written_to(
 
 
 def test_neither_is_one_with_an_index_nor_a_recording_with_a_trigger(
-    path: Path, watch: RecorderWatch
+    path: Path, watch: RecorderLockProbe
 ) -> None:
     put(path, [a_mark(5)], watch)
     alter(path, "CREATE INDEX slow ON mark(length(comment))")
@@ -289,7 +289,7 @@ def test_neither_is_one_with_an_index_nor_a_recording_with_a_trigger(
     ],
 )
 def test_rows_that_nobody_wrote_do_no_harm(
-    path: Path, watch: RecorderWatch, row: str, is_damaged: bool
+    path: Path, watch: RecorderLockProbe, row: str, is_damaged: bool
 ) -> None:
     put(path, [a_mark(9)], watch)
     alter(path, f"INSERT INTO mark VALUES ({row})")
@@ -303,7 +303,7 @@ def test_rows_that_nobody_wrote_do_no_harm(
 
 
 def test_a_lock_that_stays_is_not_waited_for_for_ever(
-    path: Path, watch: RecorderWatch, monkeypatch: pytest.MonkeyPatch
+    path: Path, watch: RecorderLockProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.recording.marks.table._BUSY_MS", 20)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -316,7 +316,7 @@ def test_a_lock_that_stays_is_not_waited_for_for_ever(
 
 def test_many_who_mark_at_once_lose_nothing(path: Path) -> None:
     events = events_of(path)[:24]
-    watches = [RecorderWatch(path) for _ in range(4)]
+    watches = [RecorderLockProbe(path) for _ in range(4)]
 
     def some(number: int) -> None:
         for event in events[number::4]:
@@ -342,7 +342,7 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
         import os, sys
         from pathlib import Path
         from nri_scope.recording.marks import table
-        from nri_scope.recording.marks.recorder_lock import RecorderWatch
+        from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
         from nri_scope.events import Mark
         from tests.recording.marks.recordings import events_of
         path, when = Path(sys.argv[1]), sys.argv[2]
@@ -357,7 +357,7 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
             connection.set_trace_callback(die_when)
         table._set_up = with_an_end
         marks = [Mark(event.id, event.at_ns, "x" * 2000, 1) for event in events_of()]
-        table.put(path, marks, RecorderWatch(path))
+        table.put(path, marks, RecorderLockProbe(path))
     """
     before, events = path.read_bytes(), events_of()
     command = [sys.executable, "-c", textwrap.dedent(killed), str(path), when]
@@ -374,7 +374,7 @@ def test_a_recorder_that_goes_on_keeps_marks(tmp_path: Path) -> None:
     record(path, lifecycles(2))
     event = events_of(path)[2]
     mark = Mark(event.id, event.at_ns, "kept", 1)
-    put(path, [mark], RecorderWatch(path))
+    put(path, [mark], RecorderLockProbe(path))
     record(path, lifecycles(2))
     assert inside(path) == [mark]
     assert len(events_of(path)) > event.id
@@ -383,7 +383,7 @@ def test_a_recorder_that_goes_on_keeps_marks(tmp_path: Path) -> None:
 
 class TestWhereOthersCanWrite:
     @pytest.mark.parametrize("mode", [0o777, 0o1777])
-    def test_nothing_is_written(self, path: Path, watch: RecorderWatch, mode: int) -> None:
+    def test_nothing_is_written(self, path: Path, watch: RecorderLockProbe, mode: int) -> None:
         before = path.read_bytes()
         path.parent.chmod(mode)
         with pytest.raises(Refused, match="may not be written"):
@@ -391,7 +391,7 @@ class TestWhereOthersCanWrite:
         settle(path)
         assert path.read_bytes() == before
 
-    def test_an_interrupted_write_is_not_undone(self, path: Path, watch: RecorderWatch) -> None:
+    def test_an_interrupted_write_is_not_undone(self, path: Path, watch: RecorderLockProbe) -> None:
         victim = path.with_name("victim")
         victim.touch()
         journal = path.with_name(f"{path.name}-journal")

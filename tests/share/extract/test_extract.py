@@ -306,7 +306,9 @@ class TestAPart:
         assert list(twice.exchanges()) == list(direct.exchanges())
         assert dump(twice, "left_out") == dump(direct, "left_out") != []
         for event in twice.events():
-            assert lookup.follows(twice, event) == lookup.follows(whole, event)
+            assert lookup.has_recorded_predecessor(twice, event) == lookup.has_recorded_predecessor(
+                whole, event
+            )
 
     def test_tells_what_was_left_out_from_what_was_lost(self, tmp_path: Path) -> None:
         path = tmp_path / "lossy.db"
@@ -318,10 +320,12 @@ class TestAPart:
         recorder.close()
         with Recording.open(path) as whole:
             _, part = rebuilt(whole, Selection(pod="shop/web-0"))
-            followed = {event.id: lookup.follows(whole, event) for event in whole.events()}
+            followed = {
+                event.id: lookup.has_recorded_predecessor(whole, event) for event in whole.events()
+            }
             assert set(followed.values()) == {True, False}
             for event in part.events():
-                assert lookup.follows(part, event) == followed[event.id]
+                assert lookup.has_recorded_predecessor(part, event) == followed[event.id]
 
     def test_has_few_gaps_however_scattered_it_is(self, tmp_path: Path) -> None:
         path = tmp_path / "long.db"

@@ -12,7 +12,7 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.events import Mark
 from nri_scope.filter import parse
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import put
 from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import export
@@ -28,7 +28,7 @@ _SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD2fG4hJ6"
 def path(tmp_path: Path) -> Path:
     """With marks of three events in it, and of one beside it."""
     path = a_copy(tmp_path)
-    watch = RecorderWatch(path)
+    watch = RecorderLockProbe(path)
     put(path, [a_mark(5, f"uses {_SECRET}", 2), a_mark(9, "here", 2), a_mark(30, "end", 2)], watch)
     watch.close()
     sidecar.write(sidecar.path_of(path), [a_mark(15, f"{_SECRET} again", 3)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope.events import Event
 from nri_scope.filter import parse
-from nri_scope.recording.filter_values import known_values
+from nri_scope.recording.filter_values import completion_values
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.list.columns import term
 from nri_scope.tui.text.filter_text import VIEWS, TypedHistory, check, complete, narrowed
@@ -91,7 +91,7 @@ def test_a_completion_never_raises_and_stays_within_the_text(text: str, at: int)
 
 def test_the_values_of_a_recording_are_known() -> None:
     with Recording.open(RECORDING) as recording:
-        values = known_values(recording)
+        values = completion_values(recording)
     assert "shop" in values["ns"] and "app" in values["container"]
     assert list(values["plugin"]) == ["00-nri-scope"]
 
@@ -108,7 +108,7 @@ def test_what_was_changed_and_by_whom_is_known(tmp_path: Path) -> None:
         for number, texts in lists.items():
             made.execute("UPDATE event SET changed=?, owners=? WHERE id=?", (*texts, number))
     with Recording.open(path) as recording:
-        values = known_values(recording)
+        values = completion_values(recording)
         assert list(values["changed"]) == ["/linux/resources/cpu", "/process/env/FOO"]
         assert list(values["owner"]) == ["30-env", "60-cpu-policy"]
         assert complete("owner:cpu", 9, values).options == ("60-cpu-policy",)
