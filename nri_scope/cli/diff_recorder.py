@@ -135,7 +135,7 @@ class _Run(ProbeListener):
                 loop.call_soon_threadsafe(self._hear, *encode(Unread()))
 
         self._viewer.listen(hear, leave)
-        with stop_signals(lambda _, words: self._stop(words), loop=loop, ignored_afterwards=True):
+        with stop_signals(lambda _, words: self._stop(words), loop=loop, ignore_afterwards=True):
             await self._record()
 
     async def _record(self) -> None:

@@ -132,7 +132,7 @@ def play(job: Job, audience: Audience) -> Replayed:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
-        with stop_signals(lambda *_: task.cancel(), among=END_SIGNALS, loop=loop):
+        with stop_signals(lambda *_: task.cancel(), signals=END_SIGNALS, loop=loop):
             return await replay(job, audience)
 
     try:

@@ -111,7 +111,7 @@ class RecorderProcess:
         self._listening.join(seconds)
         end = self._child.stop(END_SECONDS if self.ended else 0)
         if end.code not in (0, -self._asked_to_stop) and not self.failure:
-            self.failure = f"the process that records has ended, {end.words}"
+            self.failure = f"the process that records has ended, {end.description}"
 
     def check(self) -> None:
         """Raise UsageError if the recorder failed."""

@@ -86,7 +86,7 @@ class _Run:
     async def main(self) -> None:
         """Record until stopped."""
         loop = asyncio.get_running_loop()
-        with stop_signals(self._stop, loop=loop, ignored_afterwards=True):
+        with stop_signals(self._stop, loop=loop, ignore_afterwards=True):
             writer = await self._opened()
             if self._options.duration is not None:
                 # Not before, so that a file that cannot be recorded to is always reported.

@@ -101,7 +101,7 @@ class RunningWriter:
             self._on_numbered(*value)
 
     def _end(self) -> None:
-        if self.channel.receives:
+        if self.channel.can_receive:
             # The process accepts no more orders, but its reports are still to be read.
             return
         self.over.set()

@@ -69,7 +69,7 @@ class _Process:
 
     def end(self, seconds: float) -> str:
         # No time for SIGTERM: a stopped process would not receive it, and others ignore it.
-        return f"the process that writes has ended, {self._child.stop(seconds, 0).words}"
+        return f"the process that writes has ended, {self._child.stop(seconds, 0).description}"
 
 
 class _Thread:

@@ -116,7 +116,7 @@ class _Life:
             self._stop(sessions, reason)
 
         try:
-            with stop_signals(stop, among=STOP_SIGNALS, loop=asyncio.get_running_loop()):
+            with stop_signals(stop, signals=STOP_SIGNALS, loop=asyncio.get_running_loop()):
                 await sessions
         except asyncio.CancelledError:
             if not self._stopping:

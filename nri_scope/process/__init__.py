@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start helper processes and handle stop signals, in one way for all commands.
+"""Start helper processes and handle stop signals, in the same way for all commands.
 
 In: the name of a Python module, descriptors and arguments. Out: a process that runs the module
-and ends when this one does, a channel of framed messages to it, and how it ended. This package
-never knows the content of the messages, NRI, recordings or terminals.
+and ends with its parent, a channel of framed messages to it, and its exit status. This package
+never depends on the content of the messages, NRI, recordings or terminals.
 """

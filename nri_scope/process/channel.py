@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One end of the channel between two processes, for an event loop or for threads."""
+"""One end of a channel between two processes, for an event loop or for threads."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from nri_scope.errors import ProtocolError
 from .messages import WITH_DESCRIPTORS, MessageReader, message
 
 READ_BYTES = 32 << 10
+"""Maximum number of bytes to receive in one call."""
 DESCRIPTORS_MAX = 8
 """Maximum number of descriptors with one message."""
 TURN_BYTES = 16 << 10
-"""Bytes sent before the event loop checks its sockets again: takes some microseconds."""
+"""Maximum number of bytes sent, within some microseconds, before the event loop runs other
+callbacks; a larger message is sent in one call."""
 WAITING_BYTES_MAX = 64 << 20
-"""Maximum number of queued bytes; if exceeded, the other process is stopped or far behind."""
+"""Number of queued bytes above which messages may be dropped: the other process is stopped or far
+behind."""
 ITEM_BYTES = 64
-"""Memory per queued message in addition to its bytes."""
+"""Memory of a queued message in addition to its bytes."""
 
 OnMessage = Callable[[int, bytes, Sequence[int]], None]
-"""Callback for a message: kind, payload, and its descriptors, which the callback then owns."""
+"""Callback for a message: kind, payload and descriptors, which the callback must close."""
 
 
 class LoopChannel:
-    """Sends and receives in an event loop, without blocking.
+    """Non-blocking channel end in an event loop.
 
-    Messages are sent in order, and in batches if many are queued.
+    Messages are sent in order, and in batches if several are queued.
     """
 
     def __init__(
@@ -43,11 +46,11 @@ class LoopChannel:
     ) -> None:
         """Start receiving in the running event loop.
 
-        ``on_end`` is called, possibly twice, when no more messages can be received or sent.
-        ``delay_s``: how long a message may wait to be sent together with others. Sending each at
-        once would take microseconds of processor time that another process may be waiting for.
+        ``on_end`` is called when no more messages can be received, and when none can be sent.
+        ``delay_s`` is the time in seconds that a message may wait to be sent together with later
+        ones, which saves system calls.
         """
-        # Not imported by a process that has no event loop.
+        # Imported here, as processes without an event loop do not need it.
         import asyncio
 
         sock.setblocking(False)
@@ -60,17 +63,18 @@ class LoopChannel:
         self._descriptors: deque[Sequence[int]] = deque()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self._due = False
+        self._is_scheduled = False
+        """Whether `_turn` will be called again."""
         self._sends = self._receives = True
         self._loop.add_reader(sock, self._readable)
 
     @property
     def waiting_bytes(self) -> int:
-        """Number of bytes not sent yet."""
+        """Number of queued bytes."""
         return self._bytes
 
     @property
-    def receives(self) -> bool:
+    def can_receive(self) -> bool:
         """Whether messages may still arrive."""
         return self._receives
 
@@ -82,31 +86,34 @@ class LoopChannel:
         return True
 
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message that must not be dropped, however many are queued; these are few."""
+        """Send a message regardless of the queue's size; for few messages that must not be lost.
+
+        Ignored after the other process has ended.
+        """
         if not self._sends:
             return
         data = message(kind, *parts)
         self._waiting.append(data)
         self._bytes += len(data) + ITEM_BYTES
-        if not self._due:
-            self._due = True
+        if not self._is_scheduled:
+            self._is_scheduled = True
             if self._delay_s:
                 self._loop.call_later(self._delay_s, self._turn)
             else:
                 self._turn()
 
-    def send_with(self, descriptors: Sequence[int], kind: int, *parts: bytes) -> None:
+    def send_descriptors(self, descriptors: Sequence[int], kind: int, *parts: bytes) -> None:
         """Send a message with copies of ``descriptors`` immediately.
 
-        Raises BlockingIOError if the other process has not read all earlier messages, and OSError
-        if the system cannot copy the descriptors. For a process that is gone, only ``on_end`` is
-        called.
+        Raises BlockingIOError if earlier messages are queued or fill the socket's buffer, and
+        OSError if the system cannot copy the descriptors. If the other process has ended, the
+        message is dropped.
         """
         if self._waiting:
             raise BlockingIOError
         data = message(kind | WITH_DESCRIPTORS, *parts)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._keep_rest(data, socket.send_fds(self._socket, [data], descriptors))
+            self._queue_rest(data, socket.send_fds(self._socket, [data], descriptors))
 
     async def drain(self, seconds: float) -> None:
         """Wait up to ``seconds`` until all messages are sent."""
@@ -118,14 +125,14 @@ class LoopChannel:
                     await asyncio.sleep(0.01)
 
     def finish(self) -> None:
-        """Stop sending, and drop queued messages; the other process may still send."""
+        """Stop sending and drop queued messages; messages can still be received."""
         if self._sends:
             self._stop_sending()
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Stop sending and receiving, without a call of ``on_end``."""
+        """Stop sending and receiving, without calling ``on_end``."""
         self._stop_sending()
         self._stop_receiving()
         self._socket.close()
@@ -142,6 +149,7 @@ class LoopChannel:
             self._loop.remove_reader(self._socket)
 
     def _turn(self) -> None:
+        """Send one batch of queued messages."""
         if not self._waiting:
             return
         parts = [self._waiting.popleft()]
@@ -162,13 +170,13 @@ class LoopChannel:
         if sent == size and self._waiting:
             self._loop.call_soon(self._turn)
         elif sent == size:
-            self._due = False
+            self._is_scheduled = False
         else:
-            self._keep_rest(data, sent)
+            self._queue_rest(data, sent)
 
-    def _keep_rest(self, data: bytes, sent: int) -> None:
+    def _queue_rest(self, data: bytes, sent: int) -> None:
         if sent < len(data):
-            self._due = True
+            self._is_scheduled = True
             self._waiting.appendleft(data[sent:])
             self._bytes += len(data) - sent + ITEM_BYTES
             self._loop.add_writer(self._socket, self._writable)
@@ -178,13 +186,13 @@ class LoopChannel:
         self._turn()
 
     def _readable(self) -> None:
-        # Until there is no more: uvloop tells only once of an end with unread orders (ECONNRESET),
-        # although something is left to be read before it.
+        # Repeated until no data is left. If the other process ended without reading all messages,
+        # uvloop reports the socket (ECONNRESET) only once, although data can still be received.
         if self._receives and self._read():
             self._loop.call_soon(self._readable)
 
     def _read(self) -> bool:
-        """Read once; return whether there may be more."""
+        """Receive once; return whether more data may follow."""
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._socket, READ_BYTES, DESCRIPTORS_MAX)
         except (BlockingIOError, InterruptedError):
@@ -192,8 +200,8 @@ class LoopChannel:
         except OSError:
             data, descriptors, flags = b"", [], 0
         if descriptors or flags & socket.MSG_CTRUNC:
-            # All belong to one message: the system ends a read after a message's descriptors. It
-            # omits descriptors for which this process has no free number.
+            # They belong to one message: the system ends a read after a message's descriptors. It
+            # drops descriptors, and sets MSG_CTRUNC, if this process has no free numbers for them.
             self._descriptors.append(descriptors)
         try:
             for kind, payload in self._reader.feed(data):
@@ -213,22 +221,22 @@ class LoopChannel:
 
 
 class ThreadChannel:
-    """Sends from any thread and receives in one; both operations may block."""
+    """Blocking channel end for threads: any of them may send, one may receive."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         self._socket = sock
-        self._sending = threading.Lock()
+        self._send_lock = threading.Lock()
         self._reader = MessageReader()
         self._received: deque[tuple[int, bytes]] = deque()
 
     def send(self, kind: int, *parts: bytes) -> None:
         """Send a message; it is dropped if the other process has ended."""
-        with contextlib.suppress(OSError), self._sending:
+        with contextlib.suppress(OSError), self._send_lock:
             self._socket.sendall(message(kind, *parts))
 
     def receive(self) -> tuple[int, bytes] | None:
-        """Return kind and payload of the next message; None if no more can arrive."""
+        """Wait for the next message; return its kind and payload, or None at the end."""
         while not self._received:
             try:
                 data = self._socket.recv(READ_BYTES)

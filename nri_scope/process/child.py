@@ -21,25 +21,25 @@ from .signals import STOP_SIGNALS
 
 START = Path(__file__).with_name("child_start.py")
 TERMINATE_S = 2.0
-"""Seconds to wait for the end after SIGTERM, for a process that ignored the end of its channel."""
+"""Seconds to wait between SIGTERM and SIGKILL."""
 
 
-class ChildEnd(NamedTuple):
-    """How a helper process ended."""
+class ChildExit(NamedTuple):
+    """Exit of a helper process."""
 
     code: int
     """The exit code in the form of `os.waitstatus_to_exitcode`: -9 for SIGKILL."""
-    needed: int
-    """The signal that `Child.stop` had to send, or 0 for none."""
+    stop_signal: int
+    """The last signal that `Child.stop` had to send, or 0 for none."""
 
     @property
-    def words(self) -> str:
-        """Return ``exit status 3`` or ``killed by SIGSEGV``."""
-        return exit_words(self.code)
+    def description(self) -> str:
+        """``exit status 3`` or ``killed by SIGSEGV``."""
+        return describe_exit(self.code)
 
 
 class Child:
-    """A running helper process, made by `spawn`."""
+    """A helper process started by `spawn`."""
 
     def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket) -> None:
         self.pid = popen.pid
@@ -51,23 +51,23 @@ class Child:
         """Send a signal unless the process has ended."""
         self._popen.send_signal(number)
 
-    def stop(self, seconds: float, terminate_s: float = TERMINATE_S) -> ChildEnd:
-        """End the process: close the channel; if that is not enough, send SIGTERM, then SIGKILL.
+    def stop(self, seconds: float, terminate_s: float = TERMINATE_S) -> ChildExit:
+        """Close the channel and wait for the exit; if needed, send SIGTERM and then SIGKILL.
 
-        ``seconds`` and ``terminate_s`` are the times to wait before SIGTERM and before SIGKILL.
-        Returns when the process has ended; later calls return the same result.
+        ``seconds`` is the time to wait before SIGTERM, ``terminate_s`` the further time before
+        SIGKILL. Returns when the process has ended; later calls return the same result.
         """
         with contextlib.suppress(OSError):
-            # Closing alone has no effect while a thread is reading from the socket.
+            # Closing alone does not shut down the socket while a thread is reading from it.
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-        for number, patience in ((0, seconds), (signal.SIGTERM, terminate_s)):
+        for number, timeout_s in ((0, seconds), (signal.SIGTERM, terminate_s)):
             if number:
                 self.signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return ChildEnd(self._popen.wait(patience), number)
+                return ChildExit(self._popen.wait(timeout_s), number)
         self.signal(signal.SIGKILL)
-        return ChildEnd(self._popen.wait(), signal.SIGKILL)
+        return ChildExit(self._popen.wait(), signal.SIGKILL)
 
 
 def spawn(
@@ -82,33 +82,33 @@ def spawn(
     """Start a process that runs ``main(channel, *descriptors, *arguments)`` of ``module``.
 
     The process gets the descriptor of its end of a channel, copies of ``descriptors``, and
-    ``output`` as its standard output and error. It has its own process group, because signals of a
-    terminal are meant for the parent, which decides how to handle them; not its own session, which
-    Linux gives an equal share of the processors (autogroup), whatever the niceness of its
-    processes. When the parent or the thread that calls this dies, the process gets the signal
-    ``on_parents_death``, and its channel is closed.
+    ``output`` as its standard output and error. It has its own process group, so that signals from
+    a terminal only reach the parent, which decides how to handle them. It does not have its own
+    session: Linux gives each session an equal share of the processors (autogroup), regardless of
+    the niceness of its processes. When the parent or the thread that calls this function dies, the
+    process gets the signal ``on_parents_death``, and its channel is closed.
 
-    ``with_site``: whether the module needs packages other than the standard library and this
-    package. Raises UsageError with a message that begins with ``failure``.
+    Without ``with_site``, the module can only import the standard library and nri-scope. Raises
+    UsageError with a message that begins with ``failure``.
     """
     if not sys.executable:
-        raise UsageError(f"{failure}: Python does not know its own program")
+        raise UsageError(f"{failure}: the path of the Python interpreter is unknown")
     ours, theirs = socket.socketpair()
-    with contextlib.ExitStack() as passed:
-        # The process inherits this mask: a Python that SIGINT interrupts while it starts ends with
-        # status 1, like one that failed.
-        passed.callback(
+    with contextlib.ExitStack() as cleanup:
+        # The process inherits the blocked signals. Otherwise, SIGINT during Python's startup would
+        # end it with status 1, like a failure.
+        cleanup.callback(
             signal.pthread_sigmask,
             signal.SIG_SETMASK,
             signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS),
         )
         try:
             with theirs:
-                given = [_copy(one, passed) for one in (theirs.fileno(), *descriptors)]
+                inherited = [_copy(source, cleanup) for source in (theirs.fileno(), *descriptors)]
             popen = subprocess.Popen(
                 [
                     sys.executable,
-                    # Isolated: its path contains only folders of this process's path.
+                    # Isolated: Python adds no folders of its own; sys.path is passed below.
                     *("-I", *(() if with_site else ("-S",))),
                     *(("-B",) if sys.dont_write_bytecode else ()),
                     str(START),
@@ -116,10 +116,10 @@ def spawn(
                     str(os.getpid()),
                     str(int(on_parents_death)),
                     json.dumps(sys.path),
-                    *map(str, given),
+                    *map(str, inherited),
                     *arguments,
                 ],
-                pass_fds=given,
+                pass_fds=inherited,
                 stdin=subprocess.DEVNULL,
                 stdout=output[0],
                 stderr=output[1],
@@ -132,28 +132,29 @@ def spawn(
     return Child(popen, ours)
 
 
-def _copy(descriptor: int, passed: contextlib.ExitStack) -> int:
-    """Return a copy of a descriptor, numbered above the standard streams.
+def _copy(descriptor: int, cleanup: contextlib.ExitStack) -> int:
+    """Return a copy of a descriptor with a number above the standard streams.
 
-    The standard streams may be closed in this process, but not in the new one.
+    If this process has closed its standard streams, a descriptor may have one of their numbers,
+    which the new process needs.
     """
     copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    passed.callback(os.close, copy)
+    cleanup.callback(os.close, copy)
     return copy
 
 
 def keep_exit_statuses() -> None:
-    """Reset SIGCHLD to its default if the program that started this one set it to be ignored.
+    """Restore the default action of SIGCHLD if this process was started with SIGCHLD ignored.
 
-    While SIGCHLD is ignored, the system drops the exit statuses of helper processes. Only for
-    commands, not for nri-scope as part of another program.
+    While SIGCHLD is ignored, the system discards the exit statuses of helper processes. Only for
+    commands: nri-scope as a library must not change a program's signal handling.
     """
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def exit_words(code: int) -> str:
-    """Return an exit code (negative: a signal) in words, such as ``exit status 3``."""
+def describe_exit(code: int) -> str:
+    """Return the description of an exit code, such as ``exit status 3``; negative: a signal."""
     if code >= 0:
         return f"exit status {code}"
     try:

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The helper process between the runtime and a plugin that it launches.
 
-It starts the plugin and ensures that none of the plugin's processes remain at the end. Orphaned
+The helper starts the plugin and ensures that none of the plugin's processes outlive it. Orphaned
 descendants of a plugin, including daemons, become children of the nearest "child subreaper"
 (prctl(2)). The process that uses nri-scope may have children of its own, and must not inherit, reap
-or kill processes that it did not start; so the helper process is the subreaper, for one plugin.
+or kill processes that it did not start; so the helper is the subreaper, for one plugin.
 
-The plugin's descriptors 0 to 2 are those of this process. The plugin is killed when the other end
-of the channel is closed, which also happens when the runtime itself is killed. The first message is
-the order: a JSON object of path, argv, environment and cwd, with bytes as Latin-1. Events are
-reported as JSON messages, each an object with one of these keys:
+The plugin inherits descriptors 0 to 2 of the helper. It is killed when the other end of the channel
+is closed, which also happens when the runtime itself is killed. The first message on the channel is
+the order: a JSON object with path, argv, environment and cwd, in which each byte is a Latin-1
+character. The helper reports events as JSON objects:
 
 - ``started``: the plugin's process id
 - ``failed``: the errno of the failed start, and ``step``: ``cwd`` or ``exec``
 - ``exited``: the plugin's wait status
-- ``left``: processes that still existed then, as [pid, command line, whether it had left the
-  plugin's session]
-- ``gone``: whether all of these processes could be killed; the last message
+- ``left``: processes still running a moment after the plugin's end, each as [pid, command line,
+  whether the process has left the plugin's session]
+- ``gone``: whether all of the plugin's processes have ended; the last message
 
-Imports are few, and never from other packages of nri-scope, as they delay the plugin's start.
+This module imports few modules, as they delay the plugin's start.
 """
 
-# Importing pathlib takes as long as the rest of the start.
+# Importing pathlib would double the start time.
 # ruff: noqa: PTH123, PTH208
 
 from __future__ import annotations
@@ -38,16 +38,15 @@ from .messages import MessageReader, message
 from .signals import ignore_stop_signals
 
 PLUGIN = 3
-"""The descriptor of the plugin's connection."""
+"""Descriptor of the plugin's connection."""
 CONTROL = 4
-"""The descriptor of this process's end of the channel."""
+"""Descriptor of this process's end of the channel."""
 
 LINGER_S = 1.0
-"""Seconds for the plugin's children to notice that it and its connection are gone; children that
-exit in this time do not count as left behind."""
+"""Seconds in which the plugin's children may exit after it without being reported as left."""
 KILL_S = 5.0
-"""Seconds to continue killing. No process survives SIGKILL, except while it sleeps in the kernel;
-but a process may fork faster than it is killed, or belong to another user."""
+"""Maximum seconds spent killing. SIGKILL has no effect while a process sleeps in the kernel; a
+process may also fork faster than it is killed, or belong to another user."""
 
 LEFT_MAX = 50
 """Maximum number of processes named in one message."""
@@ -58,31 +57,31 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Keeper:
-    """Supervises one plugin from its start until none of its processes remain."""
+    """Supervisor of one plugin, from its start until none of its processes remain."""
 
     def __init__(self) -> None:
         self._plugin = 0
-        """The process id of the plugin, and of its session. The plugin is not reaped before the
-        runtime ends it, so that no other process has this id when the runtime kills it."""
-        self._exited = False
-        wakeup, ours = os.pipe()
+        """Process id of the plugin, and id of its session. The plugin is only reaped after
+        SIGKILL was sent to it, so that no other process can have this id by then."""
+        self._has_exited = False
+        wakeup, signal_end = os.pipe()
         os.set_blocking(wakeup, False)
-        os.set_blocking(ours, False)
+        os.set_blocking(signal_end, False)
         self._wakeup = wakeup
-        # Without a handler, the signal would not reach the wakeup descriptor.
+        # Python writes to the wakeup descriptor only for signals with a handler.
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
 
     def start(self, order: dict[str, object]) -> bool:
         """Start the plugin as a runtime does; on failure, report it and return False."""
         step = "cwd"
         try:
-            os.chdir(_encoded(order["cwd"]))
+            os.chdir(_to_bytes(order["cwd"]))
             step = "exec"
             self._plugin = _execute(
-                _encoded(order["path"]),
-                _all_encoded(order["argv"]),
-                dict(_variable(one) for one in _all_encoded(order["environment"])),
+                _to_bytes(order["path"]),
+                _all_to_bytes(order["argv"]),
+                dict(_split_variable(text) for text in _all_to_bytes(order["environment"])),
             )
         except OSError as error:
             _report(failed=error.errno, step=step)
@@ -90,28 +89,28 @@ class Keeper:
         _report(started=self._plugin)
         return True
 
-    def follow(self) -> None:
-        """Wait until the runtime ends the plugin, and reap orphans meanwhile."""
+    def supervise(self) -> None:
+        """Report the plugin's exit and reap orphans until the runtime closes the channel."""
         poll = select.poll()
         poll.register(CONTROL, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
         while all(descriptor != CONTROL for descriptor, _ in poll.poll()):
             self._clear_wakeup()
-            self._notice_exit()
+            self._check_exit()
             for pid in _children(os.getpid(), ended=True):
                 if pid != self._plugin:
                     os.waitpid(pid, os.WNOHANG)
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the plugin, as a runtime does, then its descendants, which runtimes leave alive."""
         os.kill(self._plugin, signal.SIGKILL)
-        self._until(self._notice_exit, KILL_S)
-        self._until(lambda: not _reap(), LINGER_S)
+        self._wait_until(self._check_exit, KILL_S)
+        self._wait_until(lambda: not _reap(), LINGER_S)
         left = list(_descendants(os.getpid())) if _reap() else []
-        _report(left=[_described(pid, self._plugin) for pid in left[:LEFT_MAX]])
+        _report(left=[_describe(pid, self._plugin) for pid in left[:LEFT_MAX]])
         deadline = time.monotonic() + KILL_S
         while _reap() and time.monotonic() < deadline:
-            # Only direct children, whose ids cannot be reused before they are reaped here. When
+            # Only direct children: their ids cannot be reused before they are reaped here. When
             # they end, their own children become direct children.
             for pid in _children(os.getpid()):
                 try:
@@ -121,23 +120,23 @@ class Keeper:
             self._wait(0.05)
         _report(gone=not _reap())
 
-    def _notice_exit(self) -> bool:
-        """Report the plugin's exit, once; return whether it has ended."""
-        if not self._exited:
-            found = os.waitid(os.P_PID, self._plugin, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if found is not None:
-                self._exited = True
-                status = found.si_status
-                _report(exited=status << 8 if found.si_code == os.CLD_EXITED else status)
-        return self._exited
+    def _check_exit(self) -> bool:
+        """Return whether the plugin has exited; report its exit the first time."""
+        if not self._has_exited:
+            result = os.waitid(os.P_PID, self._plugin, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if result is not None:
+                self._has_exited = True
+                status = result.si_status
+                _report(exited=status << 8 if result.si_code == os.CLD_EXITED else status)
+        return self._has_exited
 
-    def _until(self, done: Callable[[], bool], seconds: float) -> None:
+    def _wait_until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not done() and (remaining := deadline - time.monotonic()) > 0:
             self._wait(remaining)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for a child to end."""
+        """Wait up to ``seconds`` for a child to end."""
         select.select([self._wakeup], [], [], seconds)
         self._clear_wakeup()
 
@@ -150,9 +149,9 @@ class Keeper:
 
 
 def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> int:
-    """Run a program as the leader of a session; return its process id or raise `OSError`.
+    """Start a program as the leader of a session; return its process id or raise `OSError`.
 
-    os.posix_spawn is not used: many builds of Python cannot create a session with it.
+    os.posix_spawn is not used, because many builds of Python cannot create a session with it.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -168,16 +167,16 @@ def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) ->
             os._exit(127)
     os.close(writing)
     # A successful exec closes the other end.
-    failed = os.read(reading, 100)
+    error_number = os.read(reading, 100)
     os.close(reading)
-    if failed:
+    if error_number:
         os.waitpid(pid, 0)
-        raise OSError(int(failed), "")
+        raise OSError(int(error_number), "")
     return pid
 
 
 def _reap() -> bool:
-    """Reap all children that have ended; return whether any others are left."""
+    """Reap all children that have ended; return whether others remain."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -212,7 +211,7 @@ def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of proc_pid_stat(5) from the state on, or [] if the process is gone."""
+    """Return the fields of proc_pid_stat(5) from ``state`` on; [] if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -220,31 +219,31 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _described(pid: int, session: int) -> tuple[int, str, bool]:
+def _describe(pid: int, session: int) -> tuple[int, str, bool]:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(COMMAND_MAX).rstrip(b"\0").replace(b"\0", b" ")
-        if not words:
+            command = file.read(COMMAND_MAX).rstrip(b"\0").replace(b"\0", b" ")
+        if not command:
             with open(f"/proc/{pid}/comm", "rb") as file:
-                words = b"[" + file.read(COMMAND_MAX).rstrip(b"\n") + b"]"
+                command = b"[" + file.read(COMMAND_MAX).rstrip(b"\n") + b"]"
     except OSError:
-        words = b""
-    return pid, words.decode("utf-8", "backslashreplace"), _stat(pid)[3:4] != [str(session)]
+        command = b""
+    return pid, command.decode("utf-8", "backslashreplace"), _stat(pid)[3:4] != [str(session)]
 
 
-def _encoded(word: object) -> bytes:
-    assert isinstance(word, str)
-    return word.encode("latin-1")
+def _to_bytes(text: object) -> bytes:
+    assert isinstance(text, str)
+    return text.encode("latin-1")
 
 
-def _variable(assignment: bytes) -> tuple[bytes, bytes]:
+def _split_variable(assignment: bytes) -> tuple[bytes, bytes]:
     name, _, value = assignment.partition(b"=")
     return name, value
 
 
-def _all_encoded(words: object) -> list[bytes]:
-    assert isinstance(words, list)
-    return [_encoded(word) for word in words]
+def _all_to_bytes(texts: object) -> list[bytes]:
+    assert isinstance(texts, list)
+    return [_to_bytes(text) for text in texts]
 
 
 def _report(**report: object) -> None:
@@ -253,12 +252,12 @@ def _report(**report: object) -> None:
         while data:
             data = data[os.write(CONTROL, data) :]
     except OSError:
-        # The runtime is gone or does not read; the plugin must still be ended.
+        # The runtime is gone; the plugin must still be killed.
         pass
 
 
-def _order() -> dict[str, object] | None:
-    """Return the order, or None if the runtime is gone."""
+def _receive_order() -> dict[str, object] | None:
+    """Wait for the order; return None if the runtime is gone."""
     reader = MessageReader()
     while data := os.read(CONTROL, 64 << 10):
         for _, payload in reader.feed(data):
@@ -269,35 +268,35 @@ def _order() -> dict[str, object] | None:
 
 def _take_over(descriptor: int, connection: int) -> None:
     """Move the channel to `CONTROL` and the plugin's connection to `PLUGIN`; close all others."""
-    # Numbered above all others, so as not to overwrite a descriptor that must still be copied.
+    # The number is above all others, so as not to overwrite a descriptor that is still to be moved.
     above = os.dup2(descriptor, max(descriptor, connection, CONTROL) + 1)
     os.dup2(connection, PLUGIN)
     os.dup2(above, CONTROL, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
-        # The plugin must not get inherited descriptors.
+        # The plugin must not inherit other descriptors.
         if int(name) > CONTROL:
             try:
                 os.close(int(name))
             except OSError:
-                # The descriptor used to list the folder.
+                # The descriptor of the listing itself is closed already.
                 pass
 
 
 def main(descriptor: int, connection: str, _plugin: str) -> None:
-    """Run as the keeper of one plugin. ``_plugin`` only shows its name in process lists."""
+    """Run as the keeper of one plugin. ``_plugin`` is its name, shown in process lists."""
     _take_over(descriptor, int(connection))
-    # This process must end with the runtime, not earlier.
+    # This process must not end before the runtime.
     ignore_stop_signals()
-    order = _order()
+    order = _receive_order()
     if order is None:
         return
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     keeper = Keeper()
     if not keeper.start(order):
         return
-    # Only the plugin may hold these descriptors; otherwise its peers would not see them closed.
+    # Only the plugin may have these descriptors open; otherwise its exit would not close them.
     for descriptor in (1, 2, 3):
         os.dup2(0, descriptor)
     os.chdir("/")
-    keeper.follow()
-    keeper.end()
+    keeper.supervise()
+    keeper.kill()

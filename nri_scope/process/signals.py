@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The signals that ask a command to stop, and how they are handled."""
+"""Signals that ask a command to stop, and their handling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Imported by helper processes, some of which do not need asyncio.
+    # Not imported at run time: some helper processes use this module without asyncio.
     import asyncio
 
 STOP_SIGNALS = {
@@ -19,66 +19,67 @@ STOP_SIGNALS = {
     signal.SIGTERM: "terminated",
     signal.SIGHUP: "the terminal is gone",
 }
-"""Signals that stop a command in an orderly way, with their descriptions."""
+"""Signals on which a command cleans up and ends, with their descriptions."""
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""Stop signals that Python does not handle in an orderly way by default."""
+"""Stop signals that by default end Python without cleanup."""
 
 
 @contextmanager
 def stop_signals(
     stop: Callable[[int, str], object],
     *,
-    again: Callable[[], object] | None = None,
-    among: Collection[signal.Signals] = tuple(STOP_SIGNALS),
+    on_repeat: Callable[[], object] | None = None,
+    signals: Collection[signal.Signals] = tuple(STOP_SIGNALS),
     loop: asyncio.AbstractEventLoop | None = None,
-    ignored_afterwards: bool = False,
+    ignore_afterwards: bool = False,
 ) -> Iterator[None]:
     """Call ``stop`` with the number and the description of each stop signal.
 
-    From the second signal on, ``again`` is called instead. Both are called as callbacks of
-    ``loop``; without a loop, they are called between any two instructions of the main thread, and
-    may raise.
+    If ``on_repeat`` is given, it is called instead for all signals after the first. Both are called
+    as callbacks of ``loop``; without a loop, they are called between any two instructions of the
+    main thread, and may raise.
 
     SIGHUP stays ignored if it was ignored: ``nohup`` relies on this to let a command outlive its
-    terminal. SIGINT and SIGTERM do not stay ignored: shells ignore SIGINT for all commands in the
-    background, and SIGTERM must end a command in all cases.
+    terminal. SIGINT and SIGTERM are handled even if they were ignored: shells ignore SIGINT for all
+    commands in the background, and SIGTERM must always end a command.
 
-    At the end, the former handlers are restored or, with ``ignored_afterwards``, all stop signals
-    are ignored from then on, for commands with only bounded work left. Use it in the main thread.
+    On exit, the former handlers are restored; or, with ``ignore_afterwards``, all stop signals are
+    ignored until the process ends, for commands with only bounded work left. Must be used in the
+    main thread.
     """
-    before = {
+    former_handlers = {
         number: former
-        for number in among
+        for number in signals
         if (former := signal.getsignal(number)) is not signal.SIG_IGN or number != signal.SIGHUP
     }
-    came = False
+    is_stopping = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        first, came = not came, True
-        words = STOP_SIGNALS[signal.Signals(number)]
-        act = again if again and not first else partial(stop, number, words)
+        nonlocal is_stopping
+        is_first, is_stopping = not is_stopping, True
+        description = STOP_SIGNALS[signal.Signals(number)]
+        callback = on_repeat if on_repeat and not is_first else partial(stop, number, description)
         if loop is None:
-            act()
+            callback()
         else:
-            loop.call_soon_threadsafe(act)
+            loop.call_soon_threadsafe(callback)
 
-    # Not the loop's own handlers: removing one briefly restores the default action.
-    for number in before:
+    # The loop's own handlers are not used: removing one briefly restores the default action.
+    for number in former_handlers:
         signal.signal(number, handle)
     try:
         yield
     finally:
-        if ignored_afterwards:
+        if ignore_afterwards:
             ignore_stop_signals()
         else:
-            for number, former in before.items():
+            for number, former in former_handlers.items():
                 signal.signal(number, signal.SIG_DFL if former is None else former)
 
 
 def ignore_stop_signals() -> None:
-    """Ignore all stop signals from now on."""
+    """Ignore all stop signals until the process ends."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -86,9 +87,9 @@ def ignore_stop_signals() -> None:
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
     """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
-    with stop_signals(_interrupt, among=END_SIGNALS):
+    with stop_signals(_interrupt, signals=END_SIGNALS):
         yield
 
 
-def _interrupt(number: int, words: str) -> None:
+def _interrupt(number: int, description: str) -> None:
     raise KeyboardInterrupt

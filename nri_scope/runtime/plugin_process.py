@@ -16,7 +16,7 @@ from time import monotonic_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.process.channel import LoopChannel
-from nri_scope.process.child import Child, exit_words, spawn
+from nri_scope.process.child import Child, describe_exit, spawn
 
 from .command import Command
 from .output import LAST_KEPT, OnOutput, Output, Stream
@@ -223,7 +223,7 @@ class Process:
                     self.ending and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
                 )
                 self.exit_code = os.waitstatus_to_exitcode(status)
-                self._exit(exit_words(self.exit_code))
+                self._exit(describe_exit(self.exit_code))
             case {"left": list(left)}:
                 self.left_behind = tuple(_left_behind(one) for one in left)
             case {"gone": bool(gone)}:

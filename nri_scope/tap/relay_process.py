@@ -212,7 +212,7 @@ class _Process:
         texts = None if faults is None or not faults.any else faults.texts()
         try:
             sockets = (runtime.fileno(), plugin.fileno())
-            self._channel.send_with(sockets, RELAY, values(number, texts))
+            self._channel.send_descriptors(sockets, RELAY, values(number, texts))
         except BlockingIOError:
             # The process does not read its orders: it hangs.
             self.kill()
@@ -259,7 +259,7 @@ class _Process:
         self.words = words or "the process that relays is gone"
         self._channel.close()
         end = self._child.stop(EXIT_S, terminate_s=0)
-        self.words = words or f"the process that relays has ended, {end.words}"
+        self.words = words or f"the process that relays has ended, {end.description}"
         if not self.ready.done():
             self.ready.set_result(None)
         for relaying in self._relayings.values():

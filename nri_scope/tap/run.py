@@ -117,7 +117,7 @@ def run_tap(
         nonlocal tap
         tap = Tap(settings, recorder, say)
         loop = asyncio.get_running_loop()
-        with stop_signals(tap.stop.set, loop=loop, ignored_afterwards=True):
+        with stop_signals(tap.stop.set, loop=loop, ignore_afterwards=True):
             try:
                 await tap.relays.start(start_s)
                 return await work(tap)

@@ -285,7 +285,7 @@ def _check_original(places: Places) -> None:
         raise UsageError(f"there is no {SHELL} here, which a wrapper needs")
     if not sys.executable:
         raise UsageError(
-            "nri-scope cannot be run by a wrapper: Python does not know its own program"
+            "nri-scope cannot be run by a wrapper: the path of the Python interpreter is unknown"
         )
 
 

@@ -56,7 +56,7 @@ class EndSignals:
         self._loop = asyncio.get_running_loop()
         self._handled = ExitStack()
         self._handled.callback(signal.signal, signal.SIGCONT, signal.getsignal(signal.SIGCONT))
-        self._handled.enter_context(stop_signals(self._came, among=END_SIGNALS))
+        self._handled.enter_context(stop_signals(self._came, signals=END_SIGNALS))
 
     def _came(self, number: int, _words: str) -> None:
         if number == signal.SIGHUP:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channel between two processes: what waits, what is lost, and descriptors."""
+"""The channel between two processes: queueing, dropped messages and descriptors."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from nri_scope.transport.loop import loop_factory
 PATIENCE = 60
 
 
-class Heard:
-    """Remembers what came."""
+class Receiver:
+    """Stores received messages."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[int, bytes, Sequence[int]]] = []
         self.ended = asyncio.Event()
-        self.something = asyncio.Event()
+        self.arrived = asyncio.Event()
 
-    def take(self, kind: int, payload: bytes, descriptors: Sequence[int]) -> None:
+    def on_message(self, kind: int, payload: bytes, descriptors: Sequence[int]) -> None:
         self.messages.append((kind, payload, descriptors))
-        self.something.set()
+        self.arrived.set()
 
-    async def count(self, number: int) -> None:
+    async def wait_for(self, number: int) -> None:
         async with asyncio.timeout(PATIENCE):
             while len(self.messages) < number:
-                self.something.clear()
-                await self.something.wait()
+                self.arrived.clear()
+                await self.arrived.wait()
 
 
 @contextmanager
-def pair(delay_s: float = 0.0) -> Iterator[tuple[LoopChannel, Heard, socket.socket]]:
-    """A channel, what it hears, and the socket of the other end."""
+def pair(delay_s: float = 0.0) -> Iterator[tuple[LoopChannel, Receiver, socket.socket]]:
+    """A channel, its receiver, and the socket of the other end."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    heard = Heard()
-    channel = LoopChannel(ours, heard.take, heard.ended.set, delay_s=delay_s)
+    received = Receiver()
+    channel = LoopChannel(ours, received.on_message, received.ended.set, delay_s=delay_s)
     with theirs:
         try:
-            yield channel, heard, theirs
+            yield channel, received, theirs
         finally:
             channel.close()
 
 
 async def read(sock: socket.socket, count: int) -> list[tuple[int, bytes]]:
-    """The next messages that come there."""
+    """Receive the next messages."""
     reader, found = MessageReader(), list[tuple[int, bytes]]()
     async with asyncio.timeout(PATIENCE):
         while len(found) < count:
@@ -64,111 +64,113 @@ async def read(sock: socket.socket, count: int) -> list[tuple[int, bytes]]:
     return found
 
 
-async def test_messages_are_sent_in_order_but_not_at_once() -> None:
+async def test_messages_are_sent_in_order_after_a_delay() -> None:
     with pair(delay_s=0.02) as (channel, _, theirs):
-        wanted = [(1, b"%05d" % number) for number in range(20_000)]
-        for kind, payload in wanted:
+        expected = [(1, b"%05d" % number) for number in range(20_000)]
+        for kind, payload in expected:
             channel.send(kind, payload)
         with pytest.raises(BlockingIOError):
             theirs.recv(1)
-        assert await read(theirs, len(wanted)) == wanted
+        assert await read(theirs, len(expected)) == expected
 
 
-async def test_without_a_delay_they_are_sent_at_once() -> None:
+async def test_messages_without_a_delay_are_sent_immediately() -> None:
     with pair() as (channel, _, theirs):
         channel.send(7, b"now", b"!")
         assert theirs.recv(100) == message(7, b"now!")
 
 
-async def test_sockets_are_looked_at_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_runs_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "TURN_BYTES", 30)
     with pair(delay_s=0.01) as (channel, _, theirs):
         for _ in range(50):
             channel.send(1, b"ten bytes.")
-        heard = await asyncio.get_running_loop().sock_recv(theirs, 1000)
-        # The loop had its turn before all of it was told.
-        assert 0 < len(heard) < 100
+        first = await asyncio.get_running_loop().sock_recv(theirs, 1000)
+        # The loop ran before all messages were sent.
+        assert 0 < len(first) < 100
         await channel.drain(PATIENCE)
-        assert len(heard) + len(theirs.recv(1000)) == 50 * len(message(1, b"ten bytes."))
+        assert len(first) + len(theirs.recv(1000)) == 50 * len(message(1, b"ten bytes."))
 
 
-async def test_who_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_offers_are_dropped_while_the_other_end_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(channel_module, "WAITING_BYTES_MAX", 1 << 20)
     with pair() as (channel, _, theirs):
         offered = 0
         while channel.offer(1, bytes(1 << 16)):
             offered += 1
             await asyncio.sleep(0)
-        # What must not be lost is not.
+        # `send` never drops a message.
         channel.send(2, b"the last")
         await channel.drain(0.01)
         found = await read(theirs, offered + 1)
         assert [kind for kind, _ in found] == [1] * offered + [2]
-        # There is room again.
+        # The queue is empty again.
         assert channel.offer(1, b"more")
         assert await read(theirs, 1) == [(1, b"more")]
 
 
-async def test_says_when_the_other_one_is_gone() -> None:
-    with pair() as (channel, heard, theirs):
+async def test_the_end_is_reported_when_a_message_cannot_be_sent() -> None:
+    with pair() as (channel, received, theirs):
         theirs.close()
         channel.send(1, b"too late")
         async with asyncio.timeout(PATIENCE):
-            await heard.ended.wait()
+            await received.ended.wait()
         channel.send(1, b"harmless")
-        # And it is not waited for.
+        # Nothing is queued, so this returns immediately.
         await channel.drain(PATIENCE)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, loop_factory()])
 @pytest.mark.parametrize("is_full", [False, True])
-def test_the_end_is_told_although_there_is_something_to_be_read_and_to_be_sent(
+def test_the_last_messages_of_a_process_that_ended_without_reading_are_received(
     loop: Callable[[], asyncio.AbstractEventLoop], is_full: bool
 ) -> None:
-    """One that dies with unread orders resets the connection: event loops tell of that once."""
+    """A process that ends with unread messages resets the connection, which is reported once."""
 
     async def break_off() -> None:
-        with pair() as (channel, heard, theirs):
+        with pair() as (channel, received, theirs):
             channel.send(1, b"x" * (4 << 20 if is_full else 1))
             await asyncio.sleep(0)
             theirs.send(message(1, b"the last words"))
             theirs.close()
             async with asyncio.timeout(PATIENCE):
-                while channel.receives:
-                    await heard.ended.wait()
-                    heard.ended.clear()
-            assert [payload for _, payload, _ in heard.messages] == [b"the last words"]
+                while channel.can_receive:
+                    await received.ended.wait()
+                    received.ended.clear()
+            assert [payload for _, payload, _ in received.messages] == [b"the last words"]
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(break_off())
 
 
-async def test_what_is_no_message_ends_it() -> None:
-    with pair() as (_, heard, theirs):
+async def test_an_invalid_message_ends_the_channel() -> None:
+    with pair() as (_, received, theirs):
         theirs.send(message(5, b"fine") + HEAD.pack(PAYLOAD_MAX + 1, 0) + b"x")
         async with asyncio.timeout(PATIENCE):
-            await heard.ended.wait()
-        assert heard.messages == [(5, b"fine", ())]
+            await received.ended.wait()
+        assert received.messages == [(5, b"fine", ())]
 
 
-async def test_descriptors_come_with_their_message_whatever_is_beside_it() -> None:
+async def test_descriptors_arrive_with_their_message() -> None:
     ours, theirs = socket.socketpair()
-    sent, got = Heard(), Heard()
+    unused, got = Receiver(), Receiver()
     one, other = (
-        LoopChannel(ours, sent.take, sent.ended.set),
-        LoopChannel(theirs, got.take, got.ended.set),
+        LoopChannel(ours, unused.on_message, unused.ended.set),
+        LoopChannel(theirs, got.on_message, got.ended.set),
     )
     pipes = [os.pipe() for _ in range(3)]
     try:
         one.send(1, b"before")
-        one.send_with(pipes[0], 2, b"two")
+        one.send_descriptors(pipes[0], 2, b"two")
         one.send(3, b"between")
-        # Larger than what is read at once, and than what the socket takes.
-        one.send_with(pipes[1][:1], 4, bytes(300_000))
+        # Larger than one read, and than the socket's buffer.
+        one.send_descriptors(pipes[1][:1], 4, bytes(300_000))
         with pytest.raises(BlockingIOError):
-            one.send_with(pipes[2], 5)
+            one.send_descriptors(pipes[2], 5)
         one.send(6, b"after")
-        await got.count(5)
+        await got.wait_for(5)
         counts = [(kind, len(found)) for kind, _, found in got.messages]
         assert counts == [(1, 0), (2, 2), (3, 0), (4, 1), (6, 0)]
         for (_, _, found), passed in zip(
@@ -184,21 +186,21 @@ async def test_descriptors_come_with_their_message_whatever_is_beside_it() -> No
         other.close()
 
 
-async def test_descriptors_for_which_there_is_no_room_are_missed_by_their_own_message() -> None:
+async def test_descriptors_without_free_numbers_are_missing_from_their_own_message() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     ours, theirs = socket.socketpair()
-    sent, got = Heard(), Heard()
+    unused, got = Receiver(), Receiver()
     one, other = (
-        LoopChannel(ours, sent.take, sent.ended.set),
-        LoopChannel(theirs, got.take, got.ended.set),
+        LoopChannel(ours, unused.on_message, unused.ended.set),
+        LoopChannel(theirs, got.on_message, got.ended.set),
     )
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4, hard))
-        one.send_with((ours.fileno(), theirs.fileno()), 1)
-        await got.count(1)
+        one.send_descriptors((ours.fileno(), theirs.fileno()), 1)
+        await got.wait_for(1)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        one.send_with((ours.fileno(),), 2)
-        await got.count(2)
+        one.send_descriptors((ours.fileno(),), 2)
+        await got.wait_for(2)
         assert [(kind, len(found)) for kind, _, found in got.messages] == [(1, 0), (2, 1)]
         os.close(got.messages[1][2][0])
     finally:
@@ -222,10 +224,10 @@ def test_threads_send_and_receive() -> None:
     found = [other.receive() for _ in range(15)]
     for sender in senders:
         sender.join()
-    assert all(told == (1, payload) for told in found)
+    assert all(each == (1, payload) for each in found)
     ours.shutdown(socket.SHUT_WR)
     assert other.receive() is None
-    # The other way is open.
+    # The other direction is still open.
     other.send(1, b"last words")
     assert one.receive() == (1, b"last words")
     ours.close()

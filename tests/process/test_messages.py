@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two processes tell each other arrives as it was told."""
+"""Messages between processes arrive unchanged."""
 
 from __future__ import annotations
 
@@ -16,40 +16,42 @@ _MESSAGES = st.lists(
 
 
 @given(_MESSAGES, st.lists(st.integers(1, 500), min_size=1, max_size=5))
-def test_messages_arrive_however_they_are_cut(
-    told: list[tuple[int, bytes]], cuts: list[int]
+def test_messages_arrive_in_chunks_of_any_size(
+    sent: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
-    said = b"".join(message(kind, payload[:7], payload[7:]) for kind, payload in told)
-    reader, heard, start, number = MessageReader(), list[tuple[int, bytes]](), 0, 0
-    while start < len(said):
-        size = cuts[number % len(cuts)]
-        heard += reader.feed(said[start : start + size])
+    stream = b"".join(message(kind, payload[:7], payload[7:]) for kind, payload in sent)
+    reader, received, start, number = MessageReader(), list[tuple[int, bytes]](), 0, 0
+    while start < len(stream):
+        size = sizes[number % len(sizes)]
+        received += reader.feed(stream[start : start + size])
         start, number = start + size, number + 1
-    assert heard == told
+    assert received == sent
 
 
 @given(st.binary(max_size=2000), st.integers(1, 300))
-def test_any_bytes_are_messages_or_refused(said: bytes, cut: int) -> None:
-    reader, heard = MessageReader(), list[tuple[int, bytes]]()
+def test_arbitrary_bytes_are_messages_or_rejected(stream: bytes, size: int) -> None:
+    reader, received = MessageReader(), list[tuple[int, bytes]]()
     try:
-        for start in range(0, len(said), cut):
-            heard += reader.feed(said[start : start + cut])
+        for start in range(0, len(stream), size):
+            received += reader.feed(stream[start : start + size])
     except RemoteProtocolError:
         pass
-    # What was understood is a beginning of what was said, as another reading of it shows.
-    assert said.startswith(b"".join(message(kind, payload) for kind, payload in heard))
+    # Encoded again, the received messages are a prefix of the stream.
+    assert stream.startswith(b"".join(message(kind, payload) for kind, payload in received))
 
 
-def test_a_large_one_is_put_together_in_one_go() -> None:
+def test_a_large_message_in_many_chunks_is_assembled() -> None:
     payload = bytes(8 << 20)
-    said = message(3, payload)
+    stream = message(3, payload)
     reader = MessageReader()
-    heard = [
-        one for n in range(0, len(said), 1 << 14) for one in reader.feed(said[n : n + (1 << 14)])
+    received = [
+        each
+        for start in range(0, len(stream), 1 << 14)
+        for each in reader.feed(stream[start : start + (1 << 14)])
     ]
-    assert heard == [(3, payload)]
+    assert received == [(3, payload)]
 
 
-def test_one_that_is_too_large_is_refused_at_its_head() -> None:
+def test_a_message_that_is_too_large_is_rejected_by_its_head() -> None:
     with pytest.raises(RemoteProtocolError):
         list(MessageReader().feed(HEAD.pack(PAYLOAD_MAX + 1, 0)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop signals: which ones reach a command, and what is there when it no longer takes them."""
+"""Stop signals: which of them reach a command, and how they are handled afterwards."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def send(number: int) -> None:
 
 
 @each
-def test_signals_that_end_it_come_as_the_interrupt_key_does(number: Signals) -> None:
+def test_end_signals_raise_keyboard_interrupt(number: Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
         send(number)
     assert signal.getsignal(number) is before
 
 
-def test_a_hangup_that_is_ignored_stays_so() -> None:
+def test_an_ignored_hangup_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with interrupted_by_signals():
         send(signal.SIGHUP)
@@ -47,40 +47,40 @@ def test_a_hangup_that_is_ignored_stays_so() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_others_stop_a_command_even_where_they_were_ignored(number: Signals) -> None:
+def test_other_signals_stop_a_command_even_if_they_were_ignored(number: Signals) -> None:
     signal.signal(number, signal.SIG_IGN)
-    came: list[int] = []
-    with stop_signals(lambda number, words: came.append(number)):
+    calls: list[int] = []
+    with stop_signals(lambda number, description: calls.append(number)):
         send(number)
-    assert came == [number]
+    assert calls == [number]
     assert signal.getsignal(number) is signal.SIG_IGN
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("first", STOP_SIGNALS)
-def test_in_a_loop_the_first_stops_and_each_further_one_is_again(
+def test_all_signals_after_the_first_call_on_repeat(
     first: Signals, factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    came: list[object] = []
+    calls: list[object] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        told = asyncio.Event()
+        called = asyncio.Event()
 
-        def tell(*what: object) -> None:
-            came.append(what)
-            told.set()
+        def call(*arguments: object) -> None:
+            calls.append(arguments)
+            called.set()
 
-        with stop_signals(tell, again=lambda: tell("again"), loop=loop):
+        with stop_signals(call, on_repeat=lambda: call("repeat"), loop=loop):
             for number in (first, *STOP_SIGNALS):
                 send(number)
                 async with asyncio.timeout(PATIENCE):
-                    await told.wait()
-                told.clear()
+                    await called.wait()
+                called.clear()
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main())
-    assert came == [(first, STOP_SIGNALS[first]), *[("again",)] * len(STOP_SIGNALS)]
+    assert calls == [(first, STOP_SIGNALS[first]), *[("repeat",)] * len(STOP_SIGNALS)]
 
 
 _AT_EVERY_LINE = """
@@ -98,9 +98,9 @@ def trace(frame, event, _):
 
 async def main():
     loop = asyncio.get_running_loop()
-    with signals.stop_signals(lambda *_: None, loop=loop, ignored_afterwards=True):
+    with signals.stop_signals(lambda *_: None, loop=loop, ignore_afterwards=True):
         sys.settrace(trace)
-        # What was entered before is not traced by itself.
+        # Frames entered before settrace are only traced if f_trace is set.
         for one in handled:
             one.f_trace = trace
     sys.settrace(None)
@@ -120,7 +120,7 @@ print(len(sent) > 3)
 """
 
 
-def test_at_no_moment_of_leaving_does_one_end_the_process() -> None:
+def test_no_signal_during_the_exit_of_the_context_ends_the_process() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _AT_EVERY_LINE], capture_output=True, text=True, check=False
     )

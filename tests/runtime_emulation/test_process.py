@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.process.child import exit_words
+from nri_scope.process.child import describe_exit
 from nri_scope.runtime.command import command_of
 from nri_scope.runtime.output import OnOutput, Output, Stream
 from nri_scope.runtime.plugin_process import Process, launch
@@ -246,7 +246,7 @@ async def test_its_own_end_is_told_in_words(script: str, words: str) -> None:
 
 
 def test_exit_words_of_an_exit_code() -> None:
-    assert [exit_words(code) for code in (0, 3, -11, -40)] == [
+    assert [describe_exit(code) for code in (0, 3, -11, -40)] == [
         "exit status 0",
         "exit status 3",
         "killed by SIGSEGV",

@@ -335,7 +335,7 @@ async def test_without_an_interpreter_to_run_it_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", None)
-    with pytest.raises(UsageError, match="does not know its own program"):
+    with pytest.raises(UsageError, match="path of the Python interpreter is unknown"):
         await Relays().start()
 
 
