@@ -59,7 +59,7 @@ def live(probing: ProbeOptions, options: Options) -> int:
     notices: Background[str] = Background(say, waiting_max=200)
     viewing = _Viewing(replace(probing, private=private), notices.put)
     try:
-        with stop_signals(viewing.stop, again=_hurry, ignored_afterwards=True):
+        with stop_signals(viewing.stop, on_repeat=_hurry, ignore_afterwards=True):
             return viewing.run(options, output)
     except _Stopped:
         return 0
