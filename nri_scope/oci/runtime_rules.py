@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of runtimes for requests of plugins, where runtimes differ.
+"""Rules of runtimes where they differ in asking plugins, applying merged replies or reporting.
 
-Merging is upstream's and the same in all of them; the handling of the result is not. A runtime or a
-field that has not been tried or read is "unknown" here, never assumed to be like another.
+Merging is upstream's and the same in all runtimes. A runtime or a field that has not been tried or
+read is "unknown" here, never assumed to be like another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import V0_12, NriVersion, runtime_title
 
 
 class UpdatePath(Enum):
@@ -36,8 +36,12 @@ class UpdatePath(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRules:
-    """How one runtime handles merged replies."""
+    """How one runtime asks plugins, applies merged replies, and reports containers afterwards."""
 
+    has_ordered_chain: bool = True
+    """Whether plugins are asked in the order of their indices, up to the first error. iSulad asks
+    all plugins, in any order. Assumed if unknown.
+    """
     own_updates: UpdatePath = UpdatePath.UNKNOWN
     """Path for the container that an UpdateContainer event is about."""
     other_updates: UpdatePath = UpdatePath.UNKNOWN
@@ -53,29 +57,43 @@ class RuntimeRules:
     """Whether it ignores evictions. Tried on containerd 2.4-beta and CRI-O 1.37."""
     updates_stopped: bool = True
     """Whether it updates stopped containers. CRI-O does not (``nriAPI.UpdateContainer``)."""
-    tells_all_updates: bool = True
+    reports_all_updates: bool = True
     """Whether the spec that it reports later has all effects of an update. CRI-O keeps only the
     processor settings, memory and swap limits (``UpdateContainerLinuxResources``).
+    """
+    rlimits_since: NriVersion | None = None
+    """NRI version since which events after a creation have the container's rlimits; None: always,
+    or unknown. containerd 2.3 has them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tried).
+    """
+    clears_uncreated_state: bool = False
+    """Whether StopContainer after a failed creation has a container without state and process.
+    containerd's has.
     """
 
 
 _UNKNOWN = RuntimeRules()
-_MANNERS = {
+_RULES = {
     "containerd": RuntimeRules(
-        UpdatePath.CRI, UpdatePath.CRI, adjusts_as_upstream=True, ignores_evictions=True
+        own_updates=UpdatePath.CRI,
+        other_updates=UpdatePath.CRI,
+        adjusts_as_upstream=True,
+        ignores_evictions=True,
+        rlimits_since=V0_12,
+        clears_uncreated_state=True,
     ),
     "CRI-O": RuntimeRules(
-        UpdatePath.CRI_O,
-        UpdatePath.OCI_RUNTIME,
+        own_updates=UpdatePath.CRI_O,
+        other_updates=UpdatePath.OCI_RUNTIME,
         repeats_requested_annotations=False,
         adjusts_as_upstream=True,
         ignores_evictions=True,
         updates_stopped=False,
-        tells_all_updates=False,
+        reports_all_updates=False,
     ),
+    "iSulad": RuntimeRules(has_ordered_chain=False),
 }
 
 
 def runtime_rules_of(runtime_name: str) -> RuntimeRules:
     """Return the rules of a runtime, by the name in its Configure request."""
-    return _MANNERS.get(runtime_title(runtime_name), _UNKNOWN)
+    return _RULES.get(runtime_title(runtime_name), _UNKNOWN)

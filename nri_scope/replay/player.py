@@ -200,18 +200,19 @@ class Player:
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
         """Handle an error of the plugin that came last in the chain as this runtime does."""
-        conduct = self._stage.runtime.profile.conduct
-        if conduct.closes_on_error:
+        rules = self._stage.runtime.profile.dispatch_rules
+        if rules.closes_on_error:
             # The replies of the other plugins count nevertheless.
             played.logged = INJECTED
         else:
-            outcome.fail(conduct, INJECTED)
+            outcome.fail(rules, INJECTED)
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
         """Return why the runtime rejected a reply that was valid as such, in its words."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""
-        prefix = self._stage.runtime.profile.conduct.failing.get(outcome.event, "")
+        rules = self._stage.runtime.profile.dispatch_rules
+        prefix = rules.failure_prefixes.get(outcome.event, "")
         return (outcome.failure or outcome.error).removeprefix(prefix)
 
     async def _reply(

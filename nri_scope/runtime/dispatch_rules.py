@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviour of containerd, CRI-O and iSulad towards plugins, around or without the NRI library.
+"""Rules of containerd, CRI-O and iSulad for dispatching events to plugins, outside the NRI library.
 
 Behaviour that depends on the NRI version is in ``profile``; this is the runtime's own. Read in
 containerd v1.7.24, v2.1.9, v2.2.1, v2.3.4 and v2.4.0-beta.0 (``pkg/nri``, ``pkg/cri/nri``, later
@@ -18,40 +18,40 @@ from nri_scope.nri.changes import path_of_field
 from nri_scope.nri.events import Event
 from nri_scope.nri.versions import runtime_title
 
-from .unused_fields import Lack
+from .ignored_fields import IgnoredField
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerHandling:
-    """The consequences of plugins' answers."""
+class DispatchRules:
+    """How a runtime dispatches events, and handles replies and failures."""
 
-    failing: Mapping[Event, str]
+    failure_prefixes: Mapping[Event, str]
     """Events whose error fails the CRI request, with the text that the runtime puts before the
     error. An error in any other event is only logged."""
-    undone: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
-    """Events that the runtime sends by itself after such an event has failed."""
+    undo_events: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
+    """Events that the runtime sends to undo a failed request, by the event that failed."""
     closes_on_error: bool = False
-    """Whether an error status closes the connection but neither fails nor stops anything else."""
+    """Whether an error status only closes the connection: the chain and the request continue."""
     shows_adjustments: bool = True
     """Whether each plugin sees the container as adjusted by the plugins before it."""
     conflicts_fail: bool = True
     """Whether the request fails if two plugins set one field; otherwise the second plugin's reply
-    is left out. (iSulad, which leaves it out, keeps the fields of that reply that it had already
-    merged; here the whole reply is left out.)"""
-    asks_by_name: bool = False
-    """Whether plugins are asked in the order of their names instead of their indices."""
+    is dropped. (iSulad keeps the fields of that reply that it merged before the conflict; here the
+    whole reply is dropped.)"""
+    orders_by_name: bool = False
+    """Whether plugins are ordered by name instead of index."""
     synchronizes_launched: bool = True
     """Whether plugins that the runtime launches get Synchronize (with NRI 0.7 and later)."""
     keeps_unsynchronized: bool = False
     """Whether a plugin gets events even if its Synchronize failed."""
-    lacks: tuple[Lack, ...] = ()
+    ignored_fields: tuple[IgnoredField, ...] = ()
     """Fields that plugins may set but the runtime ignores."""
 
 
-CONTAINERD = AnswerHandling(
-    # Words of sandbox_run.go, sandbox_update_resources.go, container_create.go with
+CONTAINERD = DispatchRules(
+    # Error texts of sandbox_run.go, sandbox_update_resources.go, container_create.go with
     # WithContainerAdjustment, container_start.go and container_update_resources.go.
-    failing=MappingProxyType(
+    failure_prefixes=MappingProxyType(
         {
             Event.RunPodSandbox: "NRI RunPodSandbox failed: ",
             Event.UpdatePodSandbox: "NRI sandbox update failed: ",
@@ -64,7 +64,7 @@ CONTAINERD = AnswerHandling(
         }
     ),
     # nri_api_linux.go (RunPodSandbox, UndoCreateContainer); container_start.go stops in a defer.
-    undone=MappingProxyType(
+    undo_events=MappingProxyType(
         {
             Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox),
             Event.CreateContainer: (Event.StopContainer, Event.RemoveContainer),
@@ -73,10 +73,10 @@ CONTAINERD = AnswerHandling(
     ),
 )
 
-CRI_O = AnswerHandling(
-    # The errors without a prefix. StartContainer's is only logged. StopPodSandbox's is not: the pod
-    # does not count as stopped, and the kubelet tries again, with the event.
-    failing=MappingProxyType(
+CRI_O = DispatchRules(
+    # No prefixes. An error in StartContainer is only logged. One in StopPodSandbox leaves the pod
+    # running: the kubelet retries, and CRI-O sends the event again.
+    failure_prefixes=MappingProxyType(
         dict.fromkeys(
             (
                 Event.RunPodSandbox,
@@ -88,37 +88,38 @@ CRI_O = AnswerHandling(
             "",
         )
     ),
-    # A creation is undone only if it fails after the plugins have agreed to it.
-    undone=MappingProxyType({Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}),
+    # A creation is undone only if it fails after the chain.
+    undo_events=MappingProxyType(
+        {Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}
+    ),
 )
 
 _NO_HOOK = "iSulad's OCI runtime has no such hook"
 
-ISULAD = AnswerHandling(
-    # nri_adaption.cc: the request continues regardless of plugins' answers.
-    failing=MappingProxyType({}),
+ISULAD = DispatchRules(
+    # nri_adaption.cc: the request continues whatever plugins reply.
+    failure_prefixes=MappingProxyType({}),
     closes_on_error=True,
-    # All plugins get the request of the first one; a conflict reported by pluginResult::Apply is
-    # ignored.
+    # All plugins get the original request; a conflict reported by pluginResult::Apply is ignored.
     shows_adjustments=False,
     conflicts_fail=False,
-    # The keys of m_storeMap are the names of launched plugins, and random names for external ones,
-    # whose order is therefore undefined; here they are ordered by name, too.
-    asks_by_name=True,
+    # m_storeMap has launched plugins by name and external ones by a random key, so the order of
+    # external plugins is undefined; here they are also ordered by name.
+    orders_by_name=True,
     synchronizes_launched=False,
-    # NewExternalPlugin adds it first, and removes it only after a failed registration.
+    # NewExternalPlugin adds the plugin first, and removes it only if its registration fails.
     keeps_unsynchronized=True,
     # nri_spec.c.
-    lacks=(
-        Lack("hooks.create_runtime", "/hooks/createRuntime", _NO_HOOK),
-        Lack("hooks.create_container", "/hooks/createContainer", _NO_HOOK),
-        Lack("hooks.start_container", "/hooks/startContainer", _NO_HOOK),
-        Lack(
+    ignored_fields=(
+        IgnoredField("hooks.create_runtime", "/hooks/createRuntime", _NO_HOOK),
+        IgnoredField("hooks.create_container", "/hooks/createContainer", _NO_HOOK),
+        IgnoredField("hooks.start_container", "/hooks/startContainer", _NO_HOOK),
+        IgnoredField(
             "linux.resources.blockio_class",
             path_of_field(api.BlockioClass),
             "iSulad does not support block I/O classes",
         ),
-        Lack(
+        IgnoredField(
             "linux.resources.rdt_class",
             path_of_field(api.RdtClass),
             "iSulad does not support Intel RDT",
@@ -126,12 +127,9 @@ ISULAD = AnswerHandling(
     ),
 )
 
-_CONDUCTS = {"CRI-O": CRI_O, "iSulad": ISULAD}
+_RULES = {"CRI-O": CRI_O, "iSulad": ISULAD}
 
 
-def conduct_of(runtime_name: str) -> AnswerHandling:
-    """Return how the runtime of this name (as in Configure) treats plugins.
-
-    An unknown runtime is assumed to behave like containerd.
-    """
-    return _CONDUCTS.get(runtime_title(runtime_name), CONTAINERD)
+def dispatch_rules_of(runtime_name: str) -> DispatchRules:
+    """Return the rules of a runtime, by its name in Configure; containerd's if it is unknown."""
+    return _RULES.get(runtime_title(runtime_name), CONTAINERD)

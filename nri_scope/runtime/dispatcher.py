@@ -30,7 +30,7 @@ class Dispatcher:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         """How this runtime behaves."""
-        self._chain = Chain(by_name=profile.conduct.asks_by_name)
+        self._chain = Chain(by_name=profile.dispatch_rules.orders_by_name)
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:

@@ -16,7 +16,7 @@ Reply = api.CreateContainerResponse | api.UpdateContainerResponse | api.StopCont
 """A reply that may request changes."""
 
 
-class Lack(NamedTuple):
+class IgnoredField(NamedTuple):
     """One field that the runtime ignores."""
 
     field: str
@@ -27,7 +27,7 @@ class Lack(NamedTuple):
 
 
 def without(
-    lacks: Sequence[Lack], reply: Reply, plugin: str, container_id: str
+    lacks: Sequence[IgnoredField], reply: Reply, plugin: str, container_id: str
 ) -> tuple[Reply, list[Dropped]]:
     """Return ``reply`` of ``plugin`` without the fields that the runtime lacks, and those fields.
 

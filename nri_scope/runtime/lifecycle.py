@@ -63,7 +63,7 @@ class LifecycleState:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._habits = profile.habits
+        self._rules = profile.lifecycle_rules
         self._containers: dict[str, _Stage] = {}
         self._pods: dict[str, _Stage] = {}
         self._gone_pods: set[str] = set()
@@ -100,7 +100,7 @@ class LifecycleState:
         The runtime undoes the request. Further events of the pod or container do not happen:
         `happens` skips them.
         """
-        undone = self._profile.conduct.undone.get(event, ())
+        undone = self._profile.dispatch_rules.undo_events.get(event, ())
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         pod_id, container_id = (pod.id if pod else ""), (container.id if container else "")
         match event:
@@ -162,18 +162,18 @@ class LifecycleState:
         container: api.Container,
     ) -> Iterator[LifecycleStep]:
         stage = self._containers.get(container.id)
-        if self._habits.books_containers and stage is None:
+        if self._rules.tracks_containers and stage is None:
             why = "no plugin has got the container since the runtime began"
             yield self._untold(event, request, f"does not tell of it: {why}")
             return
         if event is Event.StopContainer:
-            if self._habits.books_containers and stage is not _Stage.LIVE:
+            if self._rules.tracks_containers and stage is not _Stage.LIVE:
                 yield self._untold(event, request, "has told of the stop before")
                 return
             self._containers[container.id] = _Stage.STOPPED
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
             return
-        if self._habits.books_containers and stage is _Stage.LIVE:
+        if self._rules.tracks_containers and stage is _Stage.LIVE:
             stop = _request(Event.StopContainer, pod, container)
             yield LifecycleStep(
                 Event.StopContainer, self._of_gone_pod(stop, pod, container), own=True
@@ -188,7 +188,7 @@ class LifecycleState:
         self, request: Message, pod: api.PodSandbox | None, container: api.Container
     ) -> Message:
         pod_id = container.pod_sandbox_id or (pod.id if pod is not None else "")
-        if not self._habits.forgets_pods or pod_id not in self._gone_pods:
+        if not self._rules.forgets_pods or pod_id not in self._gone_pods:
             return request
         return _request(Event.StopContainer, api.PodSandbox(id=pod_id), container)
 
@@ -196,7 +196,7 @@ class LifecycleState:
         self, event: Event, request: Message, pod: api.PodSandbox
     ) -> Iterator[LifecycleStep]:
         stage = self._pods.get(pod.id)
-        if self._habits.books_pods:
+        if self._rules.tracks_pods:
             if stage is None:
                 why = "the pod was not run since the runtime began"
                 yield self._untold(event, request, f"does not tell of it: {why}")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences between the data that runtimes send their plugins about a lifecycle.
+"""Rules of runtimes for the lifecycle data that they send to plugins.
 
 Sources: the ``local`` type in containerd's ``internal/nri/nri.go`` and CRI-O's
 ``internal/nri/nri.go``, iSulad's ``nri_adaption.cc`` and ``nri_convert.cc``, and recorded traffic
-of containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. The order of events does not differ: all
-runtimes send an event when it happens.
+of containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. The order of events is the same: every
+runtime sends an event when it happens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of
 
 _State = api.ContainerState
-_NOTHING: Mapping[Event, api.ContainerState.ValueType] = MappingProxyType({})
+_RECORDED_STATES: Mapping[Event, api.ContainerState.ValueType] = MappingProxyType({})
 M = TypeVar("M", bound=Message)
 
 
@@ -32,38 +32,40 @@ class _WithContainer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LifecycleRules:
-    """The behaviour of a runtime in every lifecycle. The default sends each event as it happens."""
+    """Lifecycle data sent by one runtime. The default sends each event as it happens."""
 
-    books_containers: bool = False
-    """Whether it keeps track of the containers sent to its plugins: StopContainer is sent once for
-    each, at the latest just before RemoveContainer, and neither for one that no plugin got."""
-    books_pods: bool = False
-    """Whether it keeps track of pods: StopPodSandbox and RemovePodSandbox are sent once, and only
-    for pods run since the runtime started. (CRI-O repeats StopPodSandbox at each kubelet try.)"""
+    tracks_containers: bool = False
+    """Whether it tracks the containers sent to its plugins: StopContainer is sent once for each, no
+    later than just before RemoveContainer; neither is sent for a container that no plugin got."""
+    tracks_pods: bool = False
+    """Whether it tracks pods: StopPodSandbox and RemovePodSandbox are sent once, and only for pods
+    run since the runtime started. (CRI-O repeats StopPodSandbox when the kubelet retries.)"""
     forgets_pods: bool = False
-    """Whether StopContainer for a container whose pod is gone has only the id of the pod."""
+    """Whether StopContainer after RemovePodSandbox has only the pod's id."""
     creates_without_id: bool = False
-    """Whether CreateContainer lacks the container's id, which does not exist yet."""
-    states: Mapping[Event, api.ContainerState.ValueType] = field(default_factory=lambda: _NOTHING)
-    """State of a container that has run, as sent in the request of each event. (One that never ran
-    is sent with other states on removal; that is not emulated here.)"""
+    """Whether CreateContainer has no container id, because the runtime assigns it later."""
+    states: Mapping[Event, api.ContainerState.ValueType] = field(
+        default_factory=lambda: _RECORDED_STATES
+    )
+    """Container state sent with each event, for containers that have run. (Runtimes remove
+    containers that never ran with other states; that is not emulated here.)"""
 
-    def told(self, event: Event, request: M) -> M:
+    def adapted(self, event: Event, request: M) -> M:
         """Return ``request`` as this runtime sends it; the same object if nothing differs."""
         container = container_of(event.name, request)
         if container is None:
             return request
         state = self.states.get(event, container.state)
-        nameless = self.creates_without_id and event is Event.CreateContainer
-        if state == container.state and not nameless:
+        omits_id = self.creates_without_id and event is Event.CreateContainer
+        if state == container.state and not omits_id:
             return request
-        worded = type(request)()
-        worded.CopyFrom(request)
-        told = cast("_WithContainer", worded).container
-        told.state = state
-        if nameless:
-            told.ClearField("id")
-        return worded
+        adapted = type(request)()
+        adapted.CopyFrom(request)
+        copy = cast("_WithContainer", adapted).container
+        copy.state = state
+        if omits_id:
+            copy.ClearField("id")
+        return adapted
 
 
 _COMMON = {
@@ -78,10 +80,10 @@ _COMMON = {
 VERBATIM = LifecycleRules()
 
 CONTAINERD = LifecycleRules(
-    books_containers=True,
-    books_pods=True,
+    tracks_containers=True,
+    tracks_pods=True,
     forgets_pods=True,
-    # The exit is sent before it is stored, so a stopping container is still running.
+    # StopContainer is sent before the exit is stored: the container still counts as running.
     states=MappingProxyType(
         {
             **_COMMON,
@@ -93,10 +95,10 @@ CONTAINERD = LifecycleRules(
 """containerd up to 2.2."""
 
 CONTAINERD_2_3 = LifecycleRules(
-    books_containers=True,
-    books_pods=True,
+    tracks_containers=True,
+    tracks_pods=True,
     forgets_pods=True,
-    # The state is sent with the exit now; that of a container being removed is unknown.
+    # StopContainer is sent after the exit is stored; RemoveContainer has an unknown state.
     states=MappingProxyType(
         {
             **_COMMON,
@@ -105,14 +107,14 @@ CONTAINERD_2_3 = LifecycleRules(
         }
     ),
 )
-"""containerd from 2.3 on; observed with 2.4.0-beta, whose code for this equals that of 2.3.0."""
+"""containerd 2.3 and later; observed with 2.4.0-beta, whose code for this equals that of 2.3.0."""
 
 CRI_O = LifecycleRules(
-    books_containers=True,
+    tracks_containers=True,
     states=MappingProxyType(
         {
             **_COMMON,
-            # The state is looked up only after this event.
+            # CRI-O reads the new state only after this event.
             Event.PostStartContainer: _State.CONTAINER_CREATED,
             Event.StopContainer: _State.CONTAINER_STOPPED,
             Event.RemoveContainer: _State.CONTAINER_STOPPED,

@@ -2,7 +2,7 @@
 """One event on its way through the chain, with all consequences of the answers.
 
 Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); differences of the runtimes'
-own code are in their `AnswerHandling`.
+own code are in their `DispatchRules`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from nri_scope.nri.request_subject import container_of
 from .answer import Answer
 from .dispatch import Chain, request_for
 from .error_wording import in_go
+from .ignored_fields import Reply, without
 from .outcome import Merged, Outcome
 from .plugin import Plugin
 from .profile import Profile
-from .unused_fields import Reply, without
 
 MERGING: dict[Event, Callable[..., Merged]] = {
     Event.CreateContainer: Creation,
@@ -45,12 +45,12 @@ class Operation:
         """Prepare ``request``, the event's own request message; it is not changed."""
         self._chain = chain
         self._profile = profile
-        self._conduct = profile.conduct
+        self._rules = profile.dispatch_rules
         self._event = event
-        self._request = profile.habits.told(event, request)
+        self._request = profile.lifecycle_rules.adapted(event, request)
         """The request as plugins get it, without the adjustments of other plugins."""
         # If plugins do not see adjustments, they do not see the merged container: it keeps its id.
-        self._merged_into = self._request if self._conduct.shows_adjustments else request
+        self._merged_into = self._request if self._rules.shows_adjustments else request
         self._timeout_ns = timeout_ns
         self._accepted: list[tuple[Reply, str]] = []
         self.outcome = Outcome(event)
@@ -90,13 +90,13 @@ class Operation:
                 continue
             if not self._merge(cast("Reply", answer.reply), plugin.id):
                 return
-            if self._conduct.shows_adjustments:
+            if self._rules.shows_adjustments:
                 sent = None
 
     def _to_send(self) -> tuple[str, bytes]:
         """Return method and payload for the next plugin."""
         request = self._request
-        if self.outcome.merged is not None and self._conduct.shows_adjustments:
+        if self.outcome.merged is not None and self._rules.shows_adjustments:
             request = self.outcome.merged.request
         return request_for(self._event, request, dedicated=self._profile.dedicated_rpcs)
 
@@ -104,7 +104,7 @@ class Operation:
         answer = await plugin.deliver(
             method, payload, event=self._event, timeout_ns=self._timeout_ns
         )
-        if self._conduct.closes_on_error and answer.stops_chain:
+        if self._rules.closes_on_error and answer.stops_chain:
             plugin.drop(f"{self._profile.title} closes a connection for any error: {answer.error}")
             answer = replace(answer, closed=True)
         return answer
@@ -112,7 +112,7 @@ class Operation:
     def _fail(self, plugin: str, words: str, *, refused: bool = False) -> None:
         """End the operation with an error, which may or may not fail the CRI request."""
         self.outcome.culprit, self.outcome.refused = plugin, refused
-        self.outcome.fail(self._conduct, words)
+        self.outcome.fail(self._rules, words)
 
     # -- merging ------------------------------------------------------------------------------
 
@@ -120,11 +120,11 @@ class Operation:
         """Merge a plugin's requests; return False if that ends the operation."""
         container = container_of(self._event.name, self._merged_into)
         about = container.id if container is not None else ""
-        reply, dropped = without(self._conduct.lacks, reply, plugin, about)
+        reply, dropped = without(self._rules.ignored_fields, reply, plugin, about)
         try:
             self._apply(reply, plugin)
         except AdjustmentRefused as refused:
-            if self._conduct.conflicts_fail:
+            if self._rules.conflicts_fail:
                 self._fail(plugin, str(refused), refused=True)
                 return False
             # The partly merged result is unusable: merge again, without this reply.

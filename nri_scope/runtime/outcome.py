@@ -12,7 +12,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
 
 from .answer import Answer
-from .runtime_behaviour import AnswerHandling
+from .dispatch_rules import DispatchRules
 
 Merged = Creation | Updating | Stopping
 """The merged replies to one request that lets plugins ask for changes."""
@@ -44,9 +44,9 @@ class Outcome:
     left_out: list[Dropped] = field(default_factory=list)
     """Requests dropped before merging because this runtime ignores their fields."""
 
-    def fail(self, conduct: AnswerHandling, words: str) -> None:
+    def fail(self, rules: DispatchRules, words: str) -> None:
         """End the operation with an error, which fails the CRI request or is only logged."""
-        prefix = conduct.failing.get(self.event)
+        prefix = rules.failure_prefixes.get(self.event)
         if prefix is None:
             self.error = words
         else:

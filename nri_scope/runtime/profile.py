@@ -22,9 +22,10 @@ from nri_scope.nri.versions import (
     sends_nri_version,
     valid_mask,
 )
+from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .runtime_behaviour import AnswerHandling, conduct_of
-from .told_state import VERBATIM, LifecycleRules
+from .dispatch_rules import DispatchRules, dispatch_rules_of
+from .lifecycle_rules import VERBATIM, LifecycleRules
 
 
 @cache
@@ -55,16 +56,16 @@ class Profile:
     """Whether Configure has the NRI version."""
     checks_names: bool
     """Whether plugin names may only contain letters, digits and ``_.+-``; else any but ""."""
-    conduct: AnswerHandling
-    """Consequences of plugins' answers."""
+    dispatch_rules: DispatchRules
+    """How it dispatches events, and handles replies and failures."""
     synchronizes_launched: bool
     """Whether launched plugins get Synchronize. Up to NRI 0.6 (``startPlugins`` of NRI 0.6.1) and
     in iSulad they do not."""
     closes_unsynchronized: bool
     """Whether a failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected
     and gets no requests (``acceptPluginConnections`` of NRI 0.6.1)."""
-    habits: LifecycleRules = VERBATIM
-    """Which data about pods and containers it sends, and which it does not."""
+    lifecycle_rules: LifecycleRules = VERBATIM
+    """What it sends about the lifecycle of pods and containers."""
     never_sent: frozenset[Event] = frozenset()
     """Events that plugins can subscribe to but the runtime never sends."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
@@ -78,10 +79,10 @@ class Profile:
     ) -> Profile:
         """Return the profile of a runtime with NRI version ``nri``; None or "" for unknown.
 
-        It sends each event as it happens, without habits of its own.
+        Its lifecycle rules are `VERBATIM`.
         """
         version = NriVersion.parse(nri) if isinstance(nri, str) else nri
-        conduct = conduct_of(runtime_name)
+        rules = dispatch_rules_of(runtime_name)
         modern = version is not None and version >= V0_7
         return cls(
             name,
@@ -94,9 +95,9 @@ class Profile:
             sends_timeouts=has_timeouts(version),
             sends_nri_version=sends_nri_version(version),
             checks_names=version is not None and version >= V0_12,
-            conduct=conduct,
-            synchronizes_launched=modern and conduct.synchronizes_launched,
-            closes_unsynchronized=modern and not conduct.keeps_unsynchronized,
+            dispatch_rules=rules,
+            synchronizes_launched=modern and rules.synchronizes_launched,
+            closes_unsynchronized=modern and not rules.keeps_unsynchronized,
         )
 
     @property
@@ -114,11 +115,10 @@ class Profile:
 
     @property
     def shows_rlimits(self) -> bool:
-        """Whether events after a creation have the container's rlimits. containerd sends them from
-        2.3 on, with NRI 0.12 (``commonContainerToNRI``); observed to be missing in 1.7.24 and
-        2.1.9.
-        """
-        return runtime_title(self.runtime_name) != "containerd" or self.dedicated_rpcs
+        """Whether events after a creation have the container's rlimits."""
+        since = runtime_rules_of(self.runtime_name).rlimits_since
+        version = self.version
+        return since is None or (version is not None and version >= since)
 
     @property
     def title(self) -> str:

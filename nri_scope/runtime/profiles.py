@@ -9,7 +9,7 @@ from dataclasses import replace
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 
-from . import told_state
+from . import lifecycle_rules
 from .profile import Profile
 
 RECORDED = "recorded"
@@ -24,31 +24,32 @@ PROFILES: dict[str, Profile] = {
         # 0.8.0.
         replace(
             Profile.of("containerd-1.7", "containerd", "1.7.24", "0.6.1"),
-            habits=told_state.CONTAINERD,
+            lifecycle_rules=lifecycle_rules.CONTAINERD,
         ),
         replace(
             Profile.of("containerd-2.1", "containerd", "2.1.9", "0.8.0"),
-            habits=told_state.CONTAINERD,
+            lifecycle_rules=lifecycle_rules.CONTAINERD,
         ),
         replace(
             Profile.of("containerd-2.2", "containerd", "2.2.1", "0.11.0"),
-            habits=told_state.CONTAINERD,
+            lifecycle_rules=lifecycle_rules.CONTAINERD,
             # Its UpdatePodSandboxResources is not implemented.
             never_sent=_UPDATES_OF_PODS,
         ),
         replace(
             Profile.of("containerd-2.3", "containerd", "2.3.0", "0.12.0"),
-            habits=told_state.CONTAINERD_2_3,
+            lifecycle_rules=lifecycle_rules.CONTAINERD_2_3,
         ),
         replace(
             Profile.of("cri-o", "cri-o", "1.37.0", "0.12.0"),
-            habits=told_state.CRI_O,
+            lifecycle_rules=lifecycle_rules.CRI_O,
             # server/sandbox_update_resources.go sends only one of the two events.
             never_sent=frozenset({Event.PostUpdatePodSandbox}),
         ),
         # It sends the name and version of the containerd on which it was modelled (plugin.cc).
         replace(
-            Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"), habits=told_state.ISULAD
+            Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"),
+            lifecycle_rules=lifecycle_rules.ISULAD,
         ),
     )
 }

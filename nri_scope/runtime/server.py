@@ -269,7 +269,7 @@ class Runtime(Dispatcher):
         try:
             reply = await admission.synchronize(plugin, self._setup, self._sync_part_max)
         except NriScopeError as error:
-            if not plugin.link.closed and self.profile.conduct.keeps_unsynchronized:
+            if not plugin.link.closed and self.profile.dispatch_rules.keeps_unsynchronized:
                 return
             if not self.profile.closes_unsynchronized:
                 plugin.leave(str(error))

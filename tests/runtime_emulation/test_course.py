@@ -181,9 +181,9 @@ def test_whatever_happens_no_books_are_broken(
         assert [(step.event, step.own) for step in steps][-1] == (event, False)
         assert sum(not step.own for step in steps) == 1
         failed = fails and not steps[-1].skipped
-        if failed and event in profile.conduct.failing:
+        if failed and event in profile.dispatch_rules.failure_prefixes:
             steps += course.failed(event, request)
-        if not profile.habits.books_containers:
+        if not profile.lifecycle_rules.tracks_containers:
             continue
         for step in steps:
             if step.skipped:
@@ -263,7 +263,7 @@ def test_failed_update_is_not_followed_by_its_aftermath() -> None:
 
 def test_isulad_creates_containers_that_have_no_id_yet() -> None:
     request = api.CreateContainerRequest(pod=POD, container=APP)
-    told = ISULAD.habits.told(Event.CreateContainer, request)
+    told = ISULAD.lifecycle_rules.adapted(Event.CreateContainer, request)
     assert told.container == api.Container(pod_sandbox_id="pod", name="app")
     assert request.container == APP
 
@@ -271,6 +271,6 @@ def test_isulad_creates_containers_that_have_no_id_yet() -> None:
 def test_request_that_is_worded_the_same_is_not_copied() -> None:
     for profile in PROFILES.values():
         request = about(Event.CreateContainer, api.Container(name="app"))
-        assert profile.habits.told(Event.RunPodSandbox, request) is request
+        assert profile.lifecycle_rules.adapted(Event.RunPodSandbox, request) is request
     request = about(Event.StopContainer)
-    assert RECORDED.habits.told(Event.StopContainer, request) is request
+    assert RECORDED.lifecycle_rules.adapted(Event.StopContainer, request) is request

@@ -147,7 +147,7 @@ async def test_launched_plugins_get_synchronize_from_nri_0_7_on_and_never_on_isu
         await external.join(runtime)
         outcome = await runtime.operate(Event.StartContainer, START)
         assert [answer.plugin for answer in outcome.answers] == ["10-launched", "20-external"][
-            :: -1 if profile.conduct.asks_by_name else 1
+            :: -1 if profile.dispatch_rules.orders_by_name else 1
         ]
     own_way = ["Configure", "Synchronize"] if told else ["Configure"]
     assert methods[: len(own_way) + 2] == [*own_way, "Configure", "Synchronize"]

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.runtime.unused_fields import Lack, without
+from nri_scope.runtime.ignored_fields import IgnoredField, without
 
 LACKS = (
-    Lack("hooks.poststop", "/hooks/poststop", "no such hook"),
-    Lack("linux.resources.rdt_class", "/linux/intelRdt", "no RDT"),
-    Lack("linux.resources.memory", "/linux/resources/memory", "no memory"),
-    Lack("annotations", "/annotations", "no annotations"),
+    IgnoredField("hooks.poststop", "/hooks/poststop", "no such hook"),
+    IgnoredField("linux.resources.rdt_class", "/linux/intelRdt", "no RDT"),
+    IgnoredField("linux.resources.memory", "/linux/resources/memory", "no memory"),
+    IgnoredField("annotations", "/annotations", "no annotations"),
 )
 
 

@@ -96,15 +96,19 @@ def test_states_are_told_as_real_runtimes_told_them() -> None:
             if decoded.container is None or decoded.container.name == "broken":
                 # One that never ran stops in the state in which it was.
                 continue
-            expected = profile.habits.states.get(Event[decoded.event], decoded.container.state)
+            expected = profile.lifecycle_rules.states.get(
+                Event[decoded.event], decoded.container.state
+            )
             assert decoded.container.state == expected, (capture, decoded.event)
 
 
-def test_profile_takes_over_the_conduct_of_its_runtime() -> None:
-    assert PROFILES["isulad"].conduct.closes_on_error
-    assert Profile.of("x", "cri-o", "1.33.0", "0.9.1").conduct is PROFILES["cri-o"].conduct
-    # Nobody knows better of a runtime of another name.
-    assert Profile.of("x", "else", "1", "").conduct is PROFILES["containerd-2.3"].conduct
+def test_profile_has_the_dispatch_rules_of_its_runtime() -> None:
+    assert PROFILES["isulad"].dispatch_rules.closes_on_error
+    crio = Profile.of("x", "cri-o", "1.33.0", "0.9.1")
+    assert crio.dispatch_rules is PROFILES["cri-o"].dispatch_rules
+    # An unknown runtime is assumed to dispatch like containerd.
+    unknown = Profile.of("x", "else", "1", "")
+    assert unknown.dispatch_rules is PROFILES["containerd-2.3"].dispatch_rules
 
 
 @pytest.mark.parametrize(

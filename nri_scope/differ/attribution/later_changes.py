@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that a later event of a container shows and no earlier evidence explains."""
+"""Find changes that a later event of a container shows and no earlier evidence explains."""
 
 from __future__ import annotations
 
@@ -52,18 +52,16 @@ _MAY_BE_LEFT_OUT = (
     ("linux", "resources", "unified"),
     ("nri",),
 )
-"""Fields that some runtimes do not show of an existing container, or of one being created: their
-absence means nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
-
+"""Fields that some runtimes omit from events of an existing container, or from CreateContainer. Their
+absence is no evidence (containerd before 2.3 omits rlimits, every runtime CDI devices)."""
 
 ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
-NOT_SEEN = "no request for it was seen: out of turn, or beside another event"
-NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
-
-NAMESAKES = "members with the same key, of which nothing shows which is which"
+NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"
+NOT_SHOWN = "changes by plugins here are not shown to any connection of the chain"
+NAMESAKES = "members with the same key, which cannot be told apart"
 
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
-"""Paths at which NRI drops the removal of a value that no plugin had set."""
+"""Paths at which NRI drops the removal of the runtime's own value."""
 _OF_CDI = (
     "/process/env/",
     "/linux/devices/",
@@ -80,8 +78,7 @@ _UPDATES_TOLD = (
     "/linux/resources/memory/swap",
     "/linux/resources/unified/",
 )
-"""Paths of updates that CRI-O's later events show; unified settings with cgroup v2 only, as
-containers have none without it."""
+"""Updatable paths that CRI-O's later events show. Only cgroup v2 has unified settings."""
 _Device: TypeAlias = tuple[str, str, str]
 _Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
@@ -92,21 +89,17 @@ UPDATABLE = (
     "/linux/resources/hugepageLimits/",
     "/linux/resources/unified/",
 )
-"""Paths that updates can change; plugins can request these beside any event, and unsolicited."""
+"""Paths that updates can change. Plugins can request updates in replies, and unsolicited."""
 
 
 def may_be_left_out(path: str) -> bool:
-    """Return whether some runtime does not show `path` of an existing container, set by a plugin or
-    not.
-    """
+    """Return whether some runtime omits `path` from events, even if it has a value."""
     parts = path.split("/")[1:]
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
 
 
 def fingerprint(container: api.Container) -> bytes:
-    """Return a value that is equal for two views of one container if plugins cannot have changed
-    anything between them.
-    """
+    """Return the serialized container without fields that change by themselves."""
     plain = api.Container()
     plain.CopyFrom(container)
     for name in _STATE:
@@ -115,14 +108,14 @@ def fingerprint(container: api.Container) -> bytes:
 
 
 def is_told(container: api.Container) -> bool:
-    """Return whether a message describes the container; some contain only an id."""
+    """Return whether a message describes the container, and has not only its id."""
     return bool(container.args or container.env or container.mounts or container.HasField("linux"))
 
 
 def never_ran(container: api.Container) -> bool:
     """Return whether a container has no state and never had a process.
 
-    containerd shows a container so if it undoes its creation, and some runtimes show all so.
+    containerd sends this while it undoes a creation; some runtimes send it for all containers.
     """
     has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
     times = container.pid or container.created_at or container.started_at
@@ -131,19 +124,19 @@ def never_ran(container: api.Container) -> bool:
 
 @dataclass(slots=True)
 class Drift:
-    """The changes in an event compared with the known state of its container."""
+    """The differences between the known state of a container and its state in an event."""
 
     steps: list[ChangeStep] = field(default_factory=list)
     spec: Spec = field(default_factory=dict)
-    """The container as it is known now."""
+    """The state after the event."""
     asked: list[PluginRequest] = field(default_factory=list)
-    """Requests that this event shows to have had no effect."""
+    """Requests that this event shows as not applied."""
     applied: list[PluginRequest] = field(default_factory=list)
-    """Requests considered not applied until now, which this event shows as applied."""
+    """Earlier requests without a known effect, which this event shows as applied."""
 
 
-_NAMED = 8
-"""Maximum number of devices that a note names."""
+_NAMED_MAX = 8
+"""Maximum number of devices in a note."""
 
 
 def drift(
@@ -153,19 +146,19 @@ def drift(
     event: Event,
     rules: oci.RuntimeRules,
 ) -> Drift:
-    """Return the changes from the known state of a container to its state in `event`.
+    """Return the differences between the known state of a container and its state in `event`.
 
-    `tail`: the plugins that may have changed it last in the event before; None if all were
-    observed.
+    `tail`: the plugins after the last connection that saw the previous event, which may have
+    changed the container; None if no such event is open.
     """
     shown = dict(oci.spec_of(container))
     for path in _MAY_BE_LEFT_OUT:
         _carry_over(history.spec, shown, path)
     found = changes_of_chain(history.spec, shown)
     newest = newest_steps(history.steps) if found else {}
-    untold = [one for one in found if _is_no_news(one, history, newest, rules)]
-    if untold:
-        shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(untold)]))
+    repeated = [one for one in found if _is_repeated(one, history, newest, rules)]
+    if repeated:
+        shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(repeated)]))
         found = changes_of_chain(history.spec, shown)
     if shown.get("mounts") != history.spec.get("mounts"):
         shown = oci.sort_mounts(shown)
@@ -173,7 +166,7 @@ def drift(
     confused = _confused(found)
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
-    # There may be as many requests as changes.
+    # Grouped by path: there may be as many requests as changes.
     open_requests: dict[str, list[PluginRequest]] = {}
     resolved_devices: list[str] = []
     for one in history.asked if found else ():
@@ -188,7 +181,7 @@ def drift(
         removal = is_back(change, history.base, newest)
         if asked is not None:
             drifted.applied.append(asked)
-            why = f"asked for in event {asked.event}; this event shows that it was applied"
+            why = f"requested in event {asked.event}; this event shows that it was applied"
             evidence = (asked.evidence, Evidence.EVENTS)
             made = replace(made, owner=asked.owner, evidence=evidence, note=why)
         elif removal is not None and change.path.startswith(_REMOVALS_NOT_PASSED_ON):
@@ -206,18 +199,18 @@ def drift(
     return drifted
 
 
-def _is_no_news(
+def _is_repeated(
     change: Change,
     history: History,
     newest: Mapping[str, ChangeStep],
     rules: oci.RuntimeRules,
 ) -> bool:
-    """Return whether this runtime keeps showing an earlier value, even if it has changed."""
+    """Return whether this runtime's events keep an earlier value after a change."""
     path = change.path
     if path.startswith("/annotations/") and rules.repeats_requested_annotations:
         first = oci.value_at(history.base, path)
         return first is not ABSENT and oci.same(first, change.after)
-    if rules.tells_all_updates or path.startswith(_UPDATES_TOLD):
+    if rules.reports_all_updates or path.startswith(_UPDATES_TOLD):
         return False
     step = newest.get(path)
     if step is None or step.event <= history.created_until:
@@ -233,7 +226,7 @@ def _inverse(change: Change) -> Change:
 
 
 def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest | None:
-    """Return the newest of these requests at its path for exactly this change."""
+    """Return the newest of the requests at the change's path that asks for exactly this change."""
     found: PluginRequest | None = None
     for one in asked:
         if change.kind == "removed":
@@ -246,13 +239,13 @@ def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest 
 
 
 def _may_come_with(devices: Iterable[str]) -> str:
-    """Return a note on CDI devices that may explain a value; "" if there are none."""
+    """Return a note on CDI devices that may contain a value; "" without devices."""
     names = [*dict.fromkeys(devices)]
     if not names:
         return ""
-    more = len(names) - _NAMED
+    more = len(names) - _NAMED_MAX
     others = f" or {more:,} others" if more > 0 else ""
-    return f"it may come with the CDI device {', '.join(names[:_NAMED])}{others}"
+    return f"may be part of the CDI device {', '.join(names[:_NAMED_MAX])}{others}"
 
 
 def _is_of_cdi(change: Change) -> bool:
@@ -262,24 +255,24 @@ def _is_of_cdi(change: Change) -> bool:
 def _by(
     tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
 ) -> tuple[Owner, str]:
-    """Return the possible owners of a change that no connection observed."""
+    """Return the possible owners of a change that no connection observed, and a note."""
     if tail is None:
         return ANY_OWNER, NOT_SEEN
     if is_hidden(change) and tail.who is not OwnerKind.RUNTIME:
         return ANY_OWNER, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
-        # The runtime sets it to the limit.
+        # The runtime sets the swap limit to the memory limit.
         follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
         return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
-    # There may be other events between two events about one container, and our connections do not
-    # see requests that plugins make beside these, or when they connect.
+    # Between two events of one container, plugins can request updates in replies to other events
+    # and to Synchronize, which other connections do not see.
     return (ANY_OWNER, NOT_SEEN) if change.path.startswith(UPDATABLE) else (tail, "")
 
 
 def _confused(found: Iterable[Change]) -> set[str]:
-    """Return the members that changed together with another one of the same key.
+    """Return the members that changed together with another member with the same key.
 
-    Only their order tells them apart, and it may have changed, too.
+    Only their order distinguishes such members, and it may also have changed.
     """
     together: dict[str, list[Change]] = {}
     for change in found:
@@ -289,22 +282,22 @@ def _confused(found: Iterable[Change]) -> set[str]:
     for some in together.values():
         members = {_member(one.path) for one in some}
         kinds = {one.kind if one.path in members else "changed" for one in some}
-        # New members leave the others as they are, and so do removed ones.
+        # Additions alone, or removals alone, do not change the other members.
         if len(members) > 1 and kinds not in ({"added"}, {"removed"}):
             confused |= members
     return confused
 
 
 def _member(path: str) -> str:
-    """Return the path of the array's member that `path` is in; "" for none."""
+    """Return the path of the array's member that contains `path`; "" for none."""
     array = next((each for each in KEYED if path.startswith(f"{each}/")), None)
     return "" if array is None else "/".join(path.split("/")[: array.count("/") + 2])
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
-    """Return the owner of a device for which the runtime adds a rule to the cgroup's list.
+    """Return the owner of the device whose cgroup rule the runtime added, and a note.
 
-    Every runtime adds one for each device, in their order, by upstream's generator.
+    All runtimes add one rule per device, in the order of the devices (upstream's generator).
     """
     rule = change.after
     if change.kind != "added" or not isinstance(rule, dict):
@@ -317,17 +310,17 @@ def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
 
 
 def _devices(history: History) -> _Devices:
-    """Return the devices that steps set, in order, by the fields that also identify a rule."""
+    """Return the devices set by steps, in order, keyed by the fields that identify their rule."""
     newest: dict[str, Owner] = {}
     for step in history.steps:
         if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
-            # A replaced device is shown by its fields.
+            # The steps of a replaced device may be at its fields.
             place = "/".join(step.change.path.split("/")[:4])
             newest.pop(place, None)
             newest[place] = step.owner
     linux = history.spec.get("linux")
     members = linux.get("devices") if isinstance(linux, dict) else None
-    # Not by the path of each, which would search all of them for each one.
+    # An index: a lookup by path would search all devices each time.
     there = {
         oci.pointer("/linux/devices", str(device.get("path"))): device
         for device in (members if isinstance(members, list) else ())
@@ -342,12 +335,12 @@ def _devices(history: History) -> _Devices:
 
 
 def _device(device: Spec) -> _Device:
-    # These values can be of any type in a hostile recording.
+    # A hostile recording may contain values of any type.
     return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
 
 
 def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:
-    """Keep the known value at `path` if no value is shown there."""
+    """Copy the known value at `path` to `shown` if that has none."""
     old: oci.Json = known
     for key in path:
         if not isinstance(old, dict) or key not in old:

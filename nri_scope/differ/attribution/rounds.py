@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.events import Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.versions import runtime_title
+from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .presence import ASIDE as _TOLD_AT_ANY_TIME
 from .presence import SET_UP, Presence, began_before, outlived
@@ -251,8 +251,7 @@ class Rounds:
         by = self._shown_by(one)
         if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
             return ""
-        if runtime_title(self._runtime(by)) == "iSulad":
-            # iSulad asks in any order, and asks all of them regardless of the answers.
+        if not runtime_rules_of(self._runtime(by)).has_ordered_chain:
             return ""
         waiting = [
             session
