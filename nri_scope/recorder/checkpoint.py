@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Move SQLite's write-ahead log into the file in a background thread.
 
-A commit only appends to the log. Moving the log into the file (a checkpoint) waits for the disk's
-confirmation, which takes seconds when the disk is busy; so a separate thread waits.
+A commit only appends to the log. Moving the log into the file (a checkpoint) waits for an fsync,
+which takes seconds on a busy disk, so a separate thread does it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from pathlib import Path
 
 from nri_scope.recording.writable_file import connect, wal_of
 
-# The writer appends to the log during the move. That is little, so one of the next rounds may reach
-# the log's end; only then does SQLite restart the log instead of growing it.
-_ROUNDS = 3
-_REST_SECONDS = 0.5
+# The writer appends to the log while it is moved. SQLite restarts the log, instead of growing it,
+# only when a checkpoint reaches the log's end; a later attempt has less left to move.
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.5
 
 
 class Checkpointer:
-    """Keeps the write-ahead log of one recording short."""
+    """Background thread that keeps the write-ahead log of one recording short."""
 
-    def __init__(self, path: Path, wanted: int, most: int) -> None:
-        """Open a connection and start the thread. Up to ``wanted`` bytes of log, nothing is done;
-        from ``most`` bytes on, the writer itself waits for the move.
+    def __init__(self, path: Path, target_bytes: int, max_bytes: int) -> None:
+        """Open a connection and start the thread.
 
-        Raises sqlite3.Error.
+        A log of up to ``target_bytes`` is left alone; above ``max_bytes`` the writer itself moves
+        it. Raises sqlite3.Error.
         """
         self._wal = wal_of(path)
-        self._wanted = wanted
-        self._most = most
-        self._limit = most
+        self._target_bytes = target_bytes
+        self._max_bytes = max_bytes
+        self._limit = max_bytes
         self._connection = connect(path)
         self._busy = threading.Lock()
         self._wake = threading.Event()
@@ -40,25 +40,25 @@ class Checkpointer:
         self._thread = threading.Thread(target=self._run, name="nri-scope-disk", daemon=True)
         self._thread.start()
 
-    def committed(self) -> None:
-        """Check the log's size. The writer calls this after each transaction, outside of one."""
+    def after_commit(self) -> None:
+        """Check the log's size. Called by the writer after each transaction, outside of one."""
         size = self._size()
-        if size <= self._wanted:
-            self._limit = self._most
+        if size <= self._target_bytes:
+            self._limit = self._max_bytes
         elif size <= self._limit:
             self._wake.set()
         elif self._move():
-            self._limit = self._most
+            self._limit = self._max_bytes
         else:
-            # A reader still uses the log's content: waiting for it does not help.
-            self._limit = size + self._most
+            # A reader still uses the log, so another attempt now would fail as well.
+            self._limit = size + self._max_bytes
 
-    def soon(self) -> None:
-        """Move the log now, so that a shortened file is also shortened on the disk."""
+    def request(self) -> None:
+        """Ask the thread to move the log now, which also truncates a shortened file."""
         self._wake.set()
 
     def close(self) -> None:
-        """Stop after the current round."""
+        """Stop the thread after its current attempt, and close the connection."""
         self._closing.set()
         self._wake.set()
         self._thread.join()
@@ -69,19 +69,19 @@ class Checkpointer:
         while True:
             self._wake.wait()
             self._wake.clear()
-            for _ in range(_ROUNDS):
+            for _ in range(_ATTEMPTS):
                 if self._closing.is_set():
                     return
                 if self._move():
                     break
-            # Continuous retries do not help if a disk is too slow.
-            self._closing.wait(_REST_SECONDS)
+            # Retrying without a pause does not help if the disk is too slow.
+            self._closing.wait(_PAUSE_SECONDS)
 
     def _move(self) -> bool:
-        """Move the log into the file; return whether all of it has been moved."""
+        """Move the log into the file; return whether the whole log was moved."""
         with self._busy:
             try:
-                # (whether it was busy, pages in the log, pages moved to the file)
+                # Columns: busy flag, pages in the log, pages moved to the file.
                 _, pages, moved = self._connection.execute(
                     "PRAGMA wal_checkpoint(PASSIVE)"
                 ).fetchone()
@@ -91,7 +91,7 @@ class Checkpointer:
         return bool(pages == moved)
 
     def _size(self) -> int:
-        # SQLite truncates the log to journal_size_limit when it restarts it, so a larger one is
+        # SQLite truncates the log to journal_size_limit when it restarts the log. A larger log is
         # still in use.
         try:
             return self._wal.stat().st_size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content-addressed storage: each content once per stretch, compressed against a similar one."""
+"""Content-addressed storage: one object per content and stretch, packed against a similar one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import NamedTuple
 from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, Packer, StoredObject, digest
 from nri_scope.recording.cache import RecentlyUsed
 
-_KNOWN = 8_192
-"""Number of contents remembered by hash, about 200 bytes each. Older ones are stored again when
-they recur, which costs only space.
+_MAX_HASHES = 8_192
+"""Number of contents cached by hash, about 200 bytes each. A content evicted from the cache is
+stored again when it recurs, which costs only space.
 """
-_BASES_BYTES = 3 << 20
-"""Bytes of contents remembered as dictionaries: the newest versions of at least 700 containers."""
-_MODELS = 128
-# A model is replaced when packing against it saves less than a quarter of packing alone.
-_POOR = 0.75
-# Short contents: a state, a pid, some times.
-_SMALL = 64
+_MAX_VERSION_BYTES = 3 << 20
+"""Bytes of contents cached as dictionaries: the newest versions of at least 700 containers."""
+_MAX_MODELS = 128
+"""Number of cached dictionaries for contents without an earlier version of their own."""
+_POOR_RATIO = 0.75
+"""Size with a dictionary, relative to the size without, above which no dictionary is used."""
+_SHORT_BYTES = 64
+"""Maximum size of a short content: a state, a pid, a few times."""
 
 
 class _Base(NamedTuple):
@@ -29,35 +30,35 @@ class _Base(NamedTuple):
 
 
 class ObjectStore:
-    """Decides for each content whether it is stored already, and which dictionary to use.
+    """Store of objects that detects duplicates and selects a dictionary for each new content.
 
-    New rows collect in ``rows`` until `flush`. Not thread-safe.
+    New rows accumulate in ``rows`` until `flush`. Not thread-safe.
     """
 
     def __init__(self, next_id: int) -> None:
         self.next_id = next_id
         self.rows: list[StoredObject] = []
         self.stored_bytes = 0
-        """Bytes of all rows made so far."""
+        """Packed bytes of all new objects so far."""
         self._packer = Packer()
-        self._known: RecentlyUsed[tuple[int, bytes], int] = RecentlyUsed(_KNOWN)
-        self._versions: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_BASES_BYTES)
-        self._models: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MODELS)
+        self._known: RecentlyUsed[tuple[int, bytes], int] = RecentlyUsed(_MAX_HASHES)
+        self._versions: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MAX_VERSION_BYTES)
+        self._models: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MAX_MODELS)
 
     def begin_stretch(self) -> None:
-        """Begin a stretch, which refers to no object stored before."""
+        """Begin a stretch; its objects never refer to objects of earlier stretches."""
         self._known.clear()
         self._versions.clear()
         self._models.clear()
 
     def put(self, kind: ObjectKind, content: bytes, own: str, like: str) -> int:
-        """Return the id of the object that holds ``content``, and store it if it is new.
+        """Return the id of the object with ``content``, creating it if necessary.
 
-        ``own`` identifies the pod, container or other source of this version ("" for none),
-        ``like`` the group whose members resemble each other.
+        ``own`` identifies the pod, container or other source of which this is a version ("" for
+        none); ``like`` identifies a group of similar contents.
         """
-        # Short contents, which are frequent, serve as their own hash here.
-        short = len(content) <= _SMALL
+        # Short contents are frequent: as cache keys they replace their own hashes.
+        short = len(content) <= _SHORT_BYTES
         content_hash = content if short else digest(content)
         key = (int(kind), content_hash)
         known = self._known.get(key)
@@ -87,14 +88,14 @@ class ObjectStore:
         base = previous or model
         packed = self._packer.against(content, base.content, base.id) if base else None
         if packed is None or (model is not None and len(packed) > len(content) // 4):
-            # The model may be unsuitable.
+            # The model may be too different: compare with packing without a dictionary.
             alone = self._packer.alone(content)
-            if packed is None or len(packed) > _POOR * len(alone):
+            if packed is None or len(packed) > _POOR_RATIO * len(alone):
                 base, packed = None, alone
         depth = base.depth + 1 if base else 0
         this = _Base(object_id, content, depth)
-        # All versions are packed against the first one, until one differs too much from it.
-        if own and depth < MAX_DEPTH and (previous is None or len(packed) > _SMALL):
+        # All versions are packed against the first one, until the difference gets too large.
+        if own and depth < MAX_DEPTH and (previous is None or len(packed) > _SHORT_BYTES):
             self._versions.put((kind, own), this, len(content))
         if depth == 0 and len(content) <= 1 << 16:
             self._models.put((kind, like), this)

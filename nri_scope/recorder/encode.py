@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translate captured exchanges to rows of a recording."""
+"""Encode captured exchanges as rows of a recording."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from .content_store import ObjectStore
 from .event_subjects import ContainerRow, PodRow, Subjects
 from .name_table import Names
 
-# Only these can contain changes; replies of other methods need not be decoded.
-_MAY_CHANGE = frozenset(
+# Methods that can contain changes; replies of other methods need not be decoded.
+_CHANGING_METHODS = frozenset(
     {
         "CreateContainer",
         "StopContainer",
@@ -49,7 +49,7 @@ _MAY_CHANGE = frozenset(
         "ValidateContainerAdjustment",
     }
 )
-# For rows with all columns of `schema`, in schema order.
+# Rows have all columns, in schema order.
 _COLUMNS = next(len(table.columns) for table in TABLES if table.name == "event")
 INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
 INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
@@ -59,7 +59,8 @@ INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 METADATA_MAX = 16 << 10
 """Maximum number of characters of a request's metadata; plugins and runtimes send about a hundred.
 """
-_PAIR = 8
+_PAIR_OVERHEAD = 8
+"""Characters of JSON syntax per key-value pair."""
 
 EventRow = tuple[int | str | None, ...]
 StateRow = tuple[int | None, ...]
@@ -67,7 +68,7 @@ StateRow = tuple[int | None, ...]
 
 @dataclass(slots=True)
 class OpenSession:
-    """The encoder's state of a session."""
+    """State of the encoder for one open session."""
 
     id: int
     plugin: str
@@ -75,26 +76,26 @@ class OpenSession:
     seq: int = 0
     """Number of events so far, recorded or not."""
     sync_event: int | None = None
-    """The event of the first part of an unfinished Synchronize."""
+    """Event with the first part of an unfinished Synchronize; None if there is none."""
 
     @classmethod
-    def begun(cls, session_id: int, start: SessionStart) -> OpenSession:
-        """Return the state of a session that begins now."""
+    def begin(cls, session_id: int, start: SessionStart) -> OpenSession:
+        """Return the state of a session that has no events yet."""
         plugin = named(plugin_title(start.plugin_index, start.plugin_name))
         return cls(session_id, plugin, named(start.runtime_name))
 
 
 def status_of(code: int) -> str:
-    """Return a status as filters name it, from a google.rpc.Code."""
+    """Return the status, in the words of filters, for a google.rpc.Code."""
     if code == 0:
         return Status.OK
     return Status.TIMEOUT if code == 4 else Status.ERROR
 
 
 class Encoder:
-    """Turns captured events into rows, which collect until `flush`.
+    """Encoder of captured events into rows, which are buffered until `flush`.
 
-    It remembers the file's content: after a rollback, create a new one. Raises sqlite3.Error when
+    It caches the file's content, so create a new one after a rollback. Raises sqlite3.Error if
     reading the file fails.
     """
 
@@ -107,7 +108,11 @@ class Encoder:
         empty: bool,
         redact: Callable[[CapturedCall], CapturedCall] | None = None,
     ) -> None:
-        """Start without rows. ``redact`` returns the version of an event that may be written."""
+        """Create an encoder without rows.
+
+        ``empty``: whether the file has no pods and containers. ``redact`` returns the redacted
+        form of an event, which is what is written.
+        """
         self._connection = connection
         self._redact = redact
         self._names = Names(connection)
@@ -129,8 +134,10 @@ class Encoder:
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
     ) -> tuple[bool, Event | None, CapturedCall]:
-        """Make the rows of one event. Return whether it is kept, the event itself if wanted, and
-        the exchange, redacted if required.
+        """Encode one event into rows, unless ``keep`` rejects it.
+
+        Returns whether it was kept, the event (None unless ``want_event``), and the exchange,
+        redacted if required.
         """
         session.seq += 1
         size = len(item.request)
@@ -142,7 +149,7 @@ class Encoder:
             if keep is not None and not keep(event):
                 return False, None, item
         if self._redact is not None:
-            # Only the filter sees the original.
+            # Only the filter receives the original.
             item = self._redact(item)
             decoded = _decoded(item)
             changed, owners, updated = _changes(decoded, item, session.plugin)
@@ -179,7 +186,7 @@ class Encoder:
             rest = rest_of(decoded, message)
             if rest:
                 rest_object = put(ObjectKind.REST, rest, "", item.method)
-        # Only CRI answers are versions of one object.
+        # Of all replies, only CRI answers are versions of one object.
         own = container_row.id if message is None and container_row is not None else ""
         reply_object = put(ObjectKind.REPLY, item.reply, own, item.method) if item.reply else None
         effects = self._effects_of(event_id, updated, container_row) if updated else ()
@@ -193,7 +200,7 @@ class Encoder:
         if min(numbers) < LOWEST or max(numbers) > HIGHEST:
             wall_ns, mono_ns = int64(wall_ns), int64(mono_ns)
             took_ns, timeout_ns = int64(took_ns), int64(timeout_ns)
-        # Count the event only now: if anything above fails, no event was encoded.
+        # Update state only here: if anything above fails, no event was encoded.
         self.next_event = event_id + 1
         self._states += states
         self._effects += effects
@@ -228,7 +235,7 @@ class Encoder:
         return True, event, item
 
     def flush(self) -> None:
-        """Write the rows. Raises sqlite3.Error."""
+        """Write the buffered rows. Raises sqlite3.Error."""
         self.subjects.flush()
         self.objects.flush(self._connection)
         if self._states:
@@ -245,7 +252,7 @@ class Encoder:
             self._tapped = []
 
     @property
-    def waiting(self) -> int:
+    def buffered(self) -> int:
         """Number of events since the last `flush`."""
         return len(self._events)
 
@@ -350,7 +357,7 @@ def _container_status(item: CapturedCall) -> Decoded:
     container_id = requested_container_id(item.request) if item.method == CONTAINER_STATUS else None
     if container_id is None:
         return Decoded(item.method, item.method, None, None, None, UNKNOWN)
-    # An NRI message, for the only field that the two have in common.
+    # As an NRI message, with the only field that both protocols share.
     return Decoded(item.method, item.method, None, None, Container(id=container_id), "")
 
 
@@ -358,9 +365,9 @@ def _changes(
     decoded: Decoded, item: CapturedCall, plugin: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], Set[str]]:
     """Return changed paths, owners, and the ids of containers to be updated or evicted."""
-    if item.method not in _MAY_CHANGE or decoded.message is None:
+    if item.method not in _CHANGING_METHODS or decoded.message is None:
         return (), (), frozenset()
-    # The runtime ignores a reply that came too late (as a tap sees it) or with an error.
+    # The runtime ignores a reply with an error, or after the deadline (which only a tap captures).
     reply = decode_reply(item.method, item.reply) if item.reply and not item.status_code else None
     changed, owners = changes_of(item.method, decoded.message, reply, plugin)
     if item.status_code and is_plugins_call(item.method, decoded.mark):
@@ -369,20 +376,20 @@ def _changes(
 
 
 def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:
-    """Store a pod; return the number of its object."""
+    """Store a pod; return its object id."""
     # Pods of one workload share a prefix: web-7d9f8b6c5-x2x7k.
     like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
     return objects.put(ObjectKind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
 
 
 def put_container(objects: ObjectStore, container: Container) -> int:
-    """Store a container; return the number of its object."""
+    """Store a container; return its object id."""
     content = container.SerializeToString(deterministic=True)
     return objects.put(ObjectKind.CONTAINER, content, container.id, container.name)
 
 
 def rest_of(decoded: Decoded, message: Message) -> bytes:
-    """Remove from ``message``, the request, the parts stored elsewhere; return the rest,
+    """Remove the parts that have their own objects from the request ``message``; return the rest,
     serialized.
     """
     if decoded.pod is not None:
@@ -396,14 +403,16 @@ def rest_of(decoded: Decoded, message: Message) -> bytes:
 
 
 def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
-    """Return metadata as its column has it; None for none. A last pair reports cut values."""
+    """Return metadata as JSON for its column; None if empty. Pairs above `METADATA_MAX` are
+    replaced by one with their number.
+    """
     if not pairs:
         return None
     kept: list[list[str]] = []
-    room = METADATA_MAX
+    budget = METADATA_MAX
     for key, value in pairs:
-        room -= len(key) + len(value) + _PAIR
-        if room < 0:
+        budget -= len(key) + len(value) + _PAIR_OVERHEAD
+        if budget < 0:
             left = len(pairs) - len(kept)
             kept.append(["", f"too long to be kept, with what follows: {left} in all"])
             break
@@ -412,7 +421,7 @@ def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def json_list(texts: Sequence[str]) -> str | None:
-    """Return a list of paths or owners in the form of its column; None for an empty one."""
+    """Return a list of paths or owners as JSON for its column; None if empty."""
     if not texts:
         return None
     return json.dumps(listed(texts), ensure_ascii=False, separators=(",", ":"))

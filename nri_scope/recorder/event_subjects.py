@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subjects of events: pods and containers, each with one key in the whole recording."""
+"""Rows of pods and containers, the subjects of events; each has one key per recording."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from nri_scope.recording.cache import RecentlyUsed
 from nri_scope.recording.row_limits import TableLimits
 from nri_scope.recording.sqlite_text import named
 
-_KNOWN = 4_096
-# Different objects with one id are the peer's fault; this many are kept apart.
-_NAMESAKES = 8
+_MAX_CACHED = 4_096
+"""Number of ids whose rows are cached."""
+_MAX_SAME_ID = 8
+"""Number of rows with the same id that are kept distinct. Only a faulty peer reuses ids."""
 
 
 @dataclass(slots=True)
 class PodRow:
-    """A row of the table ``pod``."""
+    """Row of the table ``pod``."""
 
     key: int
     id: str
@@ -31,7 +32,7 @@ class PodRow:
 
 @dataclass(slots=True)
 class ContainerRow:
-    """A row of the table ``container``."""
+    """Row of the table ``container``."""
 
     key: int
     id: str
@@ -43,7 +44,7 @@ _Row = TypeVar("_Row", bound=PodRow | ContainerRow)
 
 
 class _Rows(Generic[_Row]):
-    """The rows of one table: recently used ones, and those still to be written."""
+    """Rows of one table: a cache of recently used rows, and a buffer of unwritten ones."""
 
     def __init__(
         self, connection: sqlite3.Connection, table: str, make: type[_Row], *, empty: bool
@@ -62,45 +63,45 @@ class _Rows(Generic[_Row]):
         self._limits = TableLimits.of_names(
             connection, table, [column.name for column in fields(make) if column.type == "str"]
         )
-        self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(_KNOWN)
+        self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(_MAX_CACHED)
         self._empty = empty
-        self._next = 1 if empty else _next(connection, table)
+        self._next = 1 if empty else _next_key(connection, table)
         self._new: list[_Row] = []
         self._completed: dict[int, _Row] = {}
 
     def known(self, row_id: str) -> tuple[_Row, ...]:
-        """Return the cached rows with an id, without reading the file."""
+        """Return the cached rows with an id; never reads the file."""
         return self._known.get(row_id) or ()
 
-    def under(self, row_id: str) -> tuple[_Row, ...]:
-        """Return the rows with an id, the newest first."""
+    def with_id(self, row_id: str) -> tuple[_Row, ...]:
+        """Return the rows with an id, newest first."""
         known = self._known.get(row_id)
         if known is not None:
             return known
         if self._empty and not self._known.forgot:
             return ()
-        found = self._connection.execute(self._select, (row_id, _NAMESAKES))
+        found = self._connection.execute(self._select, (row_id, _MAX_SAME_ID))
         rows = tuple(self._make(*row) for row in found)
         if rows:
             self._known.put(row_id, rows)
         return rows
 
     def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
-        """Add a row to the ``others`` with the same id."""
+        """Create a row; ``others`` are the existing rows with the same id."""
         self._limits.reserve(_length(row_id, *values))
         row = self._make(self._next, row_id, *values)
         self._next += 1
         self._new.append(row)
-        self._known.put(row_id, (row, *others[: _NAMESAKES - 1]))
+        self._known.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
         return row
 
     def complete(self, row: _Row, grown: int) -> None:
-        """Record that a row is going to grow by this many characters."""
+        """Mark a row for an update that adds ``grown`` characters. Raises LimitReached."""
         self._limits.reserve(grown, rows=0)
         self._completed[row.key] = row
 
-    def forget(self) -> None:
-        """Forget the remembered rows, as rows were removed from the file."""
+    def invalidate(self) -> None:
+        """Clear the cache after rows were removed from the file."""
         self._known.clear()
         self._empty = False
         self._limits.recount()
@@ -116,34 +117,39 @@ class _Rows(Generic[_Row]):
 
 
 class Subjects:
-    """Finds or makes the rows of pods and containers.
+    """Tables of pods and containers.
 
-    A message may contain only an id; its row is completed by the next event with the other fields.
+    A message may contain only an id; the next event with the other fields completes its row.
     `flush` writes new and completed rows. Raises LimitReached if the table is full, and
     sqlite3.Error if reading the file fails.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, empty: bool) -> None:
-        """Count the rows of the recording. ``empty``: it has no pods and containers yet."""
+        """Prepare both tables. ``empty``: whether the recording has no pods and containers."""
         self._connection = connection
         self._pods = _Rows(connection, "pod", PodRow, empty=empty)
         self._containers = _Rows(connection, "container", ContainerRow, empty=empty)
 
     def pod(self, message: PodSandbox) -> PodRow | None:
-        """Return the row of a pod; None for a message without id and name."""
+        """Return the row of a pod, creating it if necessary; None for a message without id and
+        name.
+        """
         return self._pod(
             named(message.id), named(message.namespace), named(message.name), named(message.uid)
         )
 
     def container(self, message: Container, pod: PodRow | None) -> ContainerRow | None:
-        """Return the row of a container; ``pod`` is the one in the same message, if any."""
+        """Return the row of a container, creating it if necessary; None without id and name.
+
+        ``pod``: the pod in the same message, if any.
+        """
         container_id, name = named(message.id), named(message.name)
         if not container_id and not name:
             return None
         if pod is None:
             pod = self._pod(named(message.pod_sandbox_id), "", "", "")
         pod_key = pod.key if pod else None
-        known = self._containers.under(container_id)
+        known = self._containers.with_id(container_id)
         for row in known:
             if row.name == name and row.pod == pod_key:
                 return row
@@ -159,12 +165,12 @@ class Subjects:
         return self._containers.add(known, container_id, name, pod_key)
 
     def known_pod(self, pod_id: str) -> PodRow | None:
-        """Return the row with this id if there is exactly one; create none."""
+        """Return the cached row with this id if there is exactly one; create no row."""
         known = self._pods.known(named(pod_id))
         return known[0] if len(known) == 1 else None
 
     def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
-        """Return the container's name and its pod if the id is unique; create no rows."""
+        """Return a container's name and pod if its id is unique, else ("", None); create no row."""
         self.flush()
         found = self._connection.execute(
             "SELECT c.name, p.key, p.id, p.namespace, p.name, p.uid FROM container AS c "
@@ -176,10 +182,10 @@ class Subjects:
         name, *pod = found[0]
         return name, PodRow(*pod) if pod[0] is not None else None
 
-    def forget(self) -> None:
-        """Forget the remembered rows, as rows were removed from the file."""
-        self._pods.forget()
-        self._containers.forget()
+    def invalidate(self) -> None:
+        """Clear the caches after rows were removed from the file."""
+        self._pods.invalidate()
+        self._containers.invalidate()
 
     def flush(self) -> None:
         """Write new and completed rows. Raises sqlite3.Error."""
@@ -189,14 +195,14 @@ class Subjects:
     def _pod(self, pod_id: str, namespace: str, name: str, uid: str) -> PodRow | None:
         if not pod_id and not name:
             return None
-        known = self._pods.under(pod_id)
+        known = self._pods.with_id(pod_id)
         for row in known:
             if row.name == name and row.namespace == namespace and row.uid == uid:
                 return row
         for row in known:
             if all(
-                not told or not stored or told == stored
-                for told, stored in (
+                not given or not stored or given == stored
+                for given, stored in (
                     (namespace, row.namespace),
                     (name, row.name),
                     (uid, row.uid),
@@ -215,6 +221,6 @@ def _length(*values: str | int | None) -> int:
     return sum(len(value) for value in values if isinstance(value, str))
 
 
-def _next(connection: sqlite3.Connection, table: str) -> int:
+def _next_key(connection: sqlite3.Connection, table: str) -> int:
     (newest,) = connection.execute(f"SELECT max(key) FROM {table}").fetchone()
     return (newest or 0) + 1

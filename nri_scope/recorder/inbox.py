@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue between the event loop and the writer thread."""
+"""Queue between the event loop and the writer thread."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nri_scope.events import CapturedCall, SessionStart
 ITEM_BYTES = 600
 """Approximate memory of a queued item in addition to its payloads."""
 SETTLE_SECONDS = 1.0
-"""Seconds without an event after which lost ones are reported."""
+"""Seconds without an event after which pending gaps are queued."""
 TOO_FAST = "events came faster than they could be written"
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A session began."""
+    """Begin of a session."""
 
     session: int
     start: SessionStart
@@ -26,22 +26,24 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A session continues after its recorder was killed, which lost the unwritten events."""
+    """Continuation of a session whose recorder was killed, with its unwritten events."""
 
     session: int
     start: SessionStart
     received: int
-    """Number of its events given to the killed recorder, or reported to it as lost."""
+    """Number of the session's events sent to the killed recorder, including those reported to it as
+    lost.
+    """
     confirmed: int
-    """How many of them, from the first on, that recorder reported as written or filtered out."""
+    """Number of the first of these events, which that recorder reported as written or filtered."""
     to_ns: int
-    """Time of the last of them."""
+    """Time of the last of these events."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A session ended."""
+    """End of a session."""
 
     session: int
     reason: str
@@ -50,7 +52,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class GapEntry:
-    """A gap; ``dropped`` counts received events of this session that were not kept."""
+    """Gap; ``dropped`` is the number of this session's received events in it."""
 
     session: int | None
     from_ns: int
@@ -62,7 +64,7 @@ class GapEntry:
 
 @dataclass(frozen=True, slots=True)
 class NoteEntry:
-    """A note."""
+    """Note."""
 
     session: int | None
     at_ns: int
@@ -71,7 +73,7 @@ class NoteEntry:
 
 @dataclass(frozen=True, slots=True)
 class PluginLine:
-    """A line that a plugin printed."""
+    """Line printed by a plugin."""
 
     session: int
     at_ns: int
@@ -85,14 +87,15 @@ Entry = tuple[int, CapturedCall] | ControlEntry
 
 
 class Inbox:
-    """A bounded queue from a thread that never waits to another, which sleeps when idle.
+    """Bounded queue from a producer thread, which never blocks, to a writer thread.
 
-    There is no lock: each counter is changed by one thread only, and both ends of a deque are safe.
+    No lock is needed: each counter is changed by one thread only, and the operations of a deque are
+    atomic.
     """
 
     def __init__(self, limit_bytes: int, reason: str = TOO_FAST) -> None:
         self._limit = limit_bytes
-        # Once full, the queue must shrink to this size before events are accepted again: one long
+        # A full queue must shrink to this size before it accepts events again: that yields one long
         # gap instead of a thousand short ones.
         self._low = limit_bytes * 3 // 4
         self._entries: deque[Entry] = deque()
@@ -104,11 +107,11 @@ class Inbox:
         self._bell = threading.Lock()
         self._bell.acquire()
         self.lost = 0
-        """Total number of events that did not fit."""
+        """Total number of events rejected because the queue was full."""
         self.bytes_on_wire = 0
         """Payload bytes received, queued or not."""
         self.reason = reason
-        """The reason why events are being lost, if they are."""
+        """Reason for the gaps of rejected events."""
 
     # -- the producer's side ----------------------------------------------------------------
 
@@ -131,7 +134,7 @@ class Inbox:
             self.ring()
 
     def put_control(self, entry: ControlEntry) -> None:
-        """Queue an entry other than an event. Only notes and lines of plugins can be refused."""
+        """Queue an entry other than an event. A full queue rejects only notes and plugin output."""
         if isinstance(entry, NoteEntry | PluginLine):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
@@ -145,8 +148,8 @@ class Inbox:
             self.ring()
 
     def flush_gaps(self) -> None:
-        """Queue the gaps of events that were lost."""
-        # One by one, as the writer may do the same concurrently (see `settle`).
+        """Queue the pending gaps."""
+        # One by one, because the writer may do the same concurrently (see `settle`).
         while self._gaps:
             try:
                 _, gap = self._gaps.popitem()
@@ -157,11 +160,11 @@ class Inbox:
 
     @property
     def events_waiting(self) -> int:
-        """Number of events in the queue."""
+        """Number of queued events."""
         return sum(type(entry) is tuple for entry in list(self._entries))
 
     def shut(self) -> None:
-        """Count every event from now on as lost."""
+        """Reject all further events, and count them as lost."""
         self._limit = self._low = -1
 
     def _lose(self, session: int, item: CapturedCall) -> None:
@@ -181,20 +184,20 @@ class Inbox:
         try:
             self._bell.release()
         except RuntimeError:
-            # It has just been released.
+            # The bell was already released.
             pass
 
     # -- the writer's side ------------------------------------------------------------------
 
     def sleep(self, timeout: float) -> None:
-        """Wait until the bell is rung, or for this many seconds; forever if negative."""
+        """Wait for `ring`, at most ``timeout`` seconds; forever if negative."""
         self._bell.acquire(timeout=timeout)
 
     def settle(self) -> None:
-        """Queue older gaps that no later event has queued.
+        """Queue pending gaps once no event was queued or lost for `SETTLE_SECONDS`.
 
-        Waits for a second. If an event is lost meanwhile, the producer is still counting: nothing
-        is queued.
+        Returns without queueing them if an event is queued or lost meanwhile, since the producer
+        then extends or queues the gaps itself.
         """
         if self._gaps:
             lost = self.lost
@@ -203,15 +206,17 @@ class Inbox:
                 self.flush_gaps()
 
     def sleep_while_empty(self, timeout: float) -> None:
-        """Wait as `sleep`, but only while the queue is empty."""
-        # In this order: either this thread sees a new entry, or the producer sees it asleep.
+        """Wait as `sleep` does, but only if the queue is empty."""
+        # The flag is set first, so either this thread finds a new entry or the producer rings.
         self._asleep = True
         if not self._entries:
             self._bell.acquire(timeout=timeout)
         self._asleep = False
 
     def take(self, items: int, size: int) -> list[Entry]:
-        """Take the oldest entries: at most this many, with at most ``size`` bytes of requests."""
+        """Remove and return up to ``items`` of the oldest entries, until their requests exceed
+        ``size`` bytes.
+        """
         taken: list[Entry] = []
         while self._entries and len(taken) < items and size > 0:
             entry = self._entries.popleft()
@@ -221,7 +226,7 @@ class Inbox:
         return taken
 
     def done(self, entries: list[Entry]) -> None:
-        """Subtract the entries, taken earlier, from the memory in use."""
+        """Subtract the written ``entries`` from the memory in use."""
         size = ITEM_BYTES * len(entries)
         for entry in entries:
             if type(entry) is tuple:

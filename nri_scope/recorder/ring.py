@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limit the size or age of a recording by removing its oldest stretches and their objects.
 
-No object is used by events of two stretches, so a stretch is removed by deleting a range of events
-and a range of objects. This is done in small steps, between which events are written.
+Events of two stretches never share an object, so a stretch is removed by deleting a range of events
+and a range of objects. The removal is divided into small steps, and events are written in between.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from nri_scope.recording.schema_check import has_table
 from .encode import Encoder
 
 MIN_SIZE = 1 << 20
-"""Smallest size in bytes. A smaller recording would be useless."""
+"""Smallest allowed size limit, in bytes."""
 
-_PARTS = 16
-_STRETCH_MAX = 16 << 20
-_STRETCH_MIN = 32 << 10
+_STRETCHES = 16
+"""Number of stretches into which the size or age limit is divided."""
+_MAX_STRETCH_BYTES = 16 << 20
+_MIN_STRETCH_BYTES = 32 << 10
+# Number of rows or pages per step.
 _EVENTS = 256
 _OBJECTS = 512
 _STATES = 64
@@ -41,11 +43,11 @@ class Ring:
     max_size: int | None
     """Maximum number of bytes of the file and its write-ahead log."""
     max_age: float | None
-    """Longest age of events in seconds."""
+    """Maximum age of events in seconds."""
 
     @property
     def log_bytes(self) -> int:
-        """Limit of the write-ahead log in bytes, which are reserved in ``max_size``."""
+        """Size limit of the write-ahead log in bytes, which ``max_size`` includes."""
         if self.max_size is None:
             return 64 << 20
         return max(512 << 10, min(8 << 20, self.max_size // 4))
@@ -57,32 +59,32 @@ class Ring:
 
     @property
     def stretch_bytes(self) -> int:
-        """Bytes to write before the next stretch begins."""
+        """Size of a stretch, in bytes."""
         if self.max_size is None:
-            return _STRETCH_MAX
-        return max(_STRETCH_MIN, min(_STRETCH_MAX, self._file_bytes // _PARTS))
+            return _MAX_STRETCH_BYTES
+        return max(_MIN_STRETCH_BYTES, min(_MAX_STRETCH_BYTES, self._file_bytes // _STRETCHES))
 
     @property
     def stretch_seconds(self) -> float | None:
-        """Seconds before the next stretch begins; None: no limit."""
-        return None if self.max_age is None else max(0.5, self.max_age / _PARTS)
+        """Maximum duration of a stretch, in seconds; None: unlimited."""
+        return None if self.max_age is None else max(0.5, self.max_age / _STRETCHES)
 
     def is_too_large(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the oldest stretch has to be removed for size. Raises sqlite3.Error."""
+        """Return whether the size limit requires removing a stretch. Raises sqlite3.Error."""
         if self.max_size is None:
             return False
         page, pages, free = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("page_size", "page_count", "freelist_count")
         )
-        # Deleting takes a while, in which the file may grow.
-        return bool((pages - free) * page > self._file_bytes // _PARTS * (_PARTS - 1))
+        # One stretch below the limit, as the file may grow during the removal.
+        return bool((pages - free) * page > self._file_bytes // _STRETCHES * (_STRETCHES - 1))
 
     def is_too_old(self, connection: sqlite3.Connection, now_ns: int) -> bool:
         """Return whether all events of the oldest stretch are too old. Raises sqlite3.Error."""
         if self.max_age is None:
             return False
-        stretch = oldest(connection)
+        stretch = oldest_stretch(connection)
         newest = connection.execute(
             "SELECT at_ns FROM event WHERE id < ? ORDER BY id DESC LIMIT 1",
             (_ALL_EVENTS if stretch is None else stretch[1],),
@@ -92,10 +94,10 @@ class Ring:
         return bool(newest[0] < now_ns - int(self.max_age * 1e9))
 
 
-def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
-    """Return the oldest stretch: its number, and the first event and object after it.
+def oldest_stretch(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
+    """Return the oldest stretch: its id, and the ids of the first event and object after it.
 
-    None if events are still being added to it. Raises sqlite3.Error.
+    None if it is the current stretch. Raises sqlite3.Error.
     """
     rows = connection.execute(
         "SELECT id, first_event, first_object FROM stretch ORDER BY id LIMIT 2"
@@ -103,16 +105,16 @@ def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
     return (rows[0][0], rows[1][1], rows[1][2]) if len(rows) == 2 else None
 
 
-def cut(
+def remove_oldest_stretch(
     connection: sqlite3.Connection, encoder: Encoder, open_sessions: Collection[int]
 ) -> Iterator[int]:
     """Remove the oldest stretch, unless it is the only one.
 
-    Each step is a transaction of some milliseconds and yields the number of events it removed. If
-    the caller stops in between, the recording is consistent, and the stretch can be removed by
-    another call. Raises sqlite3.Error, with a transaction open.
+    Each step takes a few milliseconds and yields the number of removed events. The recording is
+    consistent after every step; if the caller stops, another call can complete the removal. Raises
+    sqlite3.Error, possibly with an open transaction.
     """
-    stretch = oldest(connection)
+    stretch = oldest_stretch(connection)
     if stretch is None:
         return
     number, end_event, end_object = stretch
@@ -121,7 +123,7 @@ def cut(
     containers: set[int] = set()
     if encoder.has_effects:
         yield from _delete_effects(connection, end_event, containers)
-    # Before their events (see `_delete_effects`).
+    # Before their events, for the same reason as effects (see `_delete_effects`).
     if has_table(connection, "mark"):
         yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
     if encoder.has_tapped:
@@ -143,7 +145,7 @@ def cut(
 
 
 def shrink(connection: sqlite3.Connection) -> Iterator[int]:
-    """Release free pages step by step; the next checkpoint truncates the file.
+    """Release free pages in steps; the next checkpoint truncates the file.
 
     Raises sqlite3.Error.
     """
@@ -171,7 +173,7 @@ def _move_states(
     end_object: int,
     open_sessions: Collection[int],
 ) -> Iterator[int]:
-    """Store again the objects that Synchronize listed for sessions that stay."""
+    """Copy the Synchronize objects of remaining sessions to the current stretch."""
     while True:
         rows = connection.execute(
             "SELECT t.session, t.event, t.position, t.object, o.kind, p.id, p.namespace, "
@@ -189,7 +191,7 @@ def _move_states(
             try:
                 _, content = load(old, partial(fetch, connection))
             except ContentError:
-                # Damaged on disk: only the fact that it existed can be kept.
+                # Damaged on disk: keep the row, without content.
                 content = b""
             is_pod = kind == ObjectKind.POD
             own = (pod_id if is_pod else container_id) or ""
@@ -207,7 +209,9 @@ def _move_states(
 def _delete_effects(
     connection: sqlite3.Connection, end_event: int, containers: set[int]
 ) -> Iterator[int]:
-    """Delete effects before their events, so that an interruption leaves none without an event."""
+    """Delete effects. Must precede their events: an interruption must not leave effects without an
+    event.
+    """
     while True:
         rows = connection.execute(
             "SELECT event, container FROM effect WHERE event < ? ORDER BY event, container LIMIT ?",
@@ -289,14 +293,14 @@ def _delete_sessions(
         containers.update([container] if container is not None else [])
     connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
     if has_table(connection, "output"):
-        # A plugin may print a lot while few events happen: all lines before the oldest kept event.
+        # By the time of the oldest remaining event: a plugin may print many lines between events.
         connection.execute(
             f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
             "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
             (end_event,),
         )
     connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
-    # Gaps and notes about a removed time are removed with it.
+    # Also delete gaps and notes from before the end of the removed interval.
     removed = connection.execute(
         "SELECT to_ns FROM gap WHERE reason = ?", (RING_REMOVED,)
     ).fetchone()
@@ -322,7 +326,7 @@ def _delete_objects(connection: sqlite3.Connection, end_object: int) -> Iterator
 def _delete_subjects(
     connection: sqlite3.Connection, encoder: Encoder, table: str, keys: set[int]
 ) -> Iterator[int]:
-    """Delete those of the pods or containers that are no longer referenced."""
+    """Delete the pods or containers with these keys that are no longer referenced."""
     left = sorted(keys)
     used = f"AND NOT EXISTS ({_USED_BY_CONTAINER})" if table == "pod" else ""
     if table == "container" and encoder.has_effects:
@@ -334,8 +338,8 @@ def _delete_subjects(
             f"AND NOT EXISTS (SELECT 1 FROM event WHERE event.{table} = {table}.key) "
             f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) {used}"
         )
-        # At once: no new row may refer to a cached one that was deleted.
-        encoder.subjects.forget()
+        # After every step: a new row must not refer to a cached row that was deleted.
+        encoder.subjects.invalidate()
         yield 0
 
 

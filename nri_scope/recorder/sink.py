@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interfaces of a recorder for its callers."""
+"""Interfaces of a recorder: its input, and redaction before it writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Receives sessions and their exchanges. No method blocks or raises."""
+    """Receiver of sessions and their exchanges. No method blocks or raises."""
 
     def begin_session(self, start: SessionStart) -> int: ...
     def capture(self, session: int, item: CapturedCall) -> None: ...
@@ -24,13 +24,13 @@ class Sink(Protocol):
 
 
 class PrintSink(Sink, Protocol):
-    """A `Sink` that also receives the output of plugins."""
+    """`Sink` that also receives lines printed by plugins."""
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None: ...
 
 
 class SourceRedaction(Protocol):
-    """Replaces credentials before a recorder writes events; called in the writer's thread."""
+    """Redaction of all data before a recorder writes it; called in the writer thread."""
 
     def redact_call(self, item: CapturedCall) -> CapturedCall: ...
     def redact_entry(self, entry: ControlEntry) -> ControlEntry: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a recording: each batch is one transaction, committed as a whole or not at all."""
+"""Write batches of entries to a recording, each in one transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import Encoder, OpenSession
 from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume
-from .ring import Ring, cut, oldest
+from .ring import Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
     from .sink import SourceRedaction
@@ -37,44 +37,45 @@ DELETED = "the file was deleted or moved; what was recorded before is not in the
 
 LATE = "recording ended before they could be written"
 
-# Number of events whose rows are passed to SQLite together.
-_FLUSH = 12
-# After this many events, some 150 µs of work, the thread yields for a moment. Python passes the
-# interpreter's lock to a waiting thread only when it is really free: SQLite, zstd and the hashes
-# release it too briefly for the replying thread to wake in time.
-_TURN = 6
+_FLUSH_EVENTS = 12
+"""Number of events whose rows are passed to SQLite together."""
+_YIELD_EVENTS = 6
+"""Number of events, about 150 µs of work, after which this thread sleeps briefly. SQLite, zstd and
+the hash functions release the GIL too briefly for the replying thread to acquire it.
+"""
 _PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
-# Size of the write-ahead log at which it is moved into the file.
+"""Approximate bytes of a row, without objects."""
 _LOG_BYTES = 4 << 20
+"""Size of the write-ahead log above which it is moved into the file."""
 
 
 @dataclass(slots=True)
 class BatchResult:
-    """The result of one batch."""
+    """Result of one batch."""
 
     recorded: int = 0
     filtered: int = 0
     lost: int = 0
     late: int = 0
-    """Number of events for which no time was left; they are in gaps."""
+    """Number of events not written before the deadline; gaps count them."""
     gaps: int = 0
     lost_before: int = 0
-    """Number of events that a killed recorder got but did not write; ``lost`` includes them."""
+    """Number of events that a killed recorder received but did not write; included in ``lost``."""
     received: dict[int, int] = field(default_factory=dict)
-    """Number of events of each open session so far, recorded or not."""
+    """Number of events of each open session so far, recorded or not, by session number."""
     ended: list[int] = field(default_factory=list)
-    """Numbers of sessions that ended."""
+    """Numbers of the sessions that ended."""
     events: list[tuple[Event, CapturedCall]] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-    """Problems that did not stop the batch."""
+    problems: list[str] = field(default_factory=list)
+    """Problems that did not abort the batch."""
 
 
 class TransactionWriter:
-    """An open recording, as used by the writer's thread.
+    """Writer of an open recording, for use by the writer thread.
 
-    `write` and `tidy` raise sqlite3.Error or RecordingError if the file cannot be written; then
-    nothing of that batch was stored, and the call can be repeated.
+    `write` and `tidy` raise sqlite3.Error or RecordingError if the file cannot be written. In that
+    case the transaction was rolled back, and the call can be repeated.
     """
 
     def __init__(
@@ -88,15 +89,16 @@ class TransactionWriter:
         alone: bool = False,
         redaction: SourceRedaction | None = None,
     ) -> None:
-        """Set up the file for writing. ``redaction`` changes everything before it is written.
+        """Set up the file for writing. ``redaction`` is applied to all data before it is written.
 
-        ``background``: whether another thread has more urgent work, so this one yields now and
-        then, and a third one waits for the disk. ``alone``: whether only other processes do urgent
-        work. Raises RecordingError.
+        ``background``: whether another thread is more urgent, so that this one yields regularly
+        and a third one does the checkpoints. ``alone``: whether all urgent work is in other
+        processes, so that yielding need not release the GIL. Raises RecordingError.
         """
         self.path = file.path
         self.is_too_late: Callable[[], bool] | None = None
-        """Called before each event: once it returns True, the remaining ones become a gap."""
+        """Deadline check before each event. Once it returns True, the remaining events become a gap.
+        """
         self.removed = 0
         """Number of events that the ring removed."""
         self._ring = ring
@@ -113,13 +115,14 @@ class TransactionWriter:
         self._preface: list[Entry] = []
         self._limits = RowLimits(file.connection)
         self._refused: set[int] = set()
-        """Open sessions for which the recording had no space."""
+        """Open sessions that were refused because the recording has too many."""
         self._stretch_bytes = 0
         self._stretch_began = 0.0
-        self._cutting: Iterator[int] | None = None
-        self._cut_off = 0
-        # Nothing can be removed until the next stretch begins.
-        self._uncuttable = False
+        self._removal: Iterator[int] | None = None
+        """Remaining steps of the removal of the oldest stretch."""
+        self._removed_in_stretch = 0
+        self._is_removal_futile = False
+        """Whether removing stretches frees no space until the next stretch begins."""
         self._killed_ns = 0
         """Time of a killed recorder's last event; 0 once the next session begins."""
         try:
@@ -132,12 +135,12 @@ class TransactionWriter:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds for which an idle file needs no attention; negative: forever."""
+        """Seconds after which an idle recording must be tidied again; negative: never."""
         seconds = self._ring.stretch_seconds
         return -1.0 if seconds is None else seconds
 
     def write(self, batch: list[Entry]) -> BatchResult:
-        """Store the batch, all of it or nothing."""
+        """Store the batch in one transaction: either all entries or none."""
         before = self._file
         connection = self._connection(batch)
         sessions = {number: replace(session) for number, session in self._sessions.items()}
@@ -146,7 +149,7 @@ class TransactionWriter:
         killed_ns = self._killed_ns
         written = BatchResult()
         if self._file is not before:
-            written.complaints.append(f"{self.path}: {DELETED}")
+            written.problems.append(f"{self.path}: {DELETED}")
         try:
             connection.execute("BEGIN IMMEDIATE")
             encoder = self._begin(connection)
@@ -155,10 +158,10 @@ class TransactionWriter:
                 self._apply(connection, encoder, entry, written)
             for number, entry in enumerate(_in_time(batch, self.is_too_late, written), 1):
                 self._apply(connection, encoder, entry, written)
-                if encoder.waiting >= _FLUSH:
+                if encoder.buffered >= _FLUSH_EVENTS:
                     encoder.flush()
                 if self._background:
-                    self._step_aside(number)
+                    self._yield_to_other_threads(number)
             encoder.flush()
             connection.execute("COMMIT")
         except BaseException:
@@ -167,70 +170,69 @@ class TransactionWriter:
             self._roll_back(connection)
             raise
         if self._checkpointer is not None:
-            self._checkpointer.committed()
+            self._checkpointer.after_commit()
         self._preface = []
         written.received = {number: session.seq for number, session in self._sessions.items()}
         self._stretch_bytes += encoder.objects.stored_bytes - stored_before
         self._stretch_bytes += written.recorded * _ROW_BYTES
         return written
 
-    def _step_aside(self, number: int) -> None:
+    def _yield_to_other_threads(self, number: int) -> None:
         if self._alone:
-            # In Python 3.11 this keeps the interpreter's lock, so it requires that no thread of
-            # this process needs the lock.
+            # In Python 3.11 this does not release the GIL, so it only helps other processes.
             os.sched_yield()
-        elif number % _TURN == 0 or self._redaction is not None:
+        elif number % _YIELD_EVENTS == 0 or self._redaction is not None:
             time.sleep(_PAUSE_SECONDS)
 
     def tidy(self) -> bool:
-        """Do one step of the ring's work; return whether more is to be done."""
+        """Perform one step of the ring's removal; return whether there are more."""
         file = self._file
         if file is None or (self._ring.max_size is None and self._ring.max_age is None):
             return False
         connection = file.connection
         try:
-            if self._cutting is None:
-                return self._begin_cutting(connection)
-            removed = next(self._cutting, None)
+            if self._removal is None:
+                return self._begin_removal(connection)
+            removed = next(self._removal, None)
         except BaseException:
             self._roll_back(connection)
             raise
         if removed is None:
-            self._cutting = None
+            self._removal = None
             self._limits.recount()
-            # Only the Synchronize state remains, which stays regardless of its size.
+            # If only the Synchronize state is left, the file may stay above its limit.
             some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
-            self._uncuttable = not self._cut_off and some is None
+            self._is_removal_futile = not self._removed_in_stretch and some is None
             if self._checkpointer is not None:
-                self._checkpointer.soon()
+                self._checkpointer.request()
         else:
             self.removed += removed
-            self._cut_off += removed
+            self._removed_in_stretch += removed
             if self._checkpointer is not None:
-                self._checkpointer.committed()
+                self._checkpointer.after_commit()
         return True
 
     def close(self) -> None:
         """Close the file. Never raises."""
-        # The last connection to close cleans up; that has to be the writer's.
+        # The last connection to be closed cleans up; this must be the writer's.
         if self._checkpointer is not None:
             self._checkpointer.close()
         if self._file is not None:
             self._file.close()
-        self._file = self._checkpointer = self._encoder = self._cutting = None
+        self._file = self._checkpointer = self._encoder = self._removal = None
 
     # -- the file ---------------------------------------------------------------------------
 
     def _set_up(self, file: RecordingFile) -> None:
         connection = file.connection
         self._limits = RowLimits(connection)
-        wanted = min(_LOG_BYTES, self._ring.log_bytes // 2)
-        pages = 0 if self._background else wanted // PAGE
+        log_bytes = min(_LOG_BYTES, self._ring.log_bytes // 2)
+        pages = 0 if self._background else log_bytes // PAGE
         connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
-        connection.execute(f"PRAGMA journal_size_limit = {wanted}").fetchall()
+        connection.execute(f"PRAGMA journal_size_limit = {log_bytes}").fetchall()
         if self._background:
-            self._checkpointer = Checkpointer(file.path, wanted, self._ring.log_bytes)
-        # No other recorder uses this file, so the recorder of these open sessions was killed.
+            self._checkpointer = Checkpointer(file.path, log_bytes, self._ring.log_bytes)
+        # The lock excludes other recorders, so the recorder of any open session was killed.
         (self._killed_ns,) = connection.execute(
             "SELECT coalesce(max(coalesce((SELECT at_ns FROM event WHERE id >= first_event "
             "AND event.session = session.id ORDER BY id DESC LIMIT 1), started_ns)), 0) "
@@ -260,14 +262,14 @@ class TransactionWriter:
         self._file = file
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
-        # This file's content begins with the batch, not at the time of writing.
+        # The new file's content begins with the batch, not now.
         events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
         self._preface.append(GapEntry(None, first, next(events, time.time_ns()), DELETED, None))
         return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        # Both cache rows that do not exist after the rollback.
-        self._encoder = self._cutting = None
+        # Both depend on rows that the rollback undid.
+        self._encoder = self._removal = None
         self._limits.recount()
         if connection.in_transaction:
             connection.rollback()
@@ -293,7 +295,7 @@ class TransactionWriter:
             seconds is not None and time.monotonic() - self._stretch_began >= seconds
         ):
             encoder.objects.begin_stretch()
-            self._uncuttable = False
+            self._is_removal_futile = False
         else:
             return encoder
         connection.execute(
@@ -320,7 +322,7 @@ class TransactionWriter:
                 self._resume(connection, encoder, entry, written)
             case Begin(number, start):
                 if number not in self._sessions:
-                    self._sessions[number] = OpenSession.begun(number, start)
+                    self._sessions[number] = OpenSession.begin(number, start)
                 self._starts[number] = start
                 if 0 < self._killed_ns < start.started_ns:
                     missed = GapEntry(None, self._killed_ns, start.started_ns, KILLED, None)
@@ -392,8 +394,8 @@ class TransactionWriter:
             (number, number),
         ).fetchone()
         stored, from_ns = row or (0, start.started_ns)
-        # Events reported as lost since then have numbers in the session, too.
-        (told,) = connection.execute(
+        # Events reported as lost since then have sequence numbers, too.
+        (counted,) = connection.execute(
             "SELECT coalesce(sum(lost), 0) FROM gap WHERE session = ? AND from_ns >= ?",
             (number, int64(from_ns)),
         ).fetchone()
@@ -403,14 +405,14 @@ class TransactionWriter:
         )
         self._killed_ns = 0
         if reopened.rowcount:
-            self._sessions[number] = OpenSession.begun(number, start)
+            self._sessions[number] = OpenSession.begin(number, start)
             self._starts[number] = start
         else:
             self._apply(connection, encoder, Begin(number, start), written)
-        # The killed recorder could no longer report these as written.
+        # These events were written, but the killed recorder did not report them.
         written.recorded += max(0, stored - resumed.confirmed)
-        known = max(stored + told, resumed.confirmed)
-        lost = max(0, resumed.received - known)
+        accounted = max(stored + counted, resumed.confirmed)
+        lost = max(0, resumed.received - accounted)
         to_ns = max(from_ns, resumed.to_ns)
         if lost:
             written.lost += lost
@@ -450,10 +452,10 @@ class TransactionWriter:
             self._refuse(str(full), item.wall_ns, item.wall_ns, 1, written)
             return
         except Exception as error:  # noqa: BLE001 - one bad event must not end the recording
-            # The error's text may contain a secret that redaction would have removed.
+            # The error's text may contain a secret that redaction has not replaced.
             words = "" if self._redaction is not None else f": {error}"
             problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
-            written.complaints.append(problem)
+            written.problems.append(problem)
             missed = GapEntry(number, item.wall_ns, item.wall_ns, problem, 1)
             self._apply(connection, encoder, missed, written)
             return
@@ -467,43 +469,43 @@ class TransactionWriter:
     def _refuse(
         self, reason: str, from_ns: int, to_ns: int, lost: int, written: BatchResult
     ) -> None:
-        """Count events or rows that are refused because a limit of the recording is reached."""
+        """Report rows refused because of a limit of the recording, and ``lost`` events."""
         written.lost += lost
         if self._limits.refuse(reason, from_ns, to_ns, lost):
             written.gaps += 1
-            written.complaints.append(reason)
+            written.problems.append(reason)
 
     def _guarded(self, written: BatchResult) -> Callable[[Event], bool]:
         def keep(event: Event) -> bool:
             assert self._keep is not None
             try:
                 return self._keep(event)
-            except Exception as error:  # noqa: BLE001 - the caller's fault; keep the event
-                written.complaints.append(f"the filter failed: {type(error).__name__}: {error}")
+            except Exception as error:  # noqa: BLE001 - a bug of the caller; keep the event
+                written.problems.append(f"the filter failed: {type(error).__name__}: {error}")
                 return True
 
         return keep
 
     # -- the ring ---------------------------------------------------------------------------
 
-    def _begin_cutting(self, connection: sqlite3.Connection) -> bool:
-        too_large = not self._uncuttable and self._ring.is_too_large(connection)
+    def _begin_removal(self, connection: sqlite3.Connection) -> bool:
+        too_large = not self._is_removal_futile and self._ring.is_too_large(connection)
         if not too_large and not self._ring.is_too_old(connection, time.time_ns()):
             return False
-        if oldest(connection) is None or self._encoder is None:
-            # The stretch to be removed is the one being written: end it here.
+        if oldest_stretch(connection) is None or self._encoder is None:
+            # The stretch to be removed is the current one: begin a new one first.
             self._stretch_bytes = self._ring.stretch_bytes
             self.write([])
         assert self._encoder is not None
-        self._cutting = cut(connection, self._encoder, set(self._sessions))
-        self._cut_off = 0
+        self._removal = remove_oldest_stretch(connection, self._encoder, set(self._sessions))
+        self._removed_in_stretch = 0
         return True
 
 
 def _in_time(
     batch: list[Entry], is_too_late: Callable[[], bool] | None, written: BatchResult
 ) -> Iterator[Entry]:
-    """Yield the batch, with gaps in place of the events after the deadline."""
+    """Yield the entries of a batch; replace events after the deadline by gaps."""
     late: dict[int, GapEntry] = {}
     is_late = False
     for entry in batch:
@@ -518,7 +520,7 @@ def _in_time(
             late[session] = replace(gap, to_ns=item.wall_ns, lost=count, dropped=count)
             written.late += 1
         else:
-            # A gap of a session comes before the session's end.
+            # A session's gap must precede the session's end.
             yield from late.values()
             late.clear()
             yield entry
@@ -526,7 +528,7 @@ def _in_time(
 
 
 def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
-    # Stretches refer to numbers of removed rows: no number is used twice.
+    # Stretches refer to ids of removed rows, so ids are never reused.
     event, object_ = connection.execute(
         "SELECT max(coalesce((SELECT max(id) + 1 FROM event), 1), coalesce(max(first_event), 1)), "
         "max(coalesce((SELECT max(id) + 1 FROM object), 1), coalesce(max(first_object), 1)) "

@@ -7,13 +7,13 @@ from time import monotonic_ns, time_ns
 
 
 def wall_offset() -> int:
-    """Return the current nanoseconds between the monotonic and the wall clock.
+    """Return the wall clock minus the monotonic clock, in nanoseconds.
 
-    Sessions of one recording are ordered by their times, so a pause of this process between reading
-    the two clocks must not count: the quickest of three tries is used.
+    Sessions of one recording are ordered by time, so the result must not depend on a pause of this
+    process between reading the two clocks: the fastest of three measurements is used.
     """
-    tries = []
+    measured = []
     for _ in range(3):
         before, wall, after = monotonic_ns(), time_ns(), monotonic_ns()
-        tries.append((after - before, wall - (before + after) // 2))
-    return min(tries)[1]
+        measured.append((after - before, wall - (before + after) // 2))
+    return min(measured)[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer's thread: when to write, and how to handle a file that cannot be written."""
+"""Writer thread: schedules batches, and retries while the file cannot be written."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from .transactions import LATE, BatchResult, TransactionWriter
 # Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 8 << 20
-_EVERYTHING = 1 << 62
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 0.5
-# Other programs, such as the sqlite3 shell, may lock the file for a moment; that is not reported.
-_PATIENCE = 0.5
-# Limit of the ring's work between two batches.
+_UNLIMITED = 1 << 62
+_MIN_PAUSE_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 0.5
+_LOCK_TOLERANCE_SECONDS = 0.5
+"""Time for which a locked file is not reported. Other programs may lock it briefly."""
 _TIDY_SECONDS = 0.01
-# Limit at the end, while the user waits; the next recorder removes the rest.
-_LAST_TIDY_SECONDS = 2.0
-_COMPLAINTS = 20
+"""Time limit for the ring's removals between two batches."""
+_FINAL_TIDY_SECONDS = 2.0
+"""Time limit for the ring's removals on close; the next recorder completes them."""
+_MAX_PROBLEMS = 20
+"""Maximum number of different problems that are reported."""
 _PR_SET_TIMERSLACK = 29
 NICER = 5
-"""Difference in niceness between the writer's thread and the one that answers."""
+"""Niceness of the writer thread relative to the replying thread."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts so far; changed by the writer's thread alone."""
+    """Running totals; modified by the writer thread only."""
 
     recorded: int = 0
     filtered: int = 0
@@ -48,7 +49,7 @@ class Tally:
 
 
 class Worker:
-    """Moves entries from the inbox to the file until `finish` is called."""
+    """Writer thread, which moves entries from the inbox to the file."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Worker:
         self._inbox = inbox
         self._writing = writing
         writing.is_too_late = self._is_too_late
-        # The window collects a batch; the rest of the time is for writing it.
+        # Time to accumulate a batch; the rest of ``batch_seconds`` is for writing it.
         self._window = batch_seconds * 0.7
         self._on_event = on_event
         self._on_problem = on_problem
@@ -71,28 +72,30 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="nri-scope-writer", daemon=True)
         self._finishing = False
         self._deadline = 0.0
-        # Gaps and notes of the worker itself, for the next batch.
         self._own: list[Entry] = []
-        self._tidies = True
+        """The worker's own gaps and notes, for the next batch."""
+        self._can_tidy = True
         self.pending_events = 0
-        """Number of events taken from the inbox that are neither written nor given up yet."""
-        self._told = ""
-        self._complained: set[str] = set()
+        """Number of events taken from the inbox that are neither written nor discarded yet."""
+        self._reported = ""
+        """Current reason why the file cannot be written, once reported; "" if it can."""
+        self._problems: set[str] = set()
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def finish(self, deadline: float) -> None:
-        """Write the queued entries and stop; those not written by ``deadline`` (monotonic) become a
-        gap.
+        """Write the queued entries and stop.
+
+        Events not written by ``deadline`` (monotonic clock, in seconds) become a gap.
         """
         self._deadline = deadline
         self._finishing = True
         self._inbox.ring()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the thread; return whether it ended."""
+        """Wait up to ``timeout`` seconds for the thread to end; return whether it ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -107,10 +110,10 @@ class Worker:
         try:
             self._work()
         except BaseException as error:
-            # No known error leads here. If one does, report that recording has ended.
+            # No known error reaches this point. Otherwise, report that recording has ended.
             self._inbox.reason = f"internal error: {type(error).__name__}: {error}"
             self._inbox.shut()
-            self._say(f"{self._writing.path}: recording has ended: {self._inbox.reason}")
+            self._report(f"{self._writing.path}: recording has ended: {self._inbox.reason}")
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -127,7 +130,7 @@ class Worker:
                 if inbox and not self._finishing:
                     inbox.sleep(self._window)
             if self._is_too_late():
-                entries = inbox.take(_EVERYTHING, _EVERYTHING)
+                entries = inbox.take(_UNLIMITED, _UNLIMITED)
             else:
                 entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
             if entries or self._own:
@@ -136,7 +139,7 @@ class Worker:
                 self.pending_events = 0
                 inbox.done(entries)
             if self._finishing and not inbox and not self._own:
-                self._tidy(_LAST_TIDY_SECONDS)
+                self._tidy(_FINAL_TIDY_SECONDS)
                 return
             tidying = self._tidy(_TIDY_SECONDS)
 
@@ -145,7 +148,7 @@ class Worker:
     def _write(self, entries: list[Entry]) -> None:
         failed_at: float | None = None
         lost_before = self._inbox.lost
-        pause = _FIRST_PAUSE
+        pause = _MIN_PAUSE_SECONDS
         while True:
             try:
                 written = self._writing.write([*self._own, *entries])
@@ -154,22 +157,22 @@ class Worker:
                 words = _words(error)
             except Exception as error:  # noqa: BLE001 - a dead recorder would lose all later events
                 if type(error) is not sqlite3.DatabaseError:
-                    self._give_up(entries, f"internal error: {type(error).__name__}: {error}")
+                    self._discard(entries, f"internal error: {type(error).__name__}: {error}")
                     return
                 words = error_words(error)
             now = time.monotonic()
             failed_at = failed_at or now
             if self._is_too_late():
-                self._give_up(entries, words)
+                self._discard(entries, words)
                 return
-            if words != LOCKED or now - failed_at > _PATIENCE:
-                self._tell_once(words)
+            if words != LOCKED or now - failed_at > _LOCK_TOLERANCE_SECONDS:
+                self._report_failure(words)
             self._inbox.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         self._own = []
         self._count(written)
-        if self._told and failed_at is not None:
-            self._resume(time.monotonic() - failed_at, self._inbox.lost - lost_before)
+        if self._reported and failed_at is not None:
+            self._report_recovery(time.monotonic() - failed_at, self._inbox.lost - lost_before)
 
     def _is_too_late(self) -> bool:
         return self._finishing and time.monotonic() >= self._deadline
@@ -178,30 +181,30 @@ class Worker:
         tally = self.tally
         if written.late:
             tally.lost += written.late
-            self._say(f"{written.late} events could not be written: {LATE}")
+            self._report(f"{written.late} events could not be written: {LATE}")
         tally.recorded += written.recorded
         tally.filtered += written.filtered
         tally.lost += written.lost
         tally.gaps += written.gaps
-        for complaint in written.complaints:
-            self._complain(complaint)
+        for problem in written.problems:
+            self._report_once(problem)
         if self._on_written is not None:
             self._on_written(written)
         if self._on_event is not None:
             for event, item in written.events:
                 try:
                     self._on_event(event, item)
-                except Exception as error:  # noqa: BLE001 - the caller's fault, not the recording's
-                    self._complain(f"showing an event failed: {type(error).__name__}: {error}")
+                except Exception as error:  # noqa: BLE001 - a bug of the caller
+                    self._report_once(f"showing an event failed: {type(error).__name__}: {error}")
 
-    def _give_up(self, entries: list[Entry], words: str) -> None:
+    def _discard(self, entries: list[Entry], words: str) -> None:
         if self._finishing:
             # The queued entries could not be written either.
-            waiting = self._inbox.take(_EVERYTHING, _EVERYTHING)
-            self._inbox.done(waiting)
-            entries = [*entries, *waiting]
+            queued = self._inbox.take(_UNLIMITED, _UNLIMITED)
+            self._inbox.done(queued)
+            entries = [*entries, *queued]
         lost: dict[int, list[int]] = {}
-        # Gaps of events given up earlier are kept until they are written.
+        # Gaps of previously discarded events are kept until they are written.
         others: list[Entry] = [entry for entry in self._own if isinstance(entry, GapEntry)]
         for entry in entries:
             if type(entry) is tuple:
@@ -215,25 +218,25 @@ class Worker:
             for session, times in lost.items()
         ]
         self._own = [*others, *gaps] if gaps else []
-        unsaid = ""
-        if self._finishing:
-            unsaid = "" if self._write_last() else "; the file has no gap for them"
+        without_gap = ""
+        if self._finishing and not self._write_own():
+            without_gap = "; the file has no gap for them"
         if count:
-            self._say(f"{count} events could not be written: {words}{unsaid}")
+            self._report(f"{count} events could not be written: {words}{without_gap}")
 
-    def _write_last(self) -> bool:
-        """Write at least the worker's gaps and notes, which need less space than events."""
+    def _write_own(self) -> bool:
+        """Write the worker's gaps and notes, which need less space than events; return success."""
         own, self._own = self._own, []
         try:
             self._count(self._writing.write(own))
-        except Exception:  # noqa: BLE001 - also without memory, the caller says that it failed
+        except Exception:  # noqa: BLE001 - the caller reports the failure, even a MemoryError
             return False
         return True
 
     # -- the ring ---------------------------------------------------------------------------
 
     def _tidy(self, seconds: float) -> bool:
-        if not self._tidies:
+        if not self._can_tidy:
             return False
         until = time.monotonic() + seconds
         try:
@@ -241,35 +244,35 @@ class Worker:
                 if time.monotonic() > until:
                     return True
         except (sqlite3.Error, RecordingError):
-            # The next batch gets the same error and reports it; this work can wait.
+            # The next batch raises the same error and reports it.
             return False
         except Exception as error:  # noqa: BLE001 - a damaged row must not end the recording
-            self._tidies = False
-            self._complain(f"old events stay: internal error: {type(error).__name__}: {error}")
+            self._can_tidy = False
+            self._report_once(f"old events stay: internal error: {type(error).__name__}: {error}")
         return False
 
     # -- reports ----------------------------------------------------------------------------
 
-    def _tell_once(self, words: str) -> None:
+    def _report_failure(self, words: str) -> None:
         self._inbox.reason = words
-        if words != self._told:
-            self._told = words
-            self._say(f"{self._writing.path}: {words}; events wait in memory")
+        if words != self._reported:
+            self._reported = words
+            self._report(f"{self._writing.path}: {words}; events wait in memory")
 
-    def _resume(self, seconds: float, lost: int) -> None:
+    def _report_recovery(self, seconds: float, lost: int) -> None:
         loss = f"{lost} events were lost" if lost else "nothing was lost"
-        text = f"for {seconds:.1f} s nothing could be written: {self._told}; {loss}"
-        self._say(f"{self._writing.path}: recording goes on; {text}")
+        text = f"for {seconds:.1f} s nothing could be written: {self._reported}; {loss}"
+        self._report(f"{self._writing.path}: recording goes on; {text}")
         self._own.append(NoteEntry(None, time.time_ns(), text))
-        self._told = ""
+        self._reported = ""
         self._inbox.reason = TOO_FAST
 
-    def _complain(self, text: str) -> None:
-        if text not in self._complained and len(self._complained) < _COMPLAINTS:
-            self._complained.add(text)
-            self._say(text)
+    def _report_once(self, text: str) -> None:
+        if text not in self._problems and len(self._problems) < _MAX_PROBLEMS:
+            self._problems.add(text)
+            self._report(text)
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if self._on_problem is not None:
             try:
                 self._on_problem(text)
@@ -278,11 +281,11 @@ class Worker:
 
 
 def _yield_to_replies() -> None:
-    """Make this thread slightly nicer than the one that answers the runtime.
+    """Make this thread slightly nicer than the thread that replies to the runtime.
 
-    A busy thread is not always preempted when the answering one wakes, which then waits for
-    milliseconds. A larger difference would be harmful: a thread that rarely gets the processor
-    while it holds the interpreter's lock would delay every answer.
+    A busy thread is not always preempted when the replying thread wakes, which would delay a reply
+    by milliseconds. A larger difference would be harmful: a thread that rarely runs while holding
+    the GIL would delay every reply.
     """
     thread = threading.get_native_id()
     with suppress(OSError):
@@ -290,7 +293,7 @@ def _yield_to_replies() -> None:
 
 
 def _sleep_precisely() -> None:
-    """Set the timer slack so that short sleeps are short: Linux adds 50 µs to group wake-ups."""
+    """Reduce the timer slack, by default 50 µs, which lengthens short sleeps."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 

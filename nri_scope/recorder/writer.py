@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder: queues captured exchanges without waiting, and writes them in its own thread."""
+"""The recorder: queues captured exchanges without blocking, and writes them in its own thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _GRACE_SECONDS = 5.0
-"""Extra time after the timeout, for the current event and for reporting lost ones."""
+"""Time after the timeout for the current event, and for reporting lost events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +32,26 @@ class WriterLimits:
     """Limits of a recorder."""
 
     queue_bytes: int = 64 << 20
-    """Maximum number of bytes in the queue; further events are lost, and counted."""
+    """Maximum number of bytes in the queue; further events are dropped and counted as lost."""
     batch_seconds: float = 0.05
-    """Age of an event, in seconds, at which it is passed to SQLite."""
+    """Target age of an event, in seconds, when its batch is written."""
     max_size: int | None = None
-    """Maximum bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches are
-    removed.
+    """Maximum bytes of the file and its write-ahead log, at least 1 MiB. Above it, the oldest
+    stretches are removed.
     """
     max_age_seconds: float | None = None
-    """Age in seconds at which events are removed, a stretch (a sixteenth of this) at a time."""
+    """Age in seconds after which events are removed, in stretches of a sixteenth of this time."""
 
 
 class Recorder:
-    """A recording that is being written.
+    """Recording that is being written.
 
-    After `open`, no method blocks or raises. All methods but `close` belong to one thread.
+    After `open`, no method but `close` blocks, and none raises. Except for `close`, call all
+    methods from one thread.
     """
 
     def __init__(self, worker: Worker, inbox: Inbox, next_session: int) -> None:
-        """Use `open`."""
+        """Not for callers: use `open`."""
         self._worker = worker
         self._inbox = inbox
         self._next_session = next_session
@@ -72,13 +73,12 @@ class Recorder:
     ) -> Self:
         """Create a recording, or add sessions to an existing one.
 
-        ``keep`` selects the events to store, ``on_event`` gets each stored one; both run in the
-        writer's thread, as does ``on_problem``, which is called once for each problem with the file
-        and when the problem is over. ``redaction``, in that thread too, changes all data that is
-        written; ``keep`` gets original events. ``alone``: whether no other thread of this process
-        is urgent; other processes may be. ``on_written`` gets each batch that is in the file, in
-        the writer's thread. Raises RecordingError if the file cannot be opened or is not a
-        recording, and UsageError for impossible limits.
+        All callbacks run in the writer thread. ``keep`` selects the events to store; ``on_event``
+        receives each stored event, ``on_written`` the result of each committed batch, and
+        ``on_problem`` a text for each problem with the file, and when writing succeeds again.
+        ``redaction`` is applied to all data before it is written; ``keep`` receives original
+        events. ``alone``: whether no other thread of this process is urgent. Raises RecordingError
+        if the file cannot be opened or is not a recording, and UsageError for invalid limits.
         """
         limits = limits or WriterLimits()
         ring = _ring(limits)
@@ -101,7 +101,7 @@ class Recorder:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the writer's thread is running; only `close` is known to end it."""
+        """Whether the writer thread is running. Without an internal error, only `close` ends it."""
         return not self._worker.join(0)
 
     @property
@@ -110,21 +110,19 @@ class Recorder:
         return self._next_session
 
     def begin_session(self, start: SessionStart) -> int:
-        """Begin a session; return its number, for `capture`."""
+        """Begin a session; return its number."""
         session = self._next_session
         self._next_session += 1
         self._inbox.put_control(Begin(session, start))
         return session
 
     def resume_session(self, session: Resume) -> None:
-        """Continue a session of a recorder that was killed. Call it before any other session
-        begins.
-        """
+        """Continue a session of a killed recorder. Call this before `begin_session`."""
         self._next_session = max(self._next_session, session.session + 1)
         self._inbox.put_control(session)
 
     def capture(self, session: int, item: CapturedCall) -> None:
-        """Store an event, or count it as lost. About a microsecond; delays the reply."""
+        """Queue an event, or count it as lost. Takes about a microsecond."""
         self._inbox.put(session, item)
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
@@ -134,21 +132,21 @@ class Recorder:
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
     ) -> None:
-        """Record that an interval was not observed. ``lost``: number of lost events; None if
+        """Record an interval that was not observed. ``lost``: number of lost events; None if
         unknown.
         """
         self._inbox.put_control(GapEntry(session, from_ns, to_ns, reason, lost))
 
     def put_control(self, entry: ControlEntry) -> None:
-        """Queue an entry of another inbox whose session numbers are those of this recorder."""
+        """Queue an entry other than an event, with this recorder's session numbers."""
         self._inbox.put_control(entry)
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
-        """Store a note."""
+        """Record a note."""
         self._inbox.put_control(NoteEntry(session, at_ns, text))
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
-        """Store a line that a plugin printed. Lost, and not counted, while the queue is full."""
+        """Record a line printed by a plugin. A full queue drops it without counting it."""
         self._inbox.put_control(PluginLine(session, at_ns, stream, text))
 
     @property
@@ -165,9 +163,9 @@ class Recorder:
         )
 
     def close(self, timeout: float = 10.0) -> RecorderCounters:
-        """Write all queued entries and close the file.
+        """Write all queued entries and close the file; return the final counters.
 
-        Entries that cannot be written within ``timeout`` seconds are lost, and recorded as a gap.
+        Events that cannot be written within ``timeout`` seconds are lost, and recorded as a gap.
         """
         if not self._closed:
             self._closed = True
@@ -175,7 +173,7 @@ class Recorder:
             self._inbox.shut()
             self._worker.finish(time.monotonic() + timeout)
             self._worker.join(timeout + _GRACE_SECONDS)
-            # Zero, unless the thread hangs in the file system or has died.
+            # Zero unless the thread is blocked in the file system or has died.
             self._abandoned = self._inbox.events_waiting + self._worker.pending_events
         return self.counters
 
@@ -184,5 +182,5 @@ def _ring(limits: WriterLimits) -> Ring:
     if limits.max_size is not None and limits.max_size < MIN_SIZE:
         raise UsageError(f"a recording of at most {limits.max_size} bytes is too small", "use 1M")
     if limits.max_age_seconds is not None and limits.max_age_seconds <= 0:
-        raise UsageError("a recording's age must be positive")
+        raise UsageError("the maximum age of a recording must be positive")
     return Ring(limits.max_size, limits.max_age_seconds)

@@ -11,15 +11,15 @@ from nri_scope.recorder.checkpoint import Checkpointer
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile, wal_of
 
-_WANTED = 100_000
-_MOST = 400_000
+_TARGET_BYTES = 100_000
+_MAX_BYTES = 400_000
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[RecordingFile]:
     file = RecordingFile.open(tmp_path / "r.db")
     file.connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
-    file.connection.execute(f"PRAGMA journal_size_limit = {_WANTED}").fetchall()
+    file.connection.execute(f"PRAGMA journal_size_limit = {_TARGET_BYTES}").fetchall()
     yield file
     file.close()
 
@@ -43,45 +43,45 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_the_log_is_moved_into_the_file_and_begins_anew(file: RecordingFile) -> None:
-    checkpointer = Checkpointer(file.path, _WANTED, 1 << 40)
+    checkpointer = Checkpointer(file.path, _TARGET_BYTES, 1 << 40)
     before = file.path.stat().st_size
-    while _log(file) <= _WANTED:
+    while _log(file) <= _TARGET_BYTES:
         _write(file)
-        checkpointer.committed()
+        checkpointer.after_commit()
     _until(lambda: file.path.stat().st_size > before)
     checkpointer.close()
     _write(file)
-    assert _log(file) <= _WANTED
+    assert _log(file) <= _TARGET_BYTES
 
 
 def test_the_log_never_becomes_much_longer_than_it_may(file: RecordingFile) -> None:
-    checkpointer = Checkpointer(file.path, _WANTED, _MOST)
+    checkpointer = Checkpointer(file.path, _TARGET_BYTES, _MAX_BYTES)
     for _ in range(200):
         _write(file)
-        checkpointer.committed()
-        assert _log(file) <= _MOST + 50_000
+        checkpointer.after_commit()
+        assert _log(file) <= _MAX_BYTES + 50_000
     checkpointer.close()
 
 
 def test_a_reader_who_needs_the_log_is_not_waited_for(file: RecordingFile) -> None:
     _write(file)
-    checkpointer = Checkpointer(file.path, _WANTED, _MOST)
+    checkpointer = Checkpointer(file.path, _TARGET_BYTES, _MAX_BYTES)
     with Recording.open(file.path) as recording:
         reading = recording.connection.execute("SELECT id FROM object UNION ALL SELECT 2")
         assert next(reading) == (1,)
         for _ in range(100):
             _write(file)
-            checkpointer.committed()
+            checkpointer.after_commit()
         # All of it was written, beside what is being read.
-        assert _log(file) > 4 * _MOST
+        assert _log(file) > 4 * _MAX_BYTES
         assert list(reading) == [(2,)]
-    checkpointer.soon()
+    checkpointer.request()
 
     def begins_anew() -> bool:
         # What is written during a move is left to the next one.
         _write(file)
-        checkpointer.committed()
-        return _log(file) <= _WANTED
+        checkpointer.after_commit()
+        return _log(file) <= _TARGET_BYTES
 
     _until(begins_anew)
     checkpointer.close()
@@ -91,7 +91,7 @@ def test_it_ends_while_it_has_something_to_do(file: RecordingFile) -> None:
     checkpointer = Checkpointer(file.path, 0, 1 << 40)
     for _ in range(50):
         _write(file)
-        checkpointer.committed()
+        checkpointer.after_commit()
     checkpointer.close()
     file.close()
     assert not wal_of(file.path).exists()

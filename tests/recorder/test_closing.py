@@ -20,7 +20,7 @@ from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.capture import AtSource
+from nri_scope.share.redaction.capture import SourceRedaction
 from tests.amount import amount
 from tests.recording.test_faults import file_size_limit
 from tests.recording.traffic import a_start, an_item, lifecycles
@@ -35,7 +35,7 @@ def told(path: Path) -> tuple[int, int]:
         return events, sum(gap.lost or 0 for gap in recording.gaps())
 
 
-class Slow(AtSource):
+class Slow(SourceRedaction):
     """Redaction in which each event takes until it may go on."""
 
     def __init__(self, steps: threading.Semaphore) -> None:
@@ -192,12 +192,12 @@ def test_every_event_is_written_or_in_a_gap(
         asked += 1
         return is_too_late(self) or (too_late_after is not None and asked > too_late_after)
 
-    redaction = AtSource(Redactor(Rules.DEFAULT, bytes(32))) if slow else None
+    redaction = SourceRedaction(Redactor(Rules.DEFAULT, bytes(32))) if slow else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionWriter, "write", fail)
         patch.setattr(Worker, "_is_too_late", late)
         patch.setattr("nri_scope.recorder.worker._BATCH_EVENTS", batch)
-        patch.setattr("nri_scope.recorder.worker._FIRST_PAUSE", 0.001)
+        patch.setattr("nri_scope.recorder.worker._MIN_PAUSE_SECONDS", 0.001)
         limits = WriterLimits(queue_bytes=room, batch_seconds=0.001)
         recorder = Recorder.open(path, limits=limits, redaction=redaction)
         session = recorder.begin_session(a_start())

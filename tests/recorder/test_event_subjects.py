@@ -107,7 +107,7 @@ def test_what_names_nobody_has_no_key(connection: sqlite3.Connection) -> None:
 def test_what_was_forgotten_is_looked_up(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KNOWN", 4)
+    monkeypatch.setattr(module, "_MAX_CACHED", 4)
     subjects = Subjects(connection, empty=True)
     keys = {}
     for number in range(40):
@@ -128,7 +128,7 @@ def test_after_rows_were_removed_nothing_remembered_is_used(
     subjects.pod(WEB)
     subjects.flush()
     connection.execute("DELETE FROM pod")
-    subjects.forget()
+    subjects.invalidate()
     row = subjects.pod(WEB)
     subjects.flush()
     assert row is not None

@@ -18,7 +18,7 @@ from nri_scope.events import KILLED, CapturedCall, Event, Gap
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema import APPLICATION_ID, VERSION
-from nri_scope.share.redaction.capture import AtSource
+from nri_scope.share.redaction.capture import SourceRedaction
 from nri_scope.share.redaction.redactor import Redactor
 from nri_scope.share.redaction.rules import Rules
 from tests.recording.traffic import NOW, a_start, an_item, lifecycle, lifecycles, record
@@ -133,7 +133,7 @@ class TestCallbacks:
         reply = api.CreateContainerResponse()
         reply.adjust.env.add(key="DB_PASSWORD", value="correct-Horse7-battery")
         item = an_item("CreateContainer", request)._replace(reply=reply.SerializeToString())
-        redaction = AtSource(Redactor(Rules.DEFAULT, bytes(32)))
+        redaction = SourceRedaction(Redactor(Rules.DEFAULT, bytes(32)))
         record(path, [item], redaction=redaction, on_event=lambda *both: told.append(both))
         with Recording.open(path) as recording:
             ((event, kept),) = told

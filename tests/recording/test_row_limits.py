@@ -91,7 +91,7 @@ def test_the_ring_makes_room(tmp_path: Path) -> None:
         with pytest.raises(row_limits.LimitReached):
             known.pod(api.PodSandbox(id="another"))
         connection.execute("DELETE FROM pod WHERE key = 1")
-        known.forget()
+        known.invalidate()
         assert known.pod(api.PodSandbox(id="another")) is not None
 
 
