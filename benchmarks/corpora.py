@@ -21,7 +21,7 @@ from typing import NamedTuple
 import yaml
 
 from benchmarks.samples import Sampler
-from nri_scope.share.redaction.rule_set import PUBLIC
+from nri_scope.share.redaction.rule_set import PUBLIC_RULES_FILE
 from tests.interop.build import CACHE
 
 FOLDER = CACHE / "corpora"
@@ -97,7 +97,7 @@ def detect_secrets(samples: int) -> Iterator[Sample]:
 
 def gitleaks(samples: int) -> Iterator[Sample]:
     """Return the same of gitleaks, whose rules we use: whether they hold in our places."""
-    for rule in json.loads(PUBLIC.read_text("utf-8"))["rules"]:
+    for rule in json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))["rules"]:
         for text, groups in _made(rule["regex"], samples):
             longest = max(groups.values(), key=len, default=text)
             if not any(keyword in text.lower() for keyword in rule["keywords"]):
@@ -122,7 +122,7 @@ _LITERAL = re.compile(r'\s*(?://[^\n]*\n\s*)*(?:`([^`]*)`|"((?:[^"\\\n]|\\.)*)")
 
 def gitleaks_false_positives() -> Iterator[tuple[str, str]]:
     """Texts that gitleaks' own tests say are no credentials, by the file they are in."""
-    document = json.loads(PUBLIC.read_text("utf-8"))
+    document = json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))
     module = f"{document['module']}@{document['version']}"
     try:
         command = ["go", "mod", "download", "-json", module]

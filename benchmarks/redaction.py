@@ -28,7 +28,7 @@ from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
 from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.capture import MEMORY, AtSource
+from nri_scope.share.redaction.capture import RECORDER_LIMITS, SourceRedaction
 
 _KEY = bytes(range(32))
 _CREDENTIALS = (
@@ -127,7 +127,7 @@ _CORPORA: dict[str, Callable[[int], Iterator[corpora.Sample]]] = {
 
 
 def _is_right(case: Case) -> bool:
-    event = AtSource(Redactor(Rules.DEFAULT, _KEY)).redact_call(case.event)
+    event = SourceRedaction(Redactor(Rules.DEFAULT, _KEY)).redact_call(case.event)
     return not leaks(case, event) if case.secrets else stays(case, event)
 
 
@@ -201,7 +201,7 @@ def _real() -> Score:
     """Texts of real events, in which there are no credentials."""
     score = Score()
     redactor = Redactor(Rules.DEFAULT, _KEY)
-    source = AtSource(redactor)
+    source = SourceRedaction(redactor)
     seen: set[str] = set()
     for event in labelled.real():
         seen.update(_texts(event))
@@ -252,7 +252,7 @@ def _by_megabyte(megabytes: float) -> float:
         size += len(line)
         if size >= megabytes * 1e6:
             break
-    redactor = Redactor(Rules.DEFAULT, _KEY, memory=MEMORY)
+    redactor = Redactor(Rules.DEFAULT, _KEY, memory=RECORDER_LIMITS)
     begin = time.process_time()
     for line in lines:
         redactor.text(line)
@@ -262,7 +262,7 @@ def _by_megabyte(megabytes: float) -> float:
 def _by_container(containers: int) -> float:
     """Seconds of the writer's thread for the events of a container that was never seen before."""
     stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
-    source = AtSource(Redactor(Rules.DEFAULT, _KEY, memory=MEMORY))
+    source = SourceRedaction(Redactor(Rules.DEFAULT, _KEY, memory=RECORDER_LIMITS))
     times = []
     events = [event for event in stream if event.method == "CreateContainer"]
     for event in repeated(events, containers):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nri_scope.recorder.writer import Recorder
 
-    from .redaction.capture import AtSource
+    from .redaction.capture import SourceRedaction
     from .redaction.rules import Rules
 
 
@@ -32,7 +32,7 @@ def check_continued(path: Path, *, redacts: bool) -> None:
 
 
 def opened(
-    path: Path, rules: Rules | None, open_with: Callable[[AtSource | None], Recorder]
+    path: Path, rules: Rules | None, open_with: Callable[[SourceRedaction | None], Recorder]
 ) -> Recorder:
     """Open a recorder that redacts by these rules, if any, and says so in the recording.
 
@@ -41,8 +41,8 @@ def opened(
     check_continued(path, redacts=rules is not None)
     if rules is None:
         return open_with(None)
-    from .redaction.capture import NOTE, AtSource
+    from .redaction.capture import NOTE, SourceRedaction
 
-    recorder = open_with(AtSource.to(path, rules))
+    recorder = open_with(SourceRedaction.to(path, rules))
     recorder.note(None, time_ns(), NOTE)
     return recorder

@@ -19,7 +19,7 @@ from nri_scope.share.source_redaction import check_continued, opened
 from .faults import Faults, parse_faults
 
 if TYPE_CHECKING:
-    from nri_scope.share.redaction.capture import AtSource
+    from nri_scope.share.redaction.capture import SourceRedaction
     from nri_scope.share.redaction.rules import Rules
 
 OnEvent = Callable[[Event, CapturedCall], None]
@@ -80,14 +80,13 @@ class Settings:
         """Return the faults to inject; raise `UsageError` for bad values."""
         return parse_faults(self.delays, self.drops, self.errors, self.seed)
 
-    def redaction(self) -> AtSource | None:
+    def redaction(self) -> SourceRedaction | None:
         """Return the redaction at the source, for one thread, or None for no redaction."""
         rules = self._rules()
         if rules is None:
             return None
-        from nri_scope.share.redaction.capture import AtSource
 
-        return AtSource.to(Path(self.output), rules)
+        return SourceRedaction.to(Path(self.output), rules)
 
     def _rules(self) -> Rules | None:
         if self.redact is None:

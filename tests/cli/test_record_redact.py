@@ -152,7 +152,7 @@ async def test_wrong_rules_get_one_line_and_status_2(tmp_path: Path) -> None:
     async with recording("--redact", "rules.toml", cwd=tmp_path) as record:
         status, _, errors = await record.ended()
     assert status == 2
-    assert "rules.toml: line 3: there is no switch 'namespace'; did you mean namespaces?" in errors
+    assert "rules.toml: line 3: unknown switch 'namespace'; did you mean namespaces?" in errors
     assert len(errors.splitlines()) == 1
 
 

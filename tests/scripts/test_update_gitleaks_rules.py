@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.share.redaction.rule_set import PUBLIC
+from nri_scope.share.redaction.rule_set import PUBLIC_RULES_FILE
 from scripts.update_gitleaks_rules import main, update
 
 ROOT = Path(__file__).parents[2]
@@ -76,10 +76,12 @@ def test_a_copy_needs_a_version(
 
 
 def test_the_licence_is_beside_the_rules_that_we_use() -> None:
-    document = json.loads(PUBLIC.read_text("utf-8"))
+    document = json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))
 
     assert document["licence"] == "MIT" and document["version"].startswith("v")
-    assert "Permission is hereby granted" in PUBLIC.with_name("LICENSE").read_text("utf-8")
+    assert "Permission is hereby granted" in PUBLIC_RULES_FILE.with_name("LICENSE").read_text(
+        "utf-8"
+    )
     assert document["version"].lstrip("v") in (
         ROOT / "docs" / "decisions" / "0001-credential-formats.md"
     ).read_text("utf-8")
@@ -95,7 +97,7 @@ def test_a_wheel_has_rules_and_licences(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         place = "nri_scope/share/redaction/gitleaks"
-        assert archive.read(f"{place}/rules.json") == PUBLIC.read_bytes()
+        assert archive.read(f"{place}/rules.json") == PUBLIC_RULES_FILE.read_bytes()
         assert f"{place}/LICENSE" in names
         assert sum(name.endswith("/LICENSE") and "dist-info" in name for name in names) == 2
         (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))

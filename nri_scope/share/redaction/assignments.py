@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
 from . import shell_words
-from .credentials import hides, put, put_for, scheme_end, strength_of
+from .credentials import end_of_scheme, must_replace, replace_credential, replace_keyed, strength_of
 from .key_names import Certainty, certainty_at, may_name_credential, names_node
 from .known_values import Strength
 from .re2_patterns import Pattern
-from .tokens import PLAIN, is_token
+from .tokens import PLAIN_TOKEN, is_token
 from .word_lists import words
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ _CLOSING = ")]}>,;"
 _CONTAINER = re.compile(r"[{\[(]+(?:[\s\"'\\\]})]|[A-Za-z_][A-Za-z0-9_.-]*[\"']?[:=]|$)")
 _OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 _WORDS = re.compile(r"[A-Za-z]{1,14}[.,:;!?]?")
-_HAS_TOKEN = re.compile(PLAIN)
+_HAS_TOKEN = re.compile(PLAIN_TOKEN)
 
 
-def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_assignments(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace values of keys that name credentials, or nodes if that rule is on."""
     is_on, nodes = engine.is_on("credential-keys"), engine.is_on("nodes")
     if not (is_on and may_name_credential(text)) and not nodes:
@@ -90,13 +90,13 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             continue
         is_option = not found.rstrip("\\ \t\r\n").endswith(("=", ":", ">"))
         begin, stop = reader.value(start, end, is_query=is_query)
-        credentials_at = scheme_end(key, text, begin)
+        credentials_at = end_of_scheme(key, text, begin)
         if credentials_at > stop:
             begin, stop = reader.value(start, credentials_at, is_query=is_query)
         secret = text[begin:stop]
         if not secret:
             continue
-        is_prose = _are_words(secret) if is_quoted else _WORDS.fullmatch(secret) is not None
+        is_prose = _is_prose(secret) if is_quoted else _WORDS.fullmatch(secret) is not None
         if is_option and (is_prose or _OPTION.fullmatch(secret)):
             continue
         if text[begin] in "\"'":
@@ -105,8 +105,8 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             token = (
                 secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
             )
-        elif hides(key, secret, certainty):
-            token = _put(engine, key, secret, place, is_query=is_query)
+        elif must_replace(key, secret, certainty):
+            token = _replace(engine, key, secret, place, is_query=is_query)
         else:
             continue
         pieces += text[at:begin], token
@@ -114,21 +114,21 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
     return "".join((*pieces, text[at:]))
 
 
-def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -> str:
+def _replace(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -> str:
     if is_query:
         decoded = unquote_plus(secret)
         if decoded != secret and not _HAS_TOKEN.search(decoded):
-            put(engine, decoded, place)
-    first = re.split(r"[\s,;&]", secret[scheme_end(key, secret) :], maxsplit=1)[0]
+            replace_credential(engine, decoded, place)
+    first = re.split(r"[\s,;&]", secret[end_of_scheme(key, secret) :], maxsplit=1)[0]
     if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
         engine.known.add(first, "credential-keys", strength_of(first))
-    if _are_words(secret):
+    if _is_prose(secret):
         # "token: expired" is not a secret, or a weak one, and must not hide the word in all texts.
         return engine.put("credential-keys", secret, Strength.PRIVATE, place)
-    return put_for(engine, key, secret, place)
+    return replace_keyed(engine, key, secret, place)
 
 
-def _are_words(text: str) -> bool:
+def _is_prose(text: str) -> bool:
     return all(_WORDS.fullmatch(word) for word in text.split())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in rules, each with the name used in rule files to switch it."""
+"""The built-in rules, with the names by which rule files switch them on and off."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import NamedTuple
 
 
 class BuiltIn(NamedTuple):
-    """A built-in rule; counts are reported under the rule's name."""
+    """A built-in rule; replacements are counted under its name."""
 
     name: str
-    about: str
-    """The values that the rule replaces, in Markdown; a table row in docs/redaction.md."""
+    replaced_values: str
+    """The values that the rule replaces, in Markdown, for the table in docs/redaction.md."""
     is_on: bool = True
-    """Whether the rule applies by default."""
+    """Whether the rule is on by default."""
 
 
 BUILT_IN = (
     BuiltIn(
         "credential-keys",
         "values whose key names a credential (`DB_PASSWORD`, `--api-key=…`, `--token …`, "
-        "`password: …`), or a group of them (`credentials`, `secrets`, `tokens`, `passwords`), and "
-        "the data of a `kind: Secret`: in variables, arguments, annotations, labels, mount "
-        "options, metadata, JSON, YAML, TOML, INI, XML, query strings, text; what well-known "
-        "programs are given as a password (`curl -u`, `mysql -p…`, `docker login -p` …), also "
-        "in scripts, and what these write to a file or a program that is for credentials "
-        "(`echo … > /run/secrets/db`, `kinit <<EOF`, `read PASSWORD <<< …`)",
+        "`password: …`) or a group of credentials (`credentials`, `secrets`, `tokens`, "
+        "`passwords`), and the data of a `kind: Secret`: in variables, arguments, annotations, "
+        "labels, mount options, metadata, JSON, YAML, TOML, INI, XML, query strings and text; "
+        "password arguments of well-known programs (`curl -u`, `mysql -p…`, `docker login -p` …), "
+        "also in scripts; text that a script writes to a file of credentials or to a program that "
+        "reads a credential (`echo … > /run/secrets/db`, `kinit <<EOF`, `read PASSWORD <<< …`)",
     ),
     BuiltIn(
         "credential-formats",
-        "text that has the form of a credential: private keys (PEM), JSON Web Tokens, keys and "
-        "tokens of some 120 services by the rules of gitleaks, password hashes",
+        "text in the form of a credential: private keys (PEM), JSON Web Tokens, keys and tokens "
+        "of some 120 services by the rules of gitleaks, password hashes",
     ),
     BuiltIn(
         "url-passwords",
@@ -40,17 +40,18 @@ BUILT_IN = (
     ),
     BuiltIn(
         "auth-headers",
-        "what follows `Authorization:` and the scheme there, whatever it is; `Bearer`, `Basic`, "
-        "`Cookie:`",
+        "any text after `Authorization:` and its scheme; the credentials after `Bearer`, `Basic` "
+        "and similar schemes; the value of `Cookie:`",
     ),
     BuiltIn(
         "random-looking",
-        "20 characters or more that mix capitals, small letters and digits as only chance does",
+        "runs of 20 or more characters that mix capitals, small letters and digits as random text "
+        "does",
     ),
     BuiltIn(
         "env-values",
-        "values of environment variables, of containers and of hooks, but for those that are "
-        "plain or known to be harmless (see below)",
+        "values of environment variables of containers and hooks, except plain values and known "
+        "harmless ones (see below)",
     ),
     BuiltIn(
         "secret-annotations",
@@ -65,48 +66,52 @@ BUILT_IN = (
     BuiltIn("emails", "mail addresses"),
     BuiltIn(
         "addresses",
-        "IP addresses, also with a port or a prefix length; loopback, unspecified and broadcast "
-        "addresses and netmasks stay",
+        "IP addresses, also with a port or a prefix length, except loopback, unspecified and "
+        "broadcast addresses and netmasks",
     ),
     BuiltIn(
         "host-names",
-        "host names with a dot in them and a known ending (`db.acme.com`, `node1.corp`); those "
-        "of public registries and projects, `example.com` and names inside of the cluster "
-        "(`.svc`, `.cluster.local`) stay",
+        "host names with a dot and a known ending (`db.acme.com`, `node1.corp`), except those of "
+        "public registries and projects, `example.com`, and names inside the cluster (`.svc`, "
+        "`.cluster.local`)",
     ),
     BuiltIn("user-paths", "the user's name in `/home/…`, `/Users/…` and `C:\\Users\\…`"),
     BuiltIn(
         "registries",
-        "the host in an image's reference, unless it is a public registry; repository, tag and "
+        "the host in an image reference, unless it is a public registry; repository, tag and "
         "digest stay",
     ),
     BuiltIn(
         "unknown-fields",
-        "fields of messages that this version of nri-scope does not know: they are **removed**, "
-        "since their content is unknown",
+        "message fields that this version of nri-scope does not know, which are **removed**, since "
+        "their content is unknown",
     ),
     BuiltIn(
         "unreadable",
-        "whole messages that are malformed or of an unknown method, and the CRI's answers that are "
-        "no JSON: one token each",
+        "whole messages that are malformed or of an unknown method, and CRI answers that are not "
+        "JSON: one token each",
     ),
     BuiltIn(
         "long-texts",
-        "texts of more than 65,536 characters, wherever they are: one token each, as looking into "
-        "them may take long; and while recording what comes after the first half MiB of one "
-        "container in one message, or after the first 4 MiB of the message (a text counts as 32 "
-        "characters more than it has, a replacement as 128): the rest of each list as one token",
+        "texts of more than 65,536 characters: one token each, as searching them may take long; "
+        "while recording, also everything after the first half MiB of one container in one "
+        "message, or after the first 4 MiB of the message (each text counts 32 characters extra, "
+        "each replacement 128): the rest of each list becomes one token",
     ),
-    BuiltIn("namespaces", "names of namespaces, but for `default` and `kube-*`", is_on=False),
+    BuiltIn(
+        "namespaces",
+        "names of namespaces, except `default`, `kube-system`, `kube-public` and `kube-node-lease`",
+        is_on=False,
+    ),
     BuiltIn(
         "nodes",
-        "this machine's name, names of nodes in the file of rules, and what variables and options "
-        "call the node's name (`NODE_NAME`, `--hostname-override=…`)",
+        "this machine's name, the names of nodes in the rule file, and values of variables and "
+        "options for a node's name (`NODE_NAME`, `--hostname-override=…`)",
         is_on=False,
     ),
     BuiltIn("pods", "names of pods", is_on=False),
     BuiltIn("containers", "names of containers", is_on=False),
 )
 
-NAMES = tuple(rule.name for rule in BUILT_IN)
-ON = frozenset(rule.name for rule in BUILT_IN if rule.is_on)
+RULE_NAMES = tuple(rule.name for rule in BUILT_IN)
+DEFAULT_RULES = frozenset(rule.name for rule in BUILT_IN if rule.is_on)

@@ -27,30 +27,35 @@ from .rules import Rules
 from .user_key import derive, local_key
 
 NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
-"""A note in every recording redacted at the source."""
+"""Text of a note that every recording redacted at the source contains."""
 
-MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20)
-"""A recorder runs for weeks. Pauses of Python's garbage collector, during which the runtime waits
-for an answer, grow with the memory in use, and while one message is redacted, all others wait."""
+RECORDER_LIMITS = Memory(
+    values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20
+)
+"""Limits for a recorder, which runs for weeks. Pauses of Python's garbage collector grow with the
+memory in use, and while one message is redacted, all others wait in the queue."""
 
 
-class AtSource:
+class SourceRedaction:
     """Redacts the data written by one recorder. Used only in the recorder's writer thread."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     @classmethod
-    def to(cls, path: Path, rules: Rules) -> AtSource:
-        """Return redaction for the recording ``path``, by the machine's key. Raises UsageError."""
+    def to(cls, path: Path, rules: Rules) -> SourceRedaction:
+        """Return redaction for the recording ``path``, with a key derived from the user's key.
+
+        Raises UsageError.
+        """
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
-        return cls(Redactor(rules, key, memory=MEMORY))
+        return cls(Redactor(rules, key, memory=RECORDER_LIMITS))
 
     def redact_call(self, item: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
         redactor = self._redactor
         known = item.method in METHODS
-        # In this order: texts beside the request belong to the container of the request.
+        # The request must come first: it sets the container to which the other texts belong.
         request = redactor.request(item.method, item.request, service=item.service)
         reply = redactor.reply(item.method, item.reply, service=item.service)
         said = redactor.text(item.status_message, "event.status_message", of_event=True)
@@ -90,9 +95,9 @@ class AtSource:
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
-    """Refuse to mix redacted and other events in one file. Raises UsageError.
+    """Raise UsageError if redacted and other events would be mixed in one file.
 
-    An unreadable file is not refused: the attempt to write it gives a better error.
+    An unreadable file is accepted: opening it for writing raises a better error.
     """
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.writable_file import check_journal
@@ -100,17 +105,15 @@ def check_continued(path: Path, *, redacts: bool) -> None:
     try:
         if not path.exists():
             return
-        # Reading it might undo an interrupted write, which a recorder refuses.
+        # Opening the file might roll back a hot journal; a recorder refuses such a file.
         check_journal(path)
         with Recording.open(path) as recording:
-            # By query, as a recording may have more notes than the reader accepts.
+            # Not via the reader's list of notes, which is limited in length.
             notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [NOTE])
             sessions = recording.rows("SELECT 1 FROM session LIMIT 1")
     except (OSError, RecordingError):
         return
     if notes and not redacts:
-        raise UsageError(f"{path} was recorded with --redact", "add it, or name another file")
+        raise UsageError(f"{path} was recorded with --redact", "add --redact, or name another file")
     if redacts and sessions and not notes:
-        raise UsageError(
-            f"{path} holds events that were recorded without --redact", "name another file"
-        )
+        raise UsageError(f"{path} contains events recorded without --redact", "name another file")

@@ -106,14 +106,14 @@ nmcli: password=1 psk=1 wifi-sec.psk=1 802-11-wireless-security.psk=1
 openssl: passwd=-1
 htpasswd: -b=-1 -bn=-1 -nb=-1 -cb=-1 -bc=-1 -nbB=-1 -Bbn=-1 -bnB=-1 -bnBC=-1 -nbBC=-1
 """
-GROUPS = dict.fromkeys(("sudo", "doas", "runuser"), words("")) | dict.fromkeys(
+GROUP_OPTION_PROGRAMS = dict.fromkeys(("sudo", "doas", "runuser"), words("")) | dict.fromkeys(
     words("runc crun youki ctr docker docker-compose podman podman-compose nerdctl buildah"),
     words("run exec create container compose service update"),
 )
 """Programs whose ``-u`` takes ``user:group``, with words that may precede that option."""
-ORACLE = frozenset({"sqlplus", "sqlldr", "expdp", "impdp", "exp", "imp", "rman"})
+ORACLE_CLIENTS = frozenset({"sqlplus", "sqlldr", "expdp", "impdp", "exp", "imp", "rman"})
 """Programs that accept ``user/password`` as a word, with or without ``@host``."""
-STDIN = words(
+STDIN_READERS = words(
     "--password-stdin --stdin --with-token --passphrase-fd --key-file=- stdin fd:0 kinit chpasswd "
     "passwd smbpasswd cryptsetup"
 )
@@ -126,7 +126,7 @@ FILTERS = words(
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"})
 
 
-def _read() -> dict[str, Client]:
+def _parse_tables() -> dict[str, Client]:
     options: dict[str, dict[str, Takes]] = {}
     within: dict[str, frozenset[str]] = {}
     positions: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -154,8 +154,11 @@ def _read() -> dict[str, Client]:
                     }
     return {
         name: Client(options.get(name, {}), within.get(name, frozenset()), positions.get(name, {}))
-        for name in options.keys() | positions.keys() | ORACLE | GROUPS.keys()
+        for name in options.keys()
+        | positions.keys()
+        | ORACLE_CLIENTS
+        | GROUP_OPTION_PROGRAMS.keys()
     }
 
 
-CLIENTS = _read()
+CLIENTS = _parse_tables()

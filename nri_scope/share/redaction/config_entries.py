@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .flow_entries import Braces, Entry, read
+from .flow_entries import Braces, Entry, read_braces
 
 _LINE = re.compile(
     r"(?P<indent>[ \t]*)(?P<dashes>(?:-[ \t]+){0,8})(?:(?:export|set)[ \t]+)?"
@@ -247,12 +247,12 @@ class Entries:
     def _braces(self, at: int, end: int, above: int) -> Braces:
         """Read the entries in braces; if unclosed, only the entries in this line."""
         base = len(self.list)
-        found = read(self._text, at, end, above, base)
+        found = read_braces(self._text, at, end, above, base)
         if not (found.is_closed or self._is_unclosed):
-            found = read(self._text, at, len(self._text), above, base)
+            found = read_braces(self._text, at, len(self._text), above, base)
             if not found.is_closed:
                 self._is_unclosed = True
-                found = read(self._text, at, end, above, base)
+                found = read_braces(self._text, at, end, above, base)
         self.list += found.entries
         return found
 

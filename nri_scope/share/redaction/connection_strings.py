@@ -7,11 +7,11 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from .credentials import REFERENCE, put
-from .free_text import sub
+from .credentials import REFERENCE, replace_credential
+from .free_text import substitute
 from .known_values import Strength
 from .re2_patterns import Pattern
-from .tokens import PLAIN, is_token
+from .tokens import PLAIN_TOKEN, is_token
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -57,49 +57,57 @@ _SQL = tuple(
     )
 )
 _SQL_BARE = Pattern(r"(?i)\b(?:create|alter)\s+user\s+[^\s;]+\s+identified\s+by\s+([^\s;,\"'`\\]+)")
-_HAS_TOKEN = re.compile(PLAIN)
+_HAS_TOKEN = re.compile(PLAIN_TOKEN)
 
 
-def connections(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_connections(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace user and password in URLs, other connection strings, and files of logins."""
     if not engine.is_on("url-passwords") or len(text) < 6:
         return text
 
     def put_password(found: str) -> str:
-        return found if _is_shown(found) else put(engine, found, place, "url-passwords")
+        return (
+            found
+            if _is_not_secret(found)
+            else replace_credential(engine, found, place, "url-passwords")
+        )
 
     def put_sql(found: str) -> str:
         return found if found.lower() in {"values", "password"} else put_password(found)
 
     if "@" in text and "/" in text:
-        text = _urls(engine, text, place)
-        text = sub(_GO_MYSQL, text, 1, put_password)
-        text = sub(_ORACLE, text, 1, put_password)
+        text = _redact_urls(engine, text, place)
+        text = substitute(_GO_MYSQL, text, 1, put_password)
+        text = substitute(_ORACLE, text, 1, put_password)
     if text.count(":") > 3:
-        text = sub(_PGPASS, text, 1, put_password)
+        text = substitute(_PGPASS, text, 1, put_password)
     if _SQL_HINT.search(text) is not None:
         for pattern in _SQL:
-            text = sub(pattern, text, 1, put_password)
-        text = sub(_SQL_BARE, text, 1, put_sql)
+            text = substitute(pattern, text, 1, put_password)
+        text = substitute(_SQL_BARE, text, 1, put_sql)
     if "password" in text:
-        text = sub(_NETRC, text, 1, put_password)
+        text = substitute(_NETRC, text, 1, put_password)
     return text
 
 
-def _urls(engine: Engine, text: str, place: str) -> str:
+def _redact_urls(engine: Engine, text: str, place: str) -> str:
     def put_both(found: str) -> str:
         user, colon, password = found.partition(":")
         if _PORT.match(password) is not None and not password.isdigit():
             # http://host:80/path@version
             return found
         if not colon:
-            return found if _is_shown(user) else put(engine, user, place, "url-passwords")
-        if not _is_shown(password):
+            return (
+                found
+                if _is_not_secret(user)
+                else replace_credential(engine, user, place, "url-passwords")
+            )
+        if not _is_not_secret(password):
             plain = unquote(password)
             if plain != password and not is_token(plain):
                 engine.known.add(plain, "url-passwords", Strength.SECRET)
-            password = put(engine, password, place, "url-passwords")
-        if user and not _is_shown(user):
+            password = replace_credential(engine, password, place, "url-passwords")
+        if user and not _is_not_secret(user):
             user = engine.put("url-passwords", user, Strength.PRIVATE, place)
         return user + colon + password
 
@@ -108,9 +116,9 @@ def _urls(engine: Engine, text: str, place: str) -> str:
         given = put_both(whole[1])
         return text[: whole.start(1)] + given + text[whole.end(1) :]
     if "//" in text or "\\/" in text:
-        text = sub(_URL, text, 1, put_both)
+        text = substitute(_URL, text, 1, put_both)
     return text
 
 
-def _is_shown(part: str) -> bool:
+def _is_not_secret(part: str) -> bool:
     return is_token(part) or not part or REFERENCE.fullmatch(part) is not None

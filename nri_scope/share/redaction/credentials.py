@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING
 
 from .harmless import is_plain, is_plain_path
-from .key_names import Certainty, certainty_at, names_node, tells_a_number, tells_an_amount
+from .key_names import Certainty, certainty_at, names_amount, names_node, names_short_number
 from .known_values import Strength
-from .tokens import PLAIN, is_token
+from .tokens import PLAIN_TOKEN, is_token
 from .word_lists import words
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ SCHEME = re.compile(
     r"|ssws|token|vapid|aws4-hmac-sha256|goog4-hmac-sha256|sso-key|zoho-oauthtoken|snowflake)[ \t]+"
 )
 """The scheme before the credentials in a header."""
-_MARKED = re.compile(rf"[^A-Za-z0-9]{{0,8}}{PLAIN}[^A-Za-z0-9]{{0,8}}")
-_NOTHING = words("true false yes no on off null none nil")
+_SURROUNDED_TOKEN = re.compile(rf"[^A-Za-z0-9]{{0,8}}{PLAIN_TOKEN}[^A-Za-z0-9]{{0,8}}")
+_EMPTY_WORDS = words("true false yes no on off null none nil")
 _MASK = re.compile(r"\*+|<[a-z-]{1,20}>|%[sdvq]")
 _SHELL_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*])")
 
 
-def hides(key: str, value: str, certainty: Certainty) -> bool:
+def must_replace(key: str, value: str, certainty: Certainty) -> bool:
     """Return whether to replace ``value``; ``certainty`` comes from its keys."""
     if certainty is Certainty.NONE:
         return False
@@ -40,14 +40,14 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
     scheme = SCHEME.match(bare)
     if scheme is not None and is_token(bare[scheme.end() :].strip()):
         return False
-    if _MARKED.fullmatch(bare) is not None:
+    if _SURROUNDED_TOKEN.fullmatch(bare) is not None:
         # Already replaced, when it was read with less of the surrounding text.
         return False
     if certainty is Certainty.FORCED:
         return bool(bare) and not is_token(bare)
     if (
         not bare
-        or bare.lower() in _NOTHING
+        or bare.lower() in _EMPTY_WORDS
         or is_token(bare)
         or REFERENCE.fullmatch(bare) is not None
         or _MASK.fullmatch(bare) is not None
@@ -56,38 +56,40 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
     if certainty is Certainty.SURE:
         return True
     if is_plain(bare):
-        few = 3 if tells_a_number(key) else 5
-        return sum(c.isdigit() for c in bare) > few and not tells_an_amount(key)
+        few = 3 if names_short_number(key) else 5
+        return sum(c.isdigit() for c in bare) > few and not names_amount(key)
     if "," in bare and len(bare) <= 200 and all(map(is_plain, bare.split(","))):
         # --auth=ldap,token
         return any(c.isdigit() for c in bare)
     return not (bare.count("/") > 1 and is_plain_path(bare))
 
 
-def credential(
+def redact_credential(
     engine: Engine, key: str, value: str, place: str, above: Certainty = Certainty.NONE
 ) -> str | None:
     """Return the replacement for the value of ``key``, or None if it is not a credential."""
-    if engine.is_on("credential-keys") and hides(key, value, certainty_at(key, above)):
-        return put_for(engine, key, value, place)
+    if engine.is_on("credential-keys") and must_replace(key, value, certainty_at(key, above)):
+        return replace_keyed(engine, key, value, place)
     return None
 
 
-def put_for(engine: Engine, key: str, value: str, place: str) -> str:
+def replace_keyed(engine: Engine, key: str, value: str, place: str) -> str:
     """Return the token for a credential; the scheme of an ``Authorization`` is kept."""
-    begin = scheme_end(key, value)
+    begin = end_of_scheme(key, value)
     if begin:
-        return value[:begin] + put_header(engine, value[begin:], place, "credential-keys")
-    return put(engine, value, place)
+        return value[:begin] + replace_authorization(
+            engine, value[begin:], place, "credential-keys"
+        )
+    return replace_credential(engine, value, place)
 
 
-def scheme_end(key: str, text: str, begin: int = 0) -> int:
+def end_of_scheme(key: str, text: str, begin: int = 0) -> int:
     """Return where the credentials begin after the scheme of an ``Authorization``, or 0."""
     scheme = SCHEME.match(text, begin) if key[-13:].lower() == "authorization" else None
     return scheme.end() if scheme is not None and scheme.end() < len(text) else 0
 
 
-def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
+def replace_authorization(engine: Engine, value: str, place: str, rule: str) -> str:
     """Return the token for the text after a scheme; learn the user and password of Basic."""
     try:
         decoded = base64.b64decode(value.strip(), validate=True).decode()
@@ -97,10 +99,10 @@ def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
     if colon and password.isprintable():
         engine.known.add(password, rule, Strength.SECRET)
         engine.known.add(user, rule, Strength.PRIVATE)
-    return put(engine, value, place, rule)
+    return replace_credential(engine, value, place, rule)
 
 
-def put_encoded(engine: Engine, value: str, place: str) -> str:
+def replace_encoded(engine: Engine, value: str, place: str) -> str:
     """Return the token for a possible base64 credential, as in Secrets; learn the decoded one."""
     try:
         decoded = base64.b64decode("".join(value.split()), validate=True).decode().strip()
@@ -108,10 +110,10 @@ def put_encoded(engine: Engine, value: str, place: str) -> str:
         decoded = ""
     if decoded.isprintable() and decoded and not is_token(decoded):
         engine.known.add(decoded, "credential-keys", strength_of(decoded))
-    return put(engine, value, place)
+    return replace_credential(engine, value, place)
 
 
-def login(engine: Engine, text: str, place: str, between: str) -> str | None:
+def redact_login(engine: Engine, text: str, place: str, between: str) -> str | None:
     """Redact ``user:password`` (``between`` is ``:``); return None for any other form."""
     user, found, password = text.partition(between)
     if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
@@ -122,10 +124,12 @@ def login(engine: Engine, text: str, place: str, between: str) -> str | None:
         return text
     if user:
         user = engine.put("credential-keys", user, Strength.PRIVATE, place)
-    return user + between + put(engine, password, place)
+    return user + between + replace_credential(engine, password, place)
 
 
-def put(engine: Engine, value: str, place: str, rule: str = "credential-keys") -> str:
+def replace_credential(
+    engine: Engine, value: str, place: str, rule: str = "credential-keys"
+) -> str:
     """Return the token for a credential."""
     return engine.whole(rule, value, strength_of(value), place)
 
@@ -138,7 +142,7 @@ def strength_of(value: str) -> Strength:
     return Strength.SECRET
 
 
-def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
+def apply_user_rules(engine: Engine, value: str, place: str, key: str) -> str | None:
     """Return the result of the user's rules for a value with a key, or None if none applies."""
     if not engine.rules.rules and not engine.rules.values:
         return None
@@ -153,7 +157,7 @@ def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
     return None
 
 
-def keyed_text(
+def redact_keyed(
     engine: Engine,
     key: str,
     value: str,
@@ -161,15 +165,15 @@ def keyed_text(
     above: Certainty = Certainty.NONE,
 ) -> str | None:
     """Return the replacement for an option's value, or None if its key is not decisive."""
-    given = by_user(engine, value, place, key)
+    given = apply_user_rules(engine, value, place, key)
     if given is not None:
         return given
     if engine.is_on("nodes") and names_node(key):
-        return node(engine, value, place)
-    return credential(engine, key, value, place, above)
+        return redact_node(engine, value, place)
+    return redact_credential(engine, key, value, place, above)
 
 
-def node(engine: Engine, value: str, place: str) -> str:
+def redact_node(engine: Engine, value: str, place: str) -> str:
     """Return the replacement for a node's name if that rule is on."""
     if REFERENCE.fullmatch(value) or is_plain(value):
         return value

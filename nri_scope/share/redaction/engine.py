@@ -9,34 +9,34 @@ from typing import TypeVar, cast
 from nri_scope.recording.cache import RecentlyUsed
 
 from .harmless import HOSTS, REGISTRIES
-from .known_values import Known, Strength
-from .memory_limits import UNBOUNDED, Answer, Answers, Memory
+from .known_values import KnownValues, Strength
+from .memory_limits import UNBOUNDED, CachedResult, Memory, ResultCache
 from .re2_patterns import compiled, glob
 from .rules import Action, Rule, Rules
-from .scope import NAMES, Scope, Scopes
+from .scope import NAMES_SCOPE, Scope, Scopes
 from .tally import Tally
 from .tokens import Tokens, is_token
-from .value_owners import EVERYTHING
+from .value_owners import ALL_PODS
 from .work_limit import MESSAGE, TEXT, WorkLimit
 
 MAX_DEPTH = 4
 """Maximum nesting of texts, such as JSON in base64 in JSON."""
-_ROUNDS = 6
-_WITHIN = 3
+_MAX_ROUNDS = 6
+_MAX_NESTED = 3
 """Maximum nesting of values inside values that are replaced as a whole."""
-LONGEST = 65_536
+MAX_TEXT = 65_536
 """Maximum number of characters of a searched text; a longer one may take seconds."""
 
-_EACH, _HIT = 32, 128
+_TEXT_COST, _REPLACEMENT_COST = 32, 128
 """Work per text in addition to its characters, and per replacement."""
 
-_ASKED, _PART = 20, 50
+_TEXT_LOOKUP, _PART_LOOKUP = 20, 50
 """Units of `work_limit` for a text, and for a part of a message, that was redacted before."""
 
-_Question = tuple[str, bool, tuple[Rule, ...], str | None]
+_CacheKey = tuple[str, bool, tuple[Rule, ...], str | None]
 """The scope is None if the answer applies to all scopes because nothing was replaced."""
-_Given = TypeVar("_Given")
-_Parts = Answers[tuple[bytes, str], object, tuple[str, str]]
+_Redacted = TypeVar("_Redacted")
+_PartCache = ResultCache[tuple[bytes, str], object, tuple[str, str]]
 Finder = Callable[["Engine", str, str, int], str]
 """A function of engine, text, place and depth that returns the text with tokens."""
 
@@ -60,10 +60,10 @@ class Engine:
         self.rules = rules
         self._tokens = Tokens(key, memory.values)
         self.work = WorkLimit(memory.work)
-        self.known = Known(self._tokens, memory, self.work)
+        self.known = KnownValues(self._tokens, memory, self.work)
         self.scopes = Scopes(linked)
         self._event = 0
-        self.scope = NAMES
+        self.scope = NAMES_SCOPE
         """The scope of the text being redacted."""
         self.tally = Tally()
         self.is_counting = True
@@ -75,14 +75,14 @@ class Engine:
         self._found: list[str] | None = None
         self._within = 0
         self._unpacked: list[str] = []
-        self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
+        self._remembered: ResultCache[_CacheKey, str, str] = ResultCache(memory.cached)
         # Values in which no other values were found.
         self._empty: RecentlyUsed[tuple[str, tuple[Rule, ...]], bool] = RecentlyUsed(
             memory.cached // 16
         )
         # Fields, and what contains fields. Few fields differ between the events of a container.
-        self._fields: _Parts = Answers(memory.cached // 2)
-        self._wholes: _Parts = Answers(memory.cached // 2)
+        self._fields: _PartCache = ResultCache(memory.cached // 2)
+        self._wholes: _PartCache = ResultCache(memory.cached // 2)
         self._memory = memory
         self._left = memory.message
         # Rules and places of the values found in a message part whose answer will be cached.
@@ -102,7 +102,7 @@ class Engine:
         return (
             self._left < 0
             and self._found is None
-            and self.scope is not NAMES
+            and self.scope is not NAMES_SCOPE
             and self.is_on("long-texts")
         )
 
@@ -114,18 +114,18 @@ class Engine:
         self.hit("long-texts", place)
         return self._tokens.of(value)
 
-    def within(self, scope: Scope) -> _Within:
+    def within(self, scope: Scope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
-        return _Within(self, scope)
+        return _ScopeContext(self, scope)
 
     def enter(self, scope: Scope) -> None:
         """Set the scope of the following texts."""
         self.scope = scope
-        if scope is NAMES:
+        if scope is NAMES_SCOPE:
             self.known.owners.enter(None)
         else:
-            self.known.owners.enter(scope.pod if scope.pod.startswith("pod ") else EVERYTHING)
-        own = self._event and scope is not NAMES
+            self.known.owners.enter(scope.pod if scope.pod.startswith("pod ") else ALL_PODS)
+        own = self._event and scope is not NAMES_SCOPE
         self._tokens.scope = f"{scope.name} in {self._event}" if own else scope.name
 
     def is_on(self, rule: str) -> bool:
@@ -137,7 +137,7 @@ class Engine:
         if self._found is not None:
             self._found.append(rule)
             return
-        self._left -= _HIT
+        self._left -= _REPLACEMENT_COST
         if self._log is not None:
             self._log.append((rule, place))
         if self.is_counting:
@@ -151,7 +151,7 @@ class Engine:
         if self.is_spent() and strength is not Strength.NAME:
             return self._unseen(value, place)
         self.hit(rule, place)
-        if len(value) > LONGEST and self.is_on("long-texts"):
+        if len(value) > MAX_TEXT and self.is_on("long-texts"):
             # A text that contained it would be replaced as a whole: there is nothing to search for.
             self.work.spend(len(value))
             return self._tokens.of(value, None)
@@ -165,9 +165,9 @@ class Engine:
         if is_token(value.strip()):
             return value
         if self._found is None:
-            self._left -= len(value) + _EACH
-        is_new = len(value) <= LONGEST and not self.known.is_known(value, strength)
-        if is_new and self._within < _WITHIN and not self.is_spent():
+            self._left -= len(value) + _TEXT_COST
+        is_new = len(value) <= MAX_TEXT and not self.known.is_known(value, strength)
+        if is_new and self._within < _MAX_NESTED and not self.is_spent():
             question = value, self.asked(place, "")
             if question not in self._empty:
                 found, self._found = self._found, []
@@ -175,7 +175,7 @@ class Engine:
                 try:
                     self.text(value, place)
                     if not self._found:
-                        self._empty.put(question, True, len(value) + _EACH)
+                        self._empty.put(question, True, len(value) + _TEXT_COST)
                 finally:
                     self._within -= 1
                     self._found = found
@@ -229,19 +229,19 @@ class Engine:
     def _remember(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         if not text or is_token(text):
             return text
-        if len(text) > LONGEST and self.is_on("long-texts"):
+        if len(text) > MAX_TEXT and self.is_on("long-texts"):
             return self.put("long-texts", text, Strength.PRIVATE, place)
         if depth > MAX_DEPTH:
             # Text that is encoded at this depth is replaced without a search.
             return self.put("unreadable", text, Strength.PRIVATE, place)
         if self._found is None:
             # Also for a cached answer: replacements must not depend on the cache.
-            self._left -= len(text) + _EACH
+            self._left -= len(text) + _TEXT_COST
             if self.is_spent():
                 return self._unseen(text, place)
         if depth:
             self._unpacked.append(text)
-        self.work.spend(_ASKED)
+        self.work.spend(_TEXT_LOOKUP)
         known = self.known
         asked = self.asked(place, "")
         for scope in None, self._tokens.scope:
@@ -261,7 +261,7 @@ class Engine:
             is_of_all = is_same and known.owners.skipped == skipped
             self._remembered.keep(
                 (text, is_key, asked, None if is_of_all else self._tokens.scope),
-                Answer(
+                CachedResult(
                     given,
                     rules,
                     looked_at,
@@ -277,7 +277,9 @@ class Engine:
             self.hit(rule, place)
         return given
 
-    def _is_valid(self, answer: Answer[str, str] | Answer[object, tuple[str, str]]) -> bool:
+    def _is_valid(
+        self, answer: CachedResult[str, str] | CachedResult[object, tuple[str, str]]
+    ) -> bool:
         known = self.known
         if answer.epoch != known.epoch or answer.late not in {None, known.owners.late}:
             return False
@@ -292,13 +294,13 @@ class Engine:
         return self._memory.part == self._memory.message == UNBOUNDED
 
     def part(
-        self, content: bytes, redacted: Callable[[], _Given], *, is_field: bool = False
-    ) -> _Given:
+        self, content: bytes, redacted: Callable[[], _Redacted], *, is_field: bool = False
+    ) -> _Redacted:
         """Return the redacted form of a message part that many events repeat, cached if possible.
 
         ``content`` identifies the part; ``redacted`` does the work if it is not in the cache.
         """
-        self.work.spend(_PART + len(content) // 32)
+        self.work.spend(_PART_LOOKUP + len(content) // 32)
         question = content, self._tokens.scope
         parts = self._fields if is_field else self._wholes
         answer = parts.get(question)
@@ -312,7 +314,7 @@ class Engine:
             try:
                 given = redacted()
                 read = content.decode("utf-8", "replace")
-                answer = Answer[object, tuple[str, str]](
+                answer = CachedResult[object, tuple[str, str]](
                     given,
                     tuple(self._log),
                     "\n".join((read, *self._unpacked)),
@@ -333,7 +335,7 @@ class Engine:
                 # This text is in a part that is being redacted.
                 self._log += answer.found
                 self._unpacked.append(answer.looked_at)
-        return cast("_Given", answer.text)
+        return cast("_Redacted", answer.text)
 
     def _redacted(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         try:
@@ -343,7 +345,7 @@ class Engine:
             return self.put("unreadable", text, Strength.PRIVATE, place)
         finders = self._key_finders if is_key else self._finders
         # A token may complete another match, and one secret may reveal another one.
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before = text, self.known.progress
             self.work.spend(TEXT + len(text))
             if not is_key and (self.rules.rules or self._values):
@@ -378,7 +380,7 @@ class Engine:
         return "".join((*pieces, text[at:]))
 
 
-class _Within:
+class _ScopeContext:
     """The context of `Engine.within`: entered for each name and id, so not a slower generator."""
 
     __slots__ = ("_before", "_engine", "_scope")

@@ -49,7 +49,7 @@ class Braces:
     entries: list[Entry] = field(default_factory=list)
 
 
-def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
+def read_braces(text: str, at: int, limit: int, above: int, base: int) -> Braces:
     """Read from the brace at ``at``, up to ``limit`` at most.
 
     ``above`` is the entry whose value begins there; ``base`` is the number of the first new entry.
@@ -87,11 +87,11 @@ def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
             brackets[-1].has_key = False
             at += 1
         else:
-            at = _scalar(text, at, limit, brackets[-1], add)
+            at = _read_scalar(text, at, limit, brackets[-1], add)
     return found
 
 
-def _scalar(
+def _read_scalar(
     text: str, at: int, limit: int, top: _Bracket, add: Callable[[int, int, str], int]
 ) -> int:
     """Read a key, or a value that is a text; return the position to continue from."""

@@ -12,10 +12,10 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from .harmless import ENDINGS, NO_HOSTS
+from .harmless import ENDINGS, UNIT_ENDINGS
 from .known_values import Strength
 from .re2_patterns import Pattern
-from .tokens import PLAIN, address_of, is_token_address
+from .tokens import PLAIN_TOKEN, address_of, is_token_address
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -30,16 +30,16 @@ _HOME = Pattern(
     r"(?:^|[^A-Za-z0-9_./-]|/(?:var|export|host|rootfs|mnt))/(?:home|Users)/([^/\s:;,\"'\\|&<>()]+)"
 )
 _WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
-_TRANSITIONS = 0.42
+_MIN_CHANGES = 0.42
 """Minimum changes between capitals, small letters and digits per character: random text has 0.62,
 names 0.3."""
 _UUID = re.compile(r"(?<![0-9A-Fa-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Fa-f])")
-_CAPITALS = str.maketrans("", "", ascii_uppercase)
-_PARTLY = re.compile(PLAIN)
-_ENDS_IN_TOKEN = re.compile(PLAIN + "$")
+_DROP_CAPITALS = str.maketrans("", "", ascii_uppercase)
+_TOKEN = re.compile(PLAIN_TOKEN)
+_TRAILING_TOKEN = re.compile(PLAIN_TOKEN + "$")
 
 
-def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
+def substitute(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
     """Return ``text`` with a group of each match replaced by the result of ``put``."""
     pieces: list[str] = []
     at = 0
@@ -51,7 +51,7 @@ def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> s
     return "".join((*pieces, text[at:])) if pieces else text
 
 
-def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_random(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace text that looks random. A finder."""
     if len(text) < 20 or not engine.is_on("random-looking"):
         return text
@@ -59,8 +59,8 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
     def put_part(part: str) -> str:
         if not is_random(part):
             return part
-        content = _decoded64(part)
-        if content is not None and _readable(content) is not None:
+        content = _decode_base64(part)
+        if content is not None and _decode_text(content) is not None:
             # Its decoded content has been searched already.
             return part
         return engine.put("random-looking", part, Strength.SECRET, place)
@@ -69,22 +69,22 @@ def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
         given = put_part(found) if found[0] != "/" else found
         return given if given != found else "/".join(map(put_part, found.split("/")))
 
-    return sub(_RUN, text, 0, put)
+    return substitute(_RUN, text, 0, put)
 
 
 def is_random(run: str) -> bool:
     """Return whether letters and digits alternate too often for a name or a number."""
     run = _UUID.sub("", run)
-    if len(run) < 20 or len(run) - len(run.translate(_CAPITALS)) < 2 or _PARTLY.search(run):
+    if len(run) < 20 or len(run) - len(run.translate(_DROP_CAPITALS)) < 2 or _TOKEN.search(run):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in run if c.isalnum()]
     if min(kinds.count("d"), kinds.count("u"), kinds.count("l")) < 2:
         return False
     changes = sum(a != b for a, b in pairwise(kinds))
-    return changes >= _TRANSITIONS * len(run)
+    return changes >= _MIN_CHANGES * len(run)
 
 
-def mails(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_mails(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace mail addresses. A finder."""
     if "@" not in text or not engine.is_on("emails"):
         return text
@@ -92,30 +92,30 @@ def mails(engine: Engine, text: str, place: str, depth: int) -> str:
     def put(found: str) -> str:
         user, _, host = found.rpartition("@")
         ending = host.rpartition(".")[2]
-        if ending.lower() in NO_HOSTS or ending.isdigit() or _ENDS_IN_TOKEN.search(user):
+        if ending.lower() in UNIT_ENDINGS or ending.isdigit() or _TRAILING_TOKEN.search(user):
             return found
         return engine.put("emails", found, Strength.SECRET, place)
 
-    return sub(_MAIL, text, 0, put)
+    return substitute(_MAIL, text, 0, put)
 
 
-def addresses(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_addresses(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace IP addresses. A finder."""
     if not engine.is_on("addresses") or len(text) < 2:
         return text
 
     def put(found: str) -> str:
         bare = found.rstrip(".:")
-        return address(engine, bare, place) + found[len(bare) :]
+        return redact_address(engine, bare, place) + found[len(bare) :]
 
     if text.count(".") >= 3:
-        text = sub(_DOTTED4, text, 0, put)
+        text = substitute(_DOTTED4, text, 0, put)
     if text.count(":") >= 2:
-        text = sub(_COLONS6, text, 0, put)
+        text = substitute(_COLONS6, text, 0, put)
     return text
 
 
-def address(engine: Engine, text: str, place: str) -> str:
+def redact_address(engine: Engine, text: str, place: str) -> str:
     """Replace an IP address, alone or with a port; return any other text unchanged."""
     found = address_of(text)
     if found is None:
@@ -123,7 +123,9 @@ def address(engine: Engine, text: str, place: str) -> str:
         parts = text.split(":")
         if len(parts) == 1:
             return text
-        return ":".join(address(engine, part, place) if "." in part else part for part in parts)
+        return ":".join(
+            redact_address(engine, part, place) if "." in part else part for part in parts
+        )
     if (
         found.is_loopback
         or found.is_unspecified
@@ -135,7 +137,7 @@ def address(engine: Engine, text: str, place: str) -> str:
     return engine.put("addresses", text, Strength.PRIVATE, place)
 
 
-def hosts(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_hosts(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace host names. A finder."""
     if not engine.is_on("host-names") or len(text) < 4:
         return text
@@ -147,28 +149,28 @@ def hosts(engine: Engine, text: str, place: str, depth: int) -> str:
         return engine.put("host-names", found, Strength.PRIVATE, place)
 
     if "." in text:
-        text = sub(_HOST, text, 0, put)
+        text = substitute(_HOST, text, 0, put)
     if "ip-" in text:
-        text = sub(
+        text = substitute(
             _EC2, text, 0, lambda found: engine.put("host-names", found, Strength.PRIVATE, place)
         )
     return text
 
 
-def users(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_users(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace user names in paths. A finder."""
     if not engine.is_on("user-paths"):
         return text
 
     def put(found: str) -> str:
-        if _PARTLY.search(found):
+        if _TOKEN.search(found):
             return found
         return engine.put("user-paths", found, Strength.PRIVATE, place)
 
     if "/home/" in text or "/Users/" in text:
-        text = sub(_HOME, text, 1, put)
+        text = substitute(_HOME, text, 1, put)
     if ":\\" in text:
-        text = sub(_WINDOWS, text, 1, put)
+        text = substitute(_WINDOWS, text, 1, put)
     return text
 
 
@@ -177,11 +179,11 @@ _BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}|[A-Za-z0-9+/_-]{6,}={1,2}")
 _BASE64_ALONE = re.compile(r"[A-Za-z0-9+_-]{12,}={0,2}|[A-Za-z0-9+_-]{6,}={1,2}")
 _HEX = Pattern(r"(?:[0-9A-Fa-f]{2}){6,}")
 _PERCENT = Pattern(r"[^\s\"'&=?/:@<>]*%[0-9A-Fa-f]{2}[^\s\"'&=?/:@<>]*")
-_PRINTABLE = 0.9
+_MIN_PRINTABLE = 0.9
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 
 
-def packed(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_encoded(engine: Engine, text: str, place: str, depth: int) -> str:
     """Redact text encoded in base64, in hexadecimal, or with percent signs. A finder."""
     if len(text) < 6:
         return text
@@ -201,10 +203,10 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
         return put64_whole(part) if _BASE64_ALONE.fullmatch(part) is not None else part
 
     def put64_whole(found: str) -> str:
-        content = _decoded64(found)
+        content = _decode_base64(found)
         if content is None:
             return found
-        read = _readable(content)
+        read = _decode_text(content)
         if read is None:
             # Not text, but may contain a known value, for example in a serialised message.
             given, rules = engine.known.replace(content.decode("latin-1"))
@@ -219,7 +221,7 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
         return given if found.endswith("=") or len(found) % 4 == 0 else given.rstrip("=")
 
     def put16(found: str) -> str:
-        read = _readable(binascii.unhexlify(found))
+        read = _decode_text(binascii.unhexlify(found))
         changed = inside(read) if read is not None else None
         if changed is None:
             return found
@@ -229,23 +231,23 @@ def packed(engine: Engine, text: str, place: str, depth: int) -> str:
     def put_percent(found: str) -> str:
         changed = inside(unquote(found))
         # Tokens need no percent-encoding; the rest is encoded again.
-        return found if changed is None else _quoted(changed)
+        return found if changed is None else _percent_encode(changed)
 
-    text = sub(_BASE64, text, 0, put64)
+    text = substitute(_BASE64, text, 0, put64)
     if len(text) >= 12:
-        text = sub(_HEX, text, 0, put16)
+        text = substitute(_HEX, text, 0, put16)
     if "%" in text:
-        text = sub(_PERCENT, text, 0, put_percent)
+        text = substitute(_PERCENT, text, 0, put_percent)
     return text
 
 
-def _quoted(text: str) -> str:
+def _percent_encode(text: str) -> str:
     from urllib.parse import quote
 
     return quote(text, safe="-._~,;!*()[]{}$+|")
 
 
-def _decoded64(run: str) -> bytes | None:
+def _decode_base64(run: str) -> bytes | None:
     bare = run.rstrip("=")
     if len(bare) % 4 == 1:
         return None
@@ -256,10 +258,10 @@ def _decoded64(run: str) -> bytes | None:
         return None
 
 
-def _readable(content: bytes) -> str | None:
+def _decode_text(content: bytes) -> str | None:
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return None
     printable = sum(c.isprintable() or c in "\t\r\n" for c in text)
-    return text if text and printable >= _PRINTABLE * len(text) else None
+    return text if text and printable >= _MIN_PRINTABLE * len(text) else None

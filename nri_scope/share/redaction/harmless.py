@@ -78,7 +78,7 @@ ENDINGS = words(
 )
 """Endings by which a dotted name is recognized as a host name."""
 
-NO_HOSTS = words("service slice scope socket mount target timer")
+UNIT_ENDINGS = words("service slice scope socket mount target timer")
 """Endings of systemd units, which look like mail addresses (``user@1000.service``)."""
 
 SHOWN_LABELS = re.compile(
@@ -105,7 +105,7 @@ def is_plain_path(value: str) -> bool:
 
 
 # Forms of names, each with the form of values that are harmless for these names.
-_BY_NAME = (
+_PLAIN_FOR_NAME = (
     (
         re.compile(
             r"(?i)(?:.*_)?(?:commit|revision|sha|sha1|sha256|sha512|digest|checksum|gpg_key)"
@@ -126,5 +126,5 @@ def is_plain_for(name: str, value: str) -> bool:
     """Return whether a variable's value fits its name: a version, or a hash of sources."""
     return any(
         of.fullmatch(name) is not None and form.fullmatch(value) is not None
-        for of, form in _BY_NAME
+        for of, form in _PLAIN_FOR_NAME
     )

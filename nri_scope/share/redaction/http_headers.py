@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .credentials import REFERENCE, SCHEME, put, put_header
-from .free_text import sub
+from .credentials import REFERENCE, SCHEME, replace_authorization, replace_credential
+from .free_text import substitute
 from .re2_patterns import Pattern
 from .tokens import is_token
 
@@ -25,25 +25,29 @@ _OPENING = re.compile(r"(\\*[\"'`])")
 _PROSE = re.compile(r"[a-z]{1,14}(?: [a-z]{1,14})*[.!?,;]?")
 
 
-def headers(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_headers(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace values of ``Authorization:``, ``Cookie:`` and well-known schemes. A finder."""
     if not engine.is_on("auth-headers") or len(text) < 8:
         return text
     if "uthorization" in text or "UTHORIZATION" in text:
-        text = _named(engine, text, place)
+        text = _redact_named(engine, text, place)
 
     def put_scheme(found: str) -> str:
         if (found.isalpha() and (found.islower() or found.istitle())) or is_token(found):
             return found  # "basic authentication"
-        return put_header(engine, found, place, "auth-headers")
+        return replace_authorization(engine, found, place, "auth-headers")
 
     def put_cookie(found: str) -> str:
-        return found if is_token(found.strip()) else put(engine, found, place, "auth-headers")
+        return (
+            found
+            if is_token(found.strip())
+            else replace_credential(engine, found, place, "auth-headers")
+        )
 
-    return sub(_COOKIE, sub(_SCHEME, text, 1, put_scheme), 1, put_cookie)
+    return substitute(_COOKIE, substitute(_SCHEME, text, 1, put_scheme), 1, put_cookie)
 
 
-def _named(engine: Engine, text: str, place: str) -> str:
+def _redact_named(engine: Engine, text: str, place: str) -> str:
     pieces: list[str] = []
     at = 0
     for match in _NAMED.finditer(text):
@@ -71,6 +75,9 @@ def _named(engine: Engine, text: str, place: str) -> str:
             or (not begin and _PROSE.fullmatch(secret) is not None)
         ):
             continue
-        pieces += text[at : start + begin], put_header(engine, secret, place, "auth-headers")
+        pieces += (
+            text[at : start + begin],
+            replace_authorization(engine, secret, place, "auth-headers"),
+        )
         at = start + len(value)
     return "".join((*pieces, text[at:]))

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from . import commands, mount_options, value_places
-from .credentials import credential, keyed_text, put_encoded
+from .credentials import redact_credential, redact_keyed, replace_encoded
 from .harmless import is_plain
 from .key_names import (
     Certainty,
@@ -19,7 +19,7 @@ from .key_names import (
     names_credential,
     names_person,
 )
-from .keyed_credentials import ARGUMENTS, VALUES
+from .keyed_credentials import COMMAND_MEMBERS, VALUE_MEMBERS
 from .known_values import Strength
 from .name_kinds import NameKind
 from .tokens import is_token
@@ -42,37 +42,40 @@ _NAMES = ("name", "key", "Name", "Key")
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
 
 
-def document(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_json(engine: Engine, text: str, place: str, depth: int) -> str:
     """Redact a text if it is JSON. A finder."""
     if text.lstrip()[:1] not in {"{", "["} or len(text) > MAX_LENGTH:
         return text
-    read = parsed(text)
+    read = parse_json(text)
     if read is None:
         return text
     try:
-        given = walk(engine, read, place, "", depth)
-        return text if given == read else dumped(given)
+        given = redact_value(engine, read, place, "", depth)
+        return text if given == read else dump_json(given)
     except RecursionError:
         return engine.put("unreadable", text, Strength.PRIVATE, place)
 
 
-def parsed(text: str | bytes) -> Plain:
+def parse_json(text: str | bytes) -> Plain:
     """Return the object or array of a JSON text; None for others, or if parsing loses content."""
     try:
         read = json.loads(
-            text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_constant=_reject_constant,
+            parse_float=_parse_finite,
         )
     except (ValueError, RecursionError):
         return None
     return cast("Plain", read) if isinstance(read, dict | list) else None
 
 
-def dumped(value: Plain) -> str:
+def dump_json(value: Plain) -> str:
     """Return a value as JSON in one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def walk(
+def redact_value(
     engine: Engine,
     value: Plain,
     place: str,
@@ -86,22 +89,22 @@ def walk(
     ``above`` is the certainty that follows from the keys of the enclosing objects.
     """
     if level > MAX_NESTING:
-        return engine.put("unreadable", dumped(value), Strength.PRIVATE, place)
+        return engine.put("unreadable", dump_json(value), Strength.PRIVATE, place)
     match value:
         case str():
-            return _string(engine, value, place, key, depth, above)
+            return _redact_string(engine, value, place, key, depth, above)
         case dict():
-            return _object(engine, value, place, key, depth, level, above)
+            return _redact_object(engine, value, place, key, depth, level, above)
         case list():
-            return _array(engine, value, place, key, depth, level, above)
+            return _redact_array(engine, value, place, key, depth, level, above)
         case bool() | None:
             return value
         case _:
-            given = credential(engine, key, str(value), place, above)
+            given = redact_credential(engine, key, str(value), place, above)
             return value if given is None else given
 
 
-def _object(
+def _redact_object(
     engine: Engine,
     value: dict[str, Plain],
     place: str,
@@ -111,7 +114,7 @@ def _object(
     above: Certainty,
 ) -> Plain:
     kind = key.lower()
-    pair = _pair(engine, value, place, key)
+    pair = _redact_pair(engine, value, place, key)
     inside = certainty_inside(key, above)
     is_secret = value.get("kind") == "Secret"
     given: dict[str, Plain] = {}
@@ -126,16 +129,16 @@ def _object(
         shown = engine.key(name, place)
         where = f"{place}.{shown}" if place else shown
         if inside is Certainty.FORCED:
-            given[shown] = walk(engine, member, where, name, depth, level + 1, inside)
+            given[shown] = redact_value(engine, member, where, name, depth, level + 1, inside)
         elif isinstance(member, str) and kind in _KEYED:
-            given[shown] = value_places.keyed_value(engine, name, member, where)
+            given[shown] = value_places.redact_keyed_value(engine, name, member, where)
         elif isinstance(member, str) and kind in _ENV:
-            given[shown] = value_places.variable_value(engine, name, member, where)
+            given[shown] = value_places.redact_variable_value(engine, name, member, where)
         else:
             # {"password": {"value": …}}
-            is_inner = name.lower() in VALUES and names_credential(key)
+            is_inner = name.lower() in VALUE_MEMBERS and names_credential(key)
             forced = is_secret and name in {"data", "stringData"}
-            given[shown] = walk(
+            given[shown] = redact_value(
                 engine,
                 member,
                 where,
@@ -147,7 +150,7 @@ def _object(
     return given
 
 
-def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
+def _redact_pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
     """Redact a variable such as ``{"name": …, "value": …}``; return {} for other objects."""
     held = next((of for of in ("value", "Value") if isinstance(value.get(of), str)), "")
     content = value.get(held)
@@ -157,16 +160,16 @@ def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict
     of = next((of for of, name in names.items() if names_credential(name)), next(iter(names)))
     name = names[of]
     if key.lower() in _ENV or _ENV_NAME.fullmatch(name):
-        shown = value_places.variable_name(engine, name, place)
-        given = value_places.variable_value(engine, name, content, f"{place}.{shown}")
+        shown = value_places.redact_variable_name(engine, name, place)
+        given = value_places.redact_variable_value(engine, name, content, f"{place}.{shown}")
     else:
         shown = engine.key(name, place)
         told = name if names_credential(name) or not names_credential(key) else key
-        given = value_places.keyed_value(engine, told, content, f"{place}.{shown}")
+        given = value_places.redact_keyed_value(engine, told, content, f"{place}.{shown}")
     return {of: shown, held: given}
 
 
-def _array(
+def _redact_array(
     engine: Engine,
     value: list[Plain],
     place: str,
@@ -178,33 +181,35 @@ def _array(
     kind = key.lower()
     texts = [member for member in value if isinstance(member, str)]
     are_texts = bool(texts) and len(texts) == len(value) and above is not Certainty.FORCED
-    if are_texts and kind in ARGUMENTS:
-        return list(commands.arguments(engine, texts, place))
+    if are_texts and kind in COMMAND_MEMBERS:
+        return list(commands.redact_arguments(engine, texts, place))
     if are_texts and kind == "options":
-        return list(mount_options.options(engine, texts, place))
+        return list(mount_options.redact_options(engine, texts, place))
     inside = certainty_in_list(key, above)
     given: list[Plain] = []
     for number, member in enumerate(value):
         if engine.is_spent():
-            given.append(engine.rest((dumped(one) for one in value[number:]), place))
+            given.append(engine.rest((dump_json(one) for one in value[number:]), place))
             break
         if are_texts and kind in _ENV:
-            given.append(value_places.variable(engine, str(member), place))
+            given.append(value_places.redact_variable(engine, str(member), place))
         else:
-            given.append(walk(engine, member, place, key, depth, level + 1, inside))
+            given.append(redact_value(engine, member, place, key, depth, level + 1, inside))
     return given
 
 
-def _string(engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty) -> str:
+def _redact_string(
+    engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty
+) -> str:
     kind = key.lower()
     if above is Certainty.FORCED:
-        return value if is_token(value.strip()) else put_encoded(engine, value, place)
+        return value if is_token(value.strip()) else replace_encoded(engine, value, place)
     if kind in _IMAGES:
-        return value_places.image(engine, value, place)
+        return value_places.redact_image(engine, value, place)
     if kind in _HOSTS:
-        return _hostname(engine, value, place)
+        return _redact_hostname(engine, value, place)
     if key:
-        given = keyed_text(engine, key, value, place, above)
+        given = redact_keyed(engine, key, value, place, above)
         if given is not None:
             return given
         if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
@@ -212,13 +217,13 @@ def _string(engine: Engine, value: str, place: str, key: str, depth: int, above:
     return engine.text(value, place, depth + 1)
 
 
-def _hostname(engine: Engine, value: str, place: str) -> str:
+def _redact_hostname(engine: Engine, value: str, place: str) -> str:
     if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
-        return value_places.name(engine, NameKind.NODE, value, place)
+        return value_places.redact_name(engine, NameKind.NODE, value, place)
     return engine.put("host-names", value, Strength.PRIVATE, place)
 
 
-def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
+def _unique_keys(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
     read = dict(pairs)
     if len(read) != len(pairs):
         # The first value would not be read, but would remain in the text.
@@ -226,7 +231,7 @@ def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
     return read
 
 
-def _finite(number: str) -> float:
+def _parse_finite(number: str) -> float:
     read = float(number)
     if not math.isfinite(read):
         # Such a number could not be written as JSON again.
@@ -234,12 +239,12 @@ def _finite(number: str) -> float:
     return read
 
 
-def _refuse(constant: str) -> Plain:
+def _reject_constant(constant: str) -> Plain:
     # Python accepts NaN and similar values, which are not valid JSON.
     raise ValueError(constant)
 
 
-def show(engine: Engine, status: dict[str, Plain]) -> None:
+def note_names(engine: Engine, status: dict[str, Plain]) -> None:
     """Note the names in a container's verbose status that stay visible."""
     for part in "runtimeSpec", "config":
         spec = status.get(part)
@@ -248,7 +253,7 @@ def show(engine: Engine, status: dict[str, Plain]) -> None:
         for of in "annotations", "labels":
             mapping = spec.get(of)
             if isinstance(mapping, dict):
-                value_places.show_keyed(
+                value_places.note_map_names(
                     engine,
                     {key: text for key, text in mapping.items() if isinstance(text, str)},
                 )

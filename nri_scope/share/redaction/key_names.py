@@ -11,7 +11,7 @@ from itertools import pairwise
 from .word_lists import words
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_BETWEEN = re.compile(r"[^A-Za-z0-9]+")
+_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 _SURE = words(
     "pass passwd password passwords passphrase passphrases passcode passcodes pwd pwds pw secret "
@@ -28,12 +28,12 @@ _LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential
 # Matched at the end of a part: dbpass, rootpwd, authtoken; except in words with the same ending.
 _SURE_ENDINGS = ("pass", "pwd")
 _LIKELY_ENDINGS = ("token", "tokens")
-_OTHER_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
+_NOT_SURE_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
 _SHORT = re.compile(
     r"(?:admin|auth|bind|db|ftp|http|key|ldap|login|mail|my|mysql|new|old|pg|proxy|root|smb|smtp|"
     r"sql|ssh|svn|user|vnc|vpn){1,3}pw"
 )
-_KEYS = words(
+_KEY_PREFIXES = words(
     "access account admin api app application auth client consumer deploy deployment encryption "
     "host jwt license master private root secret server service session shared signing ssh sshrsa "
     "storage subscription tls user vault"
@@ -41,7 +41,7 @@ _KEYS = words(
 """Words that name a credential if ``key`` follows."""
 _PAIRS = frozenset({("connection", "string"), ("conn", "str"), ("session", "id")})
 # The last part of keys that are about a credential, but whose value is not a credential.
-_ABOUT = words(
+_ATTRIBUTES = words(
     "file files filename path dir directory name names ttl expiry expiration expires timeout "
     "length size type count enabled disabled enable disable required policy mode provider issuer "
     "audience endpoint version format algorithm alg max min ref refs kind class method methods "
@@ -50,7 +50,7 @@ _ABOUT = words(
     "driver backend level selector role roles status state encoding charset stdin fd"
 )
 # The first part of keys whose value is an amount.
-_AMOUNTS = words("max min num total limit count maximum minimum")
+_AMOUNT_WORDS = words("max min num total limit count maximum minimum")
 _NO_CREDENTIALS = frozenset(
     {
         # Distinguishes clusters, and is not a protection.
@@ -60,7 +60,7 @@ _NO_CREDENTIALS = frozenset(
 )
 _GROUPS = words("credentials creds secrets tokens cookies")
 _SURE_GROUPS = words("passwords passwds passphrases pwds passcodes")
-_PINS = words("pin otp totp")
+_PIN_WORDS = words("pin otp totp")
 _HINTS = (
     *("pass", "secret", "token", "key", "auth", "cred", "pwd", "cookie", "bearer", "signature"),
     *("dockerc", "kubeconfig", "webhook", "conn", "session"),
@@ -71,14 +71,14 @@ _SHORT_HINT = re.compile(
     r"(?:(?:^|[^A-Za-z])(?:pin|otp|psk|pat|jwt|sig|dsn)|Pin|Otp|Psk|Pat|Jwt|Sig|Dsn"
     r"|PIN|OTP|PSK|PAT|JWT|SIG|DSN|pw|Pw|PW)(?:[^a-z]|$)"
 )
-_PERSONS = words(
+_PERSON_WORDS = words(
     "owner owners contact contacts email emails mail phone author authors maintainer maintainers "
     "user username customer requester oncall assignee approver creator"
 )
 _PERSON_PAIRS = frozenset(
     {("created", "by"), ("updated", "by"), ("deployed", "by"), ("requested", "by"), ("on", "call")}
 )
-_NODES = frozenset(
+_NODE_KEYS = frozenset(
     {("node", "name"), ("nodename",), ("hostname", "override"), ("host", "name", "override")}
 )
 
@@ -99,7 +99,10 @@ class Certainty(IntEnum):
 @lru_cache(maxsize=4096)
 def _parts(key: str) -> tuple[str, ...]:
     return tuple(
-        part.lower() for word in _BETWEEN.split(key[-200:]) for part in _CAMEL.split(word) if part
+        part.lower()
+        for word in _SEPARATORS.split(key[-200:])
+        for part in _CAMEL.split(word)
+        if part
     )
 
 
@@ -114,22 +117,27 @@ def _bare_parts(key: str) -> tuple[str, ...]:
 def certainty_of(key: str) -> Certainty:
     """Return the certainty of a key's own value."""
     parts = _bare_parts(key)
-    if key in {"PWD", "OLDPWD"} or parts in _NO_CREDENTIALS or not parts or parts[-1] in _ABOUT:
+    if (
+        key in {"PWD", "OLDPWD"}
+        or parts in _NO_CREDENTIALS
+        or not parts
+        or parts[-1] in _ATTRIBUTES
+    ):
         return Certainty.NONE
-    found = max(map(_of_part, parts))
+    found = max(map(_certainty_of_part, parts))
     if found is Certainty.NONE and any(
-        pair in _PAIRS or (pair[1] in {"key", "keys"} and pair[0] in _KEYS)
+        pair in _PAIRS or (pair[1] in {"key", "keys"} and pair[0] in _KEY_PREFIXES)
         for pair in pairwise(parts)
     ):
         return Certainty.LIKELY
     return found
 
 
-def _of_part(part: str) -> Certainty:
+def _certainty_of_part(part: str) -> Certainty:
     if (
         part in _SURE
         or any(word in part for word in _SURE_INSIDE)
-        or (part.endswith(_SURE_ENDINGS) and part not in _OTHER_WORDS)
+        or (part.endswith(_SURE_ENDINGS) and part not in _NOT_SURE_WORDS)
         or _SHORT.fullmatch(part) is not None
     ):
         return Certainty.SURE
@@ -137,7 +145,7 @@ def _of_part(part: str) -> Certainty:
         part in _LIKELY
         or any(word in part for word in _LIKELY_INSIDE)
         or part.endswith(_LIKELY_ENDINGS)
-        or (part.endswith("key") and part[:-3] in _KEYS)
+        or (part.endswith("key") and part[:-3] in _KEY_PREFIXES)
     ):
         return Certainty.LIKELY
     return Certainty.NONE
@@ -157,7 +165,7 @@ def certainty_within(key: str, above: Certainty) -> Certainty:
     if own is not Certainty.NONE or above is Certainty.NONE:
         return own
     parts = _bare_parts(key)
-    return Certainty.NONE if parts and parts[-1] in _ABOUT else above
+    return Certainty.NONE if parts and parts[-1] in _ATTRIBUTES else above
 
 
 @lru_cache(maxsize=4096)
@@ -166,7 +174,7 @@ def certainty_below(key: str, above: Certainty) -> Certainty:
     parts = _bare_parts(key)
     if not parts or above is Certainty.FORCED:
         return above
-    if parts[-1] in _ABOUT:
+    if parts[-1] in _ATTRIBUTES:
         return Certainty.NONE
     if parts[-1] in _SURE_GROUPS:
         return Certainty.SURE
@@ -201,27 +209,27 @@ def may_name_credential(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def tells_a_number(key: str) -> bool:
+def names_short_number(key: str) -> bool:
     """Return whether a credential with that key is a number with few digits."""
-    return not _PINS.isdisjoint(_bare_parts(key))
+    return not _PIN_WORDS.isdisjoint(_bare_parts(key))
 
 
 @lru_cache(maxsize=4096)
-def tells_an_amount(key: str) -> bool:
+def names_amount(key: str) -> bool:
     """Return whether numbers with such a key are amounts or limits: ``max_tokens``."""
     parts = _bare_parts(key)
-    return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNTS)
+    return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNT_WORDS)
 
 
 @lru_cache(maxsize=4096)
 def names_person(key: str) -> bool:
     """Return whether the value of such a key identifies a person."""
     parts = _parts(key)
-    return bool(parts) and (parts[-1] in _PERSONS or parts[-2:] in _PERSON_PAIRS)
+    return bool(parts) and (parts[-1] in _PERSON_WORDS or parts[-2:] in _PERSON_PAIRS)
 
 
 @lru_cache(maxsize=4096)
 def names_node(key: str) -> bool:
     """Return whether the value of such a key is a node's name."""
     parts = _parts(key)
-    return parts[-2:] in _NODES or parts[-1:] in _NODES or parts[-3:] in _NODES
+    return parts[-2:] in _NODE_KEYS or parts[-1:] in _NODE_KEYS or parts[-3:] in _NODE_KEYS

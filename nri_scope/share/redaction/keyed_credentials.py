@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from . import commands
 from .config_entries import Entries
-from .credentials import hides, put_encoded, put_for
+from .credentials import must_replace, replace_encoded, replace_keyed
 from .flow_entries import Entry
 from .key_names import Certainty, certainty_at, certainty_inside, may_name_credential
 from .word_lists import words
@@ -20,44 +20,47 @@ from .xml_entries import elements
 if TYPE_CHECKING:
     from .engine import Engine
 
-ARGUMENTS = words("args command cmd entrypoint argv")
+COMMAND_MEMBERS = words("args command cmd entrypoint argv")
 """Members that contain command lines, word by word."""
-NAMING = words("name key")
+NAME_MEMBERS = words("name key")
 """Members that contain the name for the value in a neighbouring member."""
-VALUES = words("value val data content text plaintext default")
+VALUE_MEMBERS = words("value val data content text plaintext default")
 """Members that contain the value for the name in a neighbouring member, or for the key above."""
 _STRUCTURED = re.compile(r"[:=]\s|[{\[\n]|\A[^\s=]+=")
 
 
-def keyed(engine: Engine, text: str, place: str, depth: int) -> str:
+def redact_keyed_values(engine: Engine, text: str, place: str, depth: int) -> str:
     """Replace values whose keys, or enclosing keys, name credentials. A finder."""
     if not engine.is_on("credential-keys") or not (
         may_name_credential(text) or commands.names_client(text)
     ):
         return text
     if "</" in text or "/>" in text:
-        text = _replaced(engine, text, place, elements(text))
+        text = _redact_entries(engine, text, place, elements(text))
     if _STRUCTURED.search(text) is None:
         return text
-    return _replaced(engine, text, place, Entries(text).list)
+    return _redact_entries(engine, text, place, Entries(text).list)
 
 
-def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> str:
+def _redact_entries(engine: Engine, text: str, place: str, entries: list[Entry]) -> str:
     pieces: list[str] = []
     at = 0
-    changes = {start: (end, given) for start, end, given in _words(engine, text, place, entries)}
+    changes = {
+        start: (end, given)
+        for start, end, given in _redact_command_lines(engine, text, place, entries)
+    }
     for entry, key, certainty in _credentials(entries, text):
         written = text[entry.start : entry.end]
-        value = _plain(written, entry.style)
+        value = _decoded(written, entry.style)
         if certainty is Certainty.FORCED:
-            token = put_encoded(engine, value, place)
+            token = replace_encoded(engine, value, place)
         else:
-            token = put_for(engine, key, value, place)
+            token = replace_keyed(engine, key, value, place)
         if token == value:
             continue
         if not entry.style and " #" in value:
             # The rest may be a comment.
-            put_for(engine, key, value[: value.index(" #")], place)
+            replace_keyed(engine, key, value[: value.index(" #")], place)
         changes[entry.start] = entry.end, token
     for start, (end, given) in sorted(changes.items()):
         if start >= at:
@@ -66,24 +69,24 @@ def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> st
     return "".join((*pieces, text[at:]))
 
 
-def _words(
+def _redact_command_lines(
     engine: Engine, text: str, place: str, entries: list[Entry]
 ) -> Iterator[tuple[int, int, str]]:
     """Yield replaced words of command lines given as lists: start, end and replacement."""
     lines: dict[int, list[Entry]] = {}
     for entry in entries:
         is_item = not entry.key and entry.start >= 0 and entry.above >= 0
-        if is_item and entries[entry.above].key.lower() in ARGUMENTS:
+        if is_item and entries[entry.above].key.lower() in COMMAND_MEMBERS:
             lines.setdefault(entry.above, []).append(entry)
     for line in lines.values():
-        words = [_plain(text[word.start : word.end], word.style) for word in line]
-        given = commands.credentials(engine, words, place)
+        words = [_decoded(text[word.start : word.end], word.style) for word in line]
+        given = commands.redact_credentials(engine, words, place)
         for entry, word, changed in zip(line, words, given, strict=True):
             if changed is not None and changed != word:
-                yield entry.start, entry.end, _written(changed, entry.style)
+                yield entry.start, entry.end, _encoded(changed, entry.style)
 
 
-def _written(value: str, style: str) -> str:
+def _encoded(value: str, style: str) -> str:
     """Encode a value in the style of its entry; the inverse of `_plain`."""
     match style:
         case '"':
@@ -115,14 +118,14 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
         else:
             certainty = certainty_at(key, inherited)
             inner = certainty_inside(key, inherited)
-            if key.lower() in VALUES and above is not None and certainty < Certainty.SURE:
+            if key.lower() in VALUE_MEMBERS and above is not None and certainty < Certainty.SURE:
                 named = names.get(entry.above)
                 told = certainty_at(named) if named else certainties[entry.above]
                 if told > certainty:
                     certainty, key = told, named or above.key
         below.append(inner)
         certainties.append(certainty)
-        if entry.start >= 0 and hides(key, text[entry.start : entry.end], certainty):
+        if entry.start >= 0 and must_replace(key, text[entry.start : entry.end], certainty):
             yield entry, key, certainty
 
 
@@ -134,14 +137,14 @@ def _siblings(entries: Iterable[Entry], text: str) -> tuple[dict[int, str], dict
         key = entry.key.lower()
         if key == "kind":
             kinds[entry.above] = text[entry.start : entry.end].strip() if entry.start >= 0 else ""
-        elif key in NAMING and entry.start >= 0:
+        elif key in NAME_MEMBERS and entry.start >= 0:
             name = text[entry.start : entry.end].strip()
             if certainty_at(name) > certainty_at(names.get(entry.above, "")):
                 names[entry.above] = name
     return names, kinds
 
 
-def _plain(written: str, style: str) -> str:
+def _decoded(written: str, style: str) -> str:
     """Decode a value from the style of its entry."""
     match style:
         case '"':

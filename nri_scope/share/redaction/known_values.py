@@ -15,11 +15,19 @@ from typing import NamedTuple
 from nri_scope.errors import UsageError
 from nri_scope.recording.cache import RecentlyUsed
 
-from .longest_prefix import Beginnings
+from .longest_prefix import PrefixIndex
 from .memory_limits import Memory
-from .tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
-from .value_encodings import as_words, texts
-from .value_owners import Owners
+from .tokens import (
+    HOST_SUFFIX,
+    MAIL_SUFFIX,
+    NAMES_SCOPE,
+    PLAIN_TOKEN,
+    TOKEN_PREFIX,
+    Tokens,
+    is_token,
+)
+from .value_encodings import base64_words, text_forms
+from .value_owners import ValueOwners
 from .visible_names import VisibleNames
 from .word_lists import words
 from .work_limit import REMEDY, VALUE, WorkLimit
@@ -28,31 +36,31 @@ SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
 """Minimum lengths at which a credential, and any other value, does not occur elsewhere by chance;
 and the minimum length at which a name is replaced where it occurs as a word."""
 _GRAM = SECRET_MIN
-_LONG = 1024
+_LONG_LENGTH = 1024
 """Length in characters above which a value is searched for individually."""
-_WRITTEN = 16_384
+_MAX_ENCODED = 16_384
 """Length in characters up to which a value is also searched for in encoded forms."""
-_FRESH = 100
-_NESTED = 8
+_MAX_NEW = 100
+_MAX_NESTED = 8
 """Maximum number of values, each a prefix of the next one, that are checked one by one."""
-MOST_CHARACTERS = 64 << 20
+MAX_CHARACTERS = 64 << 20
 """Maximum number of characters of all remembered values."""
 
-_OWN = 65_536
+_MAX_POD_NAMES = 65_536
 """Maximum number of characters of visible names kept for one pod."""
-_ALL_OWN = 16 << 20
+_MAX_ALL_NAMES = 16 << 20
 """Maximum number of characters of visible names kept for all pods."""
 
-_SEARCHED = 65_536
+_MAX_SEARCHED = 65_536
 """Maximum number of characters of a name that is searched for known values."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
-_TOKEN = re.compile(PLAIN)
+_TOKEN = re.compile(PLAIN_TOKEN)
 _DIGITS = re.compile(r"[0-9a-fA-F]{1,15}")
 _WORD = re.compile(r"[a-z]{1,14}|[A-Z]{1,14}|[A-Z][a-z]{1,13}")
-_ASSIGNING = re.compile(r"[A-Za-z_]{1,30}=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]{1,30}=")
 _NAME = re.compile(r"[a-z][a-z-]{0,30}")
-_COMMON = words(
+_COMMON_WORDS = words(
     "changeme default development disabled enabled example kubernetes localhost password "
     "placeholder production redacted required secret staging test undefined unknown"
 )
@@ -95,11 +103,11 @@ class _Reach(IntEnum):
     ANYWHERE = 3
 
 
-class Known:
+class KnownValues:
     """Originals with their tokens, and the names that stay visible.
 
-    `Owners` decides in which pods a value is replaced. Tokens belong to `Tokens.scope`, except for
-    those of names, which are the same everywhere.
+    `ValueOwners` decides in which pods a value is replaced. Tokens belong to `Tokens.scope`, except
+    for those of names, which are the same everywhere.
     """
 
     def __init__(self, tokens: Tokens, memory: Memory, work: WorkLimit | None = None) -> None:
@@ -112,9 +120,9 @@ class Known:
         """Whether some value could not be remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
         self._visible = VisibleNames(memory.shown)
-        self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
+        self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _MAX_ALL_NAMES)
         self._names: set[str] = set()
-        self.owners = Owners(memory.values)
+        self.owners = ValueOwners(memory.values)
         self.epoch = 0
         """A number that changes when texts that were replaced before may now stay visible."""
         self.count = 0
@@ -125,7 +133,7 @@ class Known:
         # All values and forms in the order of addition.
         self._numbers: dict[str, int] = {}
         # By first characters; long values separately.
-        self._short = Beginnings(_GRAM)
+        self._short = PrefixIndex(_GRAM)
         self._long: dict[str, set[str]] = {}
         # By the first run of letters and digits, then by the run's offset and length.
         self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
@@ -134,10 +142,10 @@ class Known:
 
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; return its token."""
-        scope = NAMES if strength is Strength.NAME else None
+        scope = NAMES_SCOPE if strength is Strength.NAME else None
         before = self._rules.get(value)
         if before is None:
-            if len(self._rules) >= self._memory.values or self._characters >= MOST_CHARACTERS:
+            if len(self._rules) >= self._memory.values or self._characters >= MAX_CHARACTERS:
                 self._fill()
                 return self._tokens.of(value, scope)
             self._work.spend(VALUE + len(value))
@@ -169,7 +177,7 @@ class Known:
             raise UsageError(
                 "too many different values to replace: the output could not be checked for "
                 "all of them",
-                f"{REMEDY}, or have rules keep values that are not secret",
+                f"{REMEDY}, or add rules that keep values which are not secret",
             )
 
     def show(self, name: str, pod: str = "") -> None:
@@ -179,18 +187,18 @@ class Known:
         """
         if not name or is_token(name) or self.shows(name, pod):
             return
-        if self._names and len(name) <= _SEARCHED:
+        if self._names and len(name) <= _MAX_SEARCHED:
             # The part of a label that repeats a replaced name is not visible.
             name = self._without_names(name)
             if is_token(name) or self.shows(name, pod):
                 return
         own = self._own.get(pod) or "\n"
-        if len(own) + len(name) < _OWN:
+        if len(own) + len(name) < _MAX_POD_NAMES:
             self._own.put(pod, f"{own}{name}\n", len(own) + len(name) + 1)
         if name in self._visible:
             return
         self._visible.add(name)
-        if len(name) > _SEARCHED:
+        if len(name) > _MAX_SEARCHED:
             return
         changed = False
         for part in {self._plain.get(part, part) for part in self._parts(name)}:
@@ -234,10 +242,15 @@ class Known:
 
     def _reach(self, value: str, strength: Strength) -> _Reach:
         bare = value.strip()
-        if bare in MARK or bare in HOST or bare in MAIL or _TOKEN.search(value):
+        if (
+            bare in TOKEN_PREFIX
+            or bare in HOST_SUFFIX
+            or bare in MAIL_SUFFIX
+            or _TOKEN.search(value)
+        ):
             # A part of a token, or a partly redacted text, which does not occur in the original.
             return _Reach.PLACE
-        if _ASSIGNING.fullmatch(value):
+        if _ASSIGNMENT.fullmatch(value):
             # Every assignment to a variable with that name begins with this.
             return _Reach.PLACE
         if strength is Strength.PLAIN:
@@ -248,7 +261,7 @@ class Known:
                 return _Reach.PLACE
             is_long = length >= PRIVATE_MIN and not _DIGITS.fullmatch(value)
             return _Reach.ANYWHERE if is_long else _Reach.WORD
-        if value in _COMMON:
+        if value in _COMMON_WORDS:
             return _Reach.PLACE
         if strength is Strength.PRIVATE:
             if length < PRIVATE_MIN or _WORD.fullmatch(value) or self._is_visible(value):
@@ -277,7 +290,7 @@ class Known:
         fresh = self.count - since
         if not fresh:
             return False
-        if fresh <= _FRESH:
+        if fresh <= _MAX_NEW:
             return any(value in text for value in islice(reversed(self._numbers), fresh))
         numbers = self._numbers
         if any(numbers[value] >= since for _, value in self._as_words(text)):
@@ -286,7 +299,7 @@ class Known:
             if text[start : start + _GRAM] in self._long:
                 return True
             limit = len(text)
-            for _ in range(_NESTED):
+            for _ in range(_MAX_NESTED):
                 value = self._short.longest_at(text, start, limit)
                 if not value:
                     break
@@ -324,7 +337,7 @@ class Known:
         return "".join((*pieces, text[at:]))
 
     def _token(self, value: str) -> str:
-        return self._tokens.of(value, NAMES if value in self._names else None)
+        return self._tokens.of(value, NAMES_SCOPE if value in self._names else None)
 
     def _may_tell(self, value: str) -> bool:
         """Return whether ``value``, or the original of a form, may be replaced in this pod."""
@@ -344,9 +357,9 @@ class Known:
         if not starts:
             return []
         # Tokens are never changed, even if they appear to contain a value.
-        taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
+        taken = [match.span() for match in _TOKEN.finditer(text)] if TOKEN_PREFIX in text else []
         ends = [end for _, end in taken]
-        long = _Long(self._long, text)
+        long = _LongValueSearch(self._long, text)
         spans: list[tuple[int, str]] = []
         until = 0
         for start in starts:
@@ -377,7 +390,7 @@ class Known:
         grams = short.keys() | long.keys() if long else short
         return [at for at in range(len(text) - _GRAM + 1) if text[at : at + _GRAM] in grams]
 
-    def _longest_at(self, text: str, start: int, limit: int, long: _Long) -> str:
+    def _longest_at(self, text: str, start: int, limit: int, long: _LongValueSearch) -> str:
         gram = text[start : start + _GRAM]
         if gram in self._long:
             value = long.longest_at(start, limit, gram)
@@ -405,7 +418,7 @@ class Known:
             return []
         found: list[tuple[int, str]] = []
         for run in _RUN.finditer(text):
-            for (offset, length), values in index.get(run[0], _NOTHING).items():
+            for (offset, length), values in index.get(run[0], _NO_RUNS).items():
                 start = run.start() - offset
                 end = start + length
                 if (
@@ -440,8 +453,8 @@ class Known:
     def _forms(self, value: str, reach: _Reach) -> set[str]:
         if reach is _Reach.WORD:
             is_name = value in self._names or _DIGITS.fullmatch(value) is not None
-            return set() if is_name else as_words(value)
-        return texts(value) if len(value) <= _WRITTEN else set()
+            return set() if is_name else base64_words(value)
+        return text_forms(value) if len(value) <= _MAX_ENCODED else set()
 
     def _index(self, value: str, reach: _Reach) -> None:
         self._numbers.pop(value, None)
@@ -454,7 +467,7 @@ class Known:
                 self._by_run.setdefault(run[0], {}).setdefault(
                     (run.start(), len(value)), set()
                 ).add(value)
-        elif len(value) > _LONG:
+        elif len(value) > _LONG_LENGTH:
             self._long.setdefault(gram, set()).add(value)
         else:
             self._short.add(value)
@@ -476,16 +489,16 @@ class Known:
             run = _RUN.search(value)
             if run is not None:
                 self._by_run[run[0]][run.start(), len(value)].discard(value)
-        elif len(value) > _LONG:
+        elif len(value) > _LONG_LENGTH:
             self._long[gram].discard(value)
         else:
             self._short.remove(value)
 
 
-_NOTHING: dict[tuple[int, int], set[str]] = {}
+_NO_RUNS: dict[tuple[int, int], set[str]] = {}
 
 
-class _Long:
+class _LongValueSearch:
     """Finds the next occurrences of long values in a text read from left to right."""
 
     def __init__(self, values: dict[str, set[str]], text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .sorted_strings import Place, SortedStrings
+from .sorted_strings import Position, SortedStrings
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Node:
     """A more distant ancestor, so that ancestors of any length are reached in a few steps."""
 
 
-class Prefixes:
+class PrefixSet:
     """A sorted set of strings with prefix search.
 
     Among the strings that do not sort after a text, the last one begins with every string that is a
@@ -60,10 +60,10 @@ class Prefixes:
             return value
         if not self._is_nested:
             return None
-        node = _begins(self._node(place), content)
+        node = _nearest_prefix(self._node(place), content)
         return None if node is None else node.value
 
-    def _detach(self, place: Place, value: str) -> None:
+    def _detach(self, place: Position, value: str) -> None:
         # Strings that begin with `value` come after it; their ancestors change.
         for one in self._values.since(place):
             if not one.startswith(value):
@@ -71,7 +71,7 @@ class Prefixes:
             self._is_nested = True
             self._nodes.pop(one, None)
 
-    def _node(self, place: Place) -> _Node:
+    def _node(self, place: Position) -> _Node:
         values = [self._values.at(place)]
         before = self._values.before(place)
         while values[-1] not in self._nodes and before is not None:
@@ -81,20 +81,20 @@ class Prefixes:
         if last is not None:
             values.pop()
         for value in reversed(values):
-            parent = None if last is None else _begins(last, value)
-            last = self._nodes[value] = _below(parent, value)
+            parent = None if last is None else _nearest_prefix(last, value)
+            last = self._nodes[value] = _make_node(parent, value)
         assert last is not None
         return last
 
 
-class Beginnings:
+class PrefixIndex:
     """Strings indexed by their first characters, to search for them in a text."""
 
     def __init__(self, size: int) -> None:
         """Set ``size``, the number of first characters; no string may be shorter."""
         self._size = size
         # Most strings have a unique beginning.
-        self.of: dict[str, str | Prefixes] = {}
+        self.of: dict[str, str | PrefixSet] = {}
 
     def add(self, value: str) -> None:
         """Add a new string."""
@@ -104,7 +104,7 @@ class Beginnings:
             self.of[begin] = value
             return
         if isinstance(some, str):
-            first, some = some, Prefixes()
+            first, some = some, PrefixSet()
             some.add(first)
             self.of[begin] = some
         some.add(value)
@@ -128,7 +128,7 @@ class Beginnings:
         return some.longest_at(text, start, end) or ""
 
 
-def _below(parent: _Node | None, value: str) -> _Node:
+def _make_node(parent: _Node | None, value: str) -> _Node:
     if parent is None:
         return _Node(value, 0, None, None)
     jump = parent.jump
@@ -141,7 +141,7 @@ def _below(parent: _Node | None, value: str) -> _Node:
     return _Node(value, parent.depth + 1, parent, jump)
 
 
-def _begins(node: _Node | None, content: str) -> _Node | None:
+def _nearest_prefix(node: _Node | None, content: str) -> _Node | None:
     """Return the node or its nearest ancestor that is a prefix of ``content``."""
     while node is not None and not content.startswith(node.value):
         jump = node.jump

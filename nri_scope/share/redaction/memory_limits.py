@@ -37,7 +37,7 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Answer(Generic[_Given, _Found]):
+class CachedResult(Generic[_Given, _Found]):
     """The redacted form of a text, and the state for which it is valid."""
 
     text: _Given
@@ -47,25 +47,27 @@ class Answer(Generic[_Given, _Found]):
     known: int
     epoch: int
     late: int | None
-    """`Owners.late` of the pod for which the answer is valid; None: valid for all pods."""
+    """`ValueOwners.late` of the pod for which the answer is valid; None: valid for all pods."""
 
 
-class Answers(Generic[_Question, _Given, _Found]):
+class ResultCache(Generic[_Question, _Given, _Found]):
     """A cache of the newest answers, limited by size."""
 
     def __init__(self, most: int) -> None:
         """Create a cache of about ``most`` bytes."""
         self._most = most
-        self._answers: OrderedDict[_Question, tuple[Answer[_Given, _Found], int]] = OrderedDict()
+        self._answers: OrderedDict[_Question, tuple[CachedResult[_Given, _Found], int]] = (
+            OrderedDict()
+        )
         self.size = 0
         """Approximate size in bytes."""
 
-    def get(self, question: _Question) -> Answer[_Given, _Found] | None:
+    def get(self, question: _Question) -> CachedResult[_Given, _Found] | None:
         """Return the answer to a question, or None if it is not cached."""
         kept = self._answers.get(question)
         return kept[0] if kept is not None else None
 
-    def keep(self, question: _Question, answer: Answer[_Given, _Found]) -> None:
+    def keep(self, question: _Question, answer: CachedResult[_Given, _Found]) -> None:
         """Add an answer, and drop the oldest answers as necessary."""
         # The question, the answer, and the searched text, which contains both.
         size = 500 + 2 * len(answer.looked_at)

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 
 from . import commands, mount_options, value_places
-from .credentials import keyed_text
+from .credentials import redact_keyed
 from .name_kinds import NameKind
 from .work_limit import PART
 
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .scope import Scope
 
-_ROUNDS = 4
+_MAX_ROUNDS = 4
 _Map = MutableMapping[str | int, str | Message]
-Text = Callable[["Engine", str, str], str]
+TextFunction = Callable[["Engine", str, str], str]
 
 
-def _text(engine: Engine, text: str, place: str) -> str:
+def _redact_text(engine: Engine, text: str, place: str) -> str:
     return engine.text(text, place)
 
 
-def _key(engine: Engine, text: str, place: str) -> str:
+def _redact_key(engine: Engine, text: str, place: str) -> str:
     return engine.key(text, place)
 
 
-def _name(kind: NameKind) -> Text:
-    return lambda engine, text, place: value_places.name(engine, kind, text, place)
+def _name_function(kind: NameKind) -> TextFunction:
+    return lambda engine, text, place: value_places.redact_name(engine, kind, text, place)
 
 
-def _removal(treat: Text) -> Text:
+def _with_removal(treat: TextFunction) -> TextFunction:
     """Extend ``treat`` to keys that are marked for removal with a leading dash."""
 
     def treated(engine: Engine, text: str, place: str) -> str:
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before = text
             text = treat(engine, text, place)
             if text[:1] == "-":
@@ -60,41 +60,41 @@ def _removal(treat: Text) -> Text:
     return treated
 
 
-_PATH = _removal(_text)
-_TREATED: dict[str, Text] = {
-    "PodSandbox.id": value_places.identity,
-    "PodSandbox.uid": value_places.identity,
-    "PodSandbox.name": _name(NameKind.POD),
-    "PodSandbox.namespace": _name(NameKind.NAMESPACE),
-    "Container.id": value_places.identity,
-    "Container.pod_sandbox_id": value_places.identity,
-    "Container.name": _name(NameKind.CONTAINER),
-    "Container.env": value_places.variable,
-    "Hook.env": value_places.variable,
-    "Mount.destination": _PATH,
-    "LinuxDevice.path": _PATH,
-    "LinuxNamespace.type": _PATH,
-    "CDIDevice.name": _key,
-    "Image.name": value_places.image,
-    "Image.digest": _key,
-    "Image.config_digest": _key,
-    "ContainerUpdate.container_id": value_places.identity,
-    "ContainerEviction.container_id": value_places.identity,
-    "PluginInstance.name": _name(NameKind.PLUGIN),
-    "PluginInstance.index": _key,
-    "RegisterPluginRequest.plugin_name": _name(NameKind.PLUGIN),
-    "RegisterPluginRequest.plugin_idx": _key,
-    "ConfigureRequest.runtime_name": _name(NameKind.RUNTIME),
-    "ConfigureRequest.runtime_version": _key,
+_redact_path = _with_removal(_redact_text)
+_FIELD_FUNCTIONS: dict[str, TextFunction] = {
+    "PodSandbox.id": value_places.redact_id,
+    "PodSandbox.uid": value_places.redact_id,
+    "PodSandbox.name": _name_function(NameKind.POD),
+    "PodSandbox.namespace": _name_function(NameKind.NAMESPACE),
+    "Container.id": value_places.redact_id,
+    "Container.pod_sandbox_id": value_places.redact_id,
+    "Container.name": _name_function(NameKind.CONTAINER),
+    "Container.env": value_places.redact_variable,
+    "Hook.env": value_places.redact_variable,
+    "Mount.destination": _redact_path,
+    "LinuxDevice.path": _redact_path,
+    "LinuxNamespace.type": _redact_path,
+    "CDIDevice.name": _redact_key,
+    "Image.name": value_places.redact_image,
+    "Image.digest": _redact_key,
+    "Image.config_digest": _redact_key,
+    "ContainerUpdate.container_id": value_places.redact_id,
+    "ContainerEviction.container_id": value_places.redact_id,
+    "PluginInstance.name": _name_function(NameKind.PLUGIN),
+    "PluginInstance.index": _redact_key,
+    "RegisterPluginRequest.plugin_name": _name_function(NameKind.PLUGIN),
+    "RegisterPluginRequest.plugin_idx": _redact_key,
+    "ConfigureRequest.runtime_name": _name_function(NameKind.RUNTIME),
+    "ConfigureRequest.runtime_version": _redact_key,
 }
 """Text fields with special treatment; all others are free text."""
-_LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
-    "Container.args": commands.arguments,
-    "Hook.args": commands.arguments,
-    "ContainerAdjustment.args": commands.arguments,
-    "Mount.options": mount_options.options,
+_LIST_FUNCTIONS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
+    "Container.args": commands.redact_arguments,
+    "Hook.args": commands.redact_arguments,
+    "ContainerAdjustment.args": commands.redact_arguments,
+    "Mount.options": mount_options.redact_options,
 }
-_KEYED = frozenset(
+_MAP_FIELDS = frozenset(
     {
         "PodSandbox.labels",
         "PodSandbox.annotations",
@@ -103,25 +103,25 @@ _KEYED = frozenset(
         "ContainerAdjustment.annotations",
     }
 )
-_LISTING = api.SynchronizeRequest
+_SYNCHRONIZE = api.SynchronizeRequest
 """A message that is about no particular container."""
-_ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
+_ROOT_PLACES = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
-def redact(engine: Engine, message: Message, scope: Scope) -> None:
+def redact_message(engine: Engine, message: Message, scope: Scope) -> None:
     """Put tokens into ``message``; ``scope`` applies to texts outside of its containers."""
     _drop_unknown(engine, message)
     for pod, container in _subjects(message):
-        _show(engine, pod, container)
+        _note_names(engine, pod, container)
     # Annotations and arguments, which may contain values of variables, precede the variables.
     with engine.within(scope):
         given = message
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before = engine.known.progress
             if not engine.is_counting:
                 # Each round reads the original, like the second pass, which reuses the answers.
                 given = _copy(message)
-            _fields(engine, given, "")
+            _redact_fields(engine, given, "")
             if engine.known.progress == before:
                 break
         if given is not message:
@@ -136,7 +136,7 @@ def _copy(message: Message) -> Message:
 
 def is_about_one(message: Message) -> bool:
     """Return whether all of a message is about one pod, or a container in that pod."""
-    if isinstance(message, _LISTING) or any(
+    if isinstance(message, _SYNCHRONIZE) or any(
         getattr(message, field, ()) for field in ("update", "evict", "failed")
     ):
         return False
@@ -159,7 +159,7 @@ def scope_of(engine: Engine, message: Message) -> Scope | None:
         case api.ContainerEviction(container_id=container):
             return scopes.container(container) if container else None
         case _:
-            if isinstance(message, _LISTING):
+            if isinstance(message, _SYNCHRONIZE):
                 return None
             pod_of, one = next(_subjects(message), (None, None))
             if one is not None:
@@ -185,7 +185,7 @@ def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Con
             yield message, None
         case api.Container():
             yield None, message
-        case _LISTING():
+        case _SYNCHRONIZE():
             for pod in message.pods:
                 yield pod, None
             for container in message.containers:
@@ -199,70 +199,74 @@ def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Con
                 )
 
 
-def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container | None) -> None:
+def _note_names(
+    engine: Engine, pod: api.PodSandbox | None, container: api.Container | None
+) -> None:
     if pod is not None:
         with engine.within(engine.scopes.pod(pod.id)):
-            value_places.show(engine, NameKind.NAMESPACE, pod.namespace)
-            value_places.show(engine, NameKind.POD, pod.name)
-            value_places.show(engine, None, pod.id)
-            value_places.show(engine, None, pod.uid)
-            value_places.show_keyed(engine, pod.labels)
-            value_places.show_keyed(engine, pod.annotations)
+            value_places.note_name(engine, NameKind.NAMESPACE, pod.namespace)
+            value_places.note_name(engine, NameKind.POD, pod.name)
+            value_places.note_name(engine, None, pod.id)
+            value_places.note_name(engine, None, pod.uid)
+            value_places.note_map_names(engine, pod.labels)
+            value_places.note_map_names(engine, pod.annotations)
     if container is not None:
         of = container.pod_sandbox_id or (pod.id if pod is not None else "")
         with engine.within(engine.scopes.container(container.id, of, container.name)):
-            value_places.show(engine, NameKind.CONTAINER, container.name)
-            value_places.show(engine, None, container.id)
-            value_places.show_keyed(engine, container.labels)
-            value_places.show_keyed(engine, container.annotations)
+            value_places.note_name(engine, NameKind.CONTAINER, container.name)
+            value_places.note_name(engine, None, container.id)
+            value_places.note_map_names(engine, container.labels)
+            value_places.note_map_names(engine, container.annotations)
             if container.image.name:
-                value_places.show_image(engine, container.image.name)
+                value_places.note_image(engine, container.image.name)
 
 
-def _fields(engine: Engine, message: Message, place: str) -> None:
+def _redact_fields(engine: Engine, message: Message, place: str) -> None:
     engine.work.spend(PART)
     kind = message.DESCRIPTOR.name
-    place = _ROOTS.get(kind, place)
+    place = _ROOT_PLACES.get(kind, place)
     if isinstance(message, api.KeyValue):
-        shown = _removal(value_places.variable_name)(engine, message.key, place)
+        shown = _with_removal(value_places.redact_variable_name)(engine, message.key, place)
         name = message.key.removeprefix("-")
-        message.value = value_places.variable_value(
+        message.value = value_places.redact_variable_value(
             engine, name, message.value, f"{place}.{shown.removeprefix('-')}"
         )
         message.key = shown
         return
     if isinstance(message, api.CompoundFieldOwners):
-        _owners(engine, message, place)
+        _redact_owners(engine, message, place)
         return
     is_kept = isinstance(message, api.PodSandbox | api.Container) and engine.is_unbounded
     for field, value in message.ListFields():
         if is_kept and not isinstance(value, str | int):
-            _kept_field(engine, message, field, place)
+            _redact_field_cached(engine, message, field, place)
         else:
-            _field(engine, message, field, value, place)
+            _redact_field(engine, message, field, value, place)
 
 
-def _field(
+def _redact_field(
     engine: Engine, message: Message, field: FieldDescriptor, value: object, place: str
 ) -> None:
     where = f"{place}.{field.name}" if place else field.name
     full = f"{message.DESCRIPTOR.name}.{field.name}"
     if isinstance(value, str):
-        given = _TREATED.get(full, _text)(engine, value, where)
+        given = _FIELD_FUNCTIONS.get(full, _redact_text)(engine, value, where)
         if given != value:
             setattr(message, field.name, given)
     elif isinstance(value, Message):
-        _part(engine, value, where)
+        _redact_part(engine, value, where)
     elif _is_map(field):
-        _map(engine, cast("_Map", value), field, full, where)
+        _redact_map(engine, cast("_Map", value), field, full, where)
     elif field.message_type is not None:
         for child in cast("Iterable[Message]", value):
-            _part(engine, child, where)
+            _redact_part(engine, child, where)
     elif field.type == FieldDescriptor.TYPE_STRING:
-        _list(engine, cast("MutableSequence[str]", value), full, where)
+        _redact_list(engine, cast("MutableSequence[str]", value), full, where)
 
 
-def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place: str) -> None:
+def _redact_field_cached(
+    engine: Engine, message: Message, field: FieldDescriptor, place: str
+) -> None:
     """Redact one field, with a cache: most events change only a container's state or times."""
     alone = type(message)()
     value, its_own = getattr(message, field.name), getattr(alone, field.name)
@@ -272,7 +276,7 @@ def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place:
         its_own.SetInParent()
 
     def redacted() -> bytes:
-        _field(engine, alone, field, its_own, place)
+        _redact_field(engine, alone, field, its_own, place)
         return alone.SerializeToString(deterministic=True)
 
     content = alone.SerializeToString(deterministic=True)
@@ -282,21 +286,21 @@ def _kept_field(engine: Engine, message: Message, field: FieldDescriptor, place:
         message.MergeFromString(given)
 
 
-def _part(engine: Engine, message: Message, place: str) -> None:
+def _redact_part(engine: Engine, message: Message, place: str) -> None:
     if isinstance(message, api.ContainerUpdate | api.ContainerEviction):
         with engine.within(scope_of(engine, message) or engine.scope):
-            _fields(engine, message, place)
+            _redact_fields(engine, message, place)
         return
     if not isinstance(message, api.PodSandbox | api.Container):
-        _fields(engine, message, place)
+        _redact_fields(engine, message, place)
         return
     with engine.within(scope_of(engine, message) or engine.scope):
-        _kept_part(engine, message, place)
+        _redact_part_cached(engine, message, place)
 
 
-def _kept_part(engine: Engine, message: Message, place: str) -> None:
+def _redact_part_cached(engine: Engine, message: Message, place: str) -> None:
     def redacted() -> bytes:
-        _fields(engine, message, place)
+        _redact_fields(engine, message, place)
         return message.SerializeToString(deterministic=True)
 
     content = message.SerializeToString(deterministic=True)
@@ -310,10 +314,10 @@ def _is_map(field: FieldDescriptor) -> bool:
     return kind is not None and kind.GetOptions().map_entry
 
 
-def _list(engine: Engine, content: MutableSequence[str], full: str, place: str) -> None:
+def _redact_list(engine: Engine, content: MutableSequence[str], full: str, place: str) -> None:
     texts = list(content)
-    whole = _LISTS.get(full)
-    treat = _TREATED.get(full, _text)
+    whole = _LIST_FUNCTIONS.get(full)
+    treat = _FIELD_FUNCTIONS.get(full, _redact_text)
     if whole is not None:
         given = whole(engine, texts, place)
     else:
@@ -327,11 +331,13 @@ def _list(engine: Engine, content: MutableSequence[str], full: str, place: str) 
         content[:] = given
 
 
-def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place: str) -> None:
+def _redact_map(
+    engine: Engine, content: _Map, field: FieldDescriptor, full: str, place: str
+) -> None:
     entry = field.message_type
     assert entry is not None
-    if full in _KEYED:
-        given = value_places.keyed(engine, cast("Mapping[str, str]", content), place)
+    if full in _MAP_FIELDS:
+        given = value_places.redact_map(engine, cast("Mapping[str, str]", content), place)
         if given is not None:
             content.clear()
             content.update(given)
@@ -346,15 +352,15 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
             if entry.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING:
                 content[rest] = rest
             break
-        shown = _removal(_key)(engine, str(key), place) if has_text_keys else key
+        shown = _with_removal(_redact_key)(engine, str(key), place) if has_text_keys else key
         value = content[key]
         where = f"{place}.{shown}"
         if isinstance(value, Message):
-            _fields(engine, value, where)
+            _redact_fields(engine, value, where)
             if shown != key:
                 cast("Message", content[shown]).CopyFrom(value)
         else:
-            keyed = keyed_text(engine, str(key).removeprefix("-"), value, where)
+            keyed = redact_keyed(engine, str(key).removeprefix("-"), value, where)
             text = engine.text(value, where) if keyed is None else keyed
             if shown != key or text != value:
                 content[shown] = text
@@ -362,13 +368,13 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
             del content[key]
 
 
-def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
+def _redact_owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
     """Redact a map of owners: keys as in the owned field, values as plugin names."""
     field = place.rpartition(".")[2]
-    treat = _OWNED.get(field, _key)
+    treat = _OWNED_KEY_FUNCTIONS.get(field, _redact_key)
     owners = dict(message.owners)
     given = {
-        _removal(treat)(engine, key, place): value_places.name(
+        _with_removal(treat)(engine, key, place): value_places.redact_name(
             engine, NameKind.PLUGIN, owner, place
         )
         for key, owner in owners.items()
@@ -378,8 +384,8 @@ def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> Non
         message.owners.update(given)
 
 
-_OWNED: dict[str, Text] = {
-    str(int(api.Mounts)): _text,
-    str(int(api.Devices)): _text,
-    str(int(api.Env)): value_places.variable_name,
+_OWNED_KEY_FUNCTIONS: dict[str, TextFunction] = {
+    str(int(api.Mounts)): _redact_text,
+    str(int(api.Devices)): _redact_text,
+    str(int(api.Env)): value_places.redact_variable_name,
 }

@@ -7,18 +7,18 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .credentials import keyed_text, login, put
+from .credentials import redact_keyed, redact_login, replace_credential
 from .key_names import Certainty
-from .tokens import PLAIN, is_token
+from .tokens import PLAIN_TOKEN, is_token
 from .word_lists import words
 
 if TYPE_CHECKING:
     from .engine import Engine
 
 _KEY = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
-_ENDS_IN_TOKEN = re.compile(f"=.*{PLAIN}$")
-_USERS = frozenset({"user", "username"})
-_CREDENTIALS = words("key")
+_TRAILING_TOKEN = re.compile(f"=.*{PLAIN_TOKEN}$")
+_USER_KEYS = frozenset({"user", "username"})
+_CREDENTIAL_KEYS = words("key")
 """Names of options that name a credential here only."""
 _FLAGS = words(
     "async atime auto bg bind defaults dev diratime dirsync discard exec fg group hard iversion "
@@ -33,7 +33,7 @@ _FLAGS = words(
 """Options without a value; any other text after a credential belongs to it."""
 
 
-def options(engine: Engine, listed: Sequence[str], place: str) -> list[str]:
+def redact_options(engine: Engine, listed: Sequence[str], place: str) -> list[str]:
     """Redact a mount's options: ``key=value``, or several separated by commas."""
     given: list[str] = []
     is_after_credential = False
@@ -43,15 +43,15 @@ def options(engine: Engine, listed: Sequence[str], place: str) -> list[str]:
             break
         if is_after_credential and "=" not in option and option not in _FLAGS:
             # A part of a credential with commas, which the runtime has split.
-            given.append(option if is_token(option) else put(engine, option, place))
+            given.append(option if is_token(option) else replace_credential(engine, option, place))
             continue
-        shown = credentials(engine, option, place)
-        is_after_credential = _ENDS_IN_TOKEN.search(shown) is not None
+        shown = redact_credentials(engine, option, place)
+        is_after_credential = _TRAILING_TOKEN.search(shown) is not None
         given.append(engine.text(shown, place))
     return given
 
 
-def credentials(engine: Engine, option: str, place: str) -> str:
+def redact_credentials(engine: Engine, option: str, place: str) -> str:
     """Redact the credentials in ``key=value``, or in several such separated by commas."""
     pieces: list[str] = []
     at = 0
@@ -59,11 +59,11 @@ def credentials(engine: Engine, option: str, place: str) -> str:
     for number, match in enumerate(found):
         end = found[number + 1].start() if number + 1 < len(found) else len(option)
         value = option[match.end() : end]
-        above = Certainty.LIKELY if match[1].lower() in _CREDENTIALS else Certainty.NONE
-        given = keyed_text(engine, match[1], value, place, above)
-        if given is None and match[1].lower() in _USERS and "%" in value:
+        above = Certainty.LIKELY if match[1].lower() in _CREDENTIAL_KEYS else Certainty.NONE
+        given = redact_keyed(engine, match[1], value, place, above)
+        if given is None and match[1].lower() in _USER_KEYS and "%" in value:
             # Documented in CIFS manuals: user%password
-            given = login(engine, value, place, "%")
+            given = redact_login(engine, value, place, "%")
         if given is not None:
             pieces += option[at : match.end()], given
             at = end

@@ -15,7 +15,7 @@ from .tokens import is_token
 if TYPE_CHECKING:
     from .engine import Engine
 
-_LONGEST = 4_096
+_MAX_LENGTH = 4_096
 _OPTIONS_NAME = re.compile(
     r"(?i)(?:.*_)?(?:[a-z]*opts?|options?|[a-z]*flags|args|arguments|params|parameters)"
 )
@@ -33,22 +33,22 @@ _NAME = re.compile(
     r"[A-Za-z_*][A-Za-z_]{0,30}[0-9]{0,2}(?:(?:::|[._:/@*-])[A-Za-z_*][A-Za-z_]{0,30}[0-9]{0,2}){0,12}"
 )
 _WORD = re.compile(r"[a-z]{1,14}|[A-Z]{1,14}|[A-Z][a-z]{1,13}")
-_BETWEEN = re.compile(r"([ \t\n]+|[,;])")
+_SEPARATOR = re.compile(r"([ \t\n]+|[,;])")
 
 
-def variable(engine: Engine, name: str, value: str, place: str) -> str | None:
+def redact_option_variable(engine: Engine, name: str, value: str, place: str) -> str | None:
     """Redact options or settings; return None if the value is neither."""
-    if len(value) > _LONGEST:
+    if len(value) > _MAX_LENGTH:
         return None
     if _OPTIONS_NAME.fullmatch(name) is not None and value.lstrip()[:1] in {"-", "+"}:
-        return _options(engine, value, place)
-    return _settings(engine, value, place) if "=" in value else None
+        return _redact_options(engine, value, place)
+    return _redact_settings(engine, value, place) if "=" in value else None
 
 
-def _options(engine: Engine, value: str, place: str) -> str | None:
+def _redact_options(engine: Engine, value: str, place: str) -> str | None:
     pieces = re.split(r"(\s+)", value)
     words = pieces[::2]
-    told = commands.credentials(engine, words, place)
+    told = commands.redact_credentials(engine, words, place)
     for number, word in enumerate(words):
         credential = told[number]
         if credential is not None:
@@ -58,7 +58,7 @@ def _options(engine: Engine, value: str, place: str) -> str | None:
         option = pair[1] if pair is not None else word
         colon = _COLON.fullmatch(word) if pair is None else None
         if colon is not None:
-            pieces[2 * number] = colon[1] + _part(engine, colon[2], place)
+            pieces[2 * number] = colon[1] + _redact_part(engine, colon[2], place)
             continue
         given = (
             word
@@ -66,15 +66,15 @@ def _options(engine: Engine, value: str, place: str) -> str | None:
             or _OPTION.fullmatch(option) is not None
             or (pair is not None and _OPTION_NAME.fullmatch(option) is not None)
             or is_token(option)
-            else _part(engine, word, place)
+            else _redact_part(engine, word, place)
         )
         if given == word and pair is not None:
-            given = f"{option}={_part(engine, pair[2], place)}"
+            given = f"{option}={_redact_part(engine, pair[2], place)}"
         pieces[2 * number] = given
     return engine.text("".join(pieces), place)
 
 
-def _part(engine: Engine, value: str, place: str) -> str:
+def _redact_part(engine: Engine, value: str, place: str) -> str:
     """Return one value of several: unchanged if plain, otherwise replaced."""
     if (
         not value
@@ -88,9 +88,9 @@ def _part(engine: Engine, value: str, place: str) -> str:
     return engine.whole("env-values", value, Strength.PRIVATE, place)
 
 
-def _settings(engine: Engine, value: str, place: str) -> str | None:
+def _redact_settings(engine: Engine, value: str, place: str) -> str | None:
     """Redact ``info,foo=debug``: names with plain values, and single plain values."""
-    pieces = _BETWEEN.split(value)
+    pieces = _SEPARATOR.split(value)
     for number in range(0, len(pieces), 2):
         piece = pieces[number]
         pair = _PAIR.fullmatch(piece)

@@ -25,7 +25,7 @@ from .engine import Engine
 from .http_headers import redact_headers
 from .keyed_credentials import redact_keyed_values
 from .known_values import Original, Strength
-from .memory_limits import RedactionLimits
+from .memory_limits import Memory
 from .name_kinds import NameKind
 from .rules import Rules
 from .tally import Tally
@@ -48,7 +48,7 @@ _FINDERS = (
     free_text.redact_hosts,
 )
 _ROUNDS = 4
-_FILE_LIMITS = RedactionLimits()
+_FILE_LIMITS = Memory()
 _MAX_LEARNED = 10_000
 _KEY_FINDERS = (redact_formats, free_text.redact_mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
@@ -74,7 +74,7 @@ class Redactor:
         rules: Rules,
         key: bytes,
         *,
-        memory: RedactionLimits = _FILE_LIMITS,
+        memory: Memory = _FILE_LIMITS,
         linked: Mapping[str, str] | None = None,
         unlinked: bool = False,
     ) -> None:
@@ -209,7 +209,10 @@ class Redactor:
                 json_documents.note_names(self._engine, read)
                 for _ in range(_ROUNDS):
                     # Texts that may contain values of variables precede the variables.
-                    before, given = given, json_documents.redact_value(self._engine, given, "", "", 0)
+                    before, given = (
+                        given,
+                        json_documents.redact_value(self._engine, given, "", "", 0),
+                    )
                     if given == before:
                         break
             return content if given == read else json_documents.dump_json(given).encode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a rule file: TOML, parsed strictly, since a mistyped rule would protect nothing."""
+"""Read a rule file: TOML, parsed strictly, since an ignored typo would leave a secret visible."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import re2
 from nri_scope.errors import UsageError
 from nri_scope.recording.regular_files import read_regular
 
-from .builtin import NAMES, ON
+from .builtin import DEFAULT_RULES, RULE_NAMES
 from .rules import Action, Rule, Rules
 
 MAX_SIZE = 1 << 20
 """Maximum size of the file in bytes."""
-_RECORDINGS = (b"SQLite format 3\0", b"PK\3\4")
+_RECORDING_MAGIC = (b"SQLite format 3\0", b"PK\3\4")
 """First bytes of recordings and bundles."""
-_MOST = 1_000
+_MAX_RULES = 1_000
 _TABLES = ("switches", "allow", "names", "rule")
 _ALLOW = ("env", "keys", "hosts", "registries", "values")
 _RULE = tuple(field.name for field in fields(Rule))
 
 
 class _Wrong(Exception):
-    """A problem with its location (tables and keys as written in the file), and a hint."""
+    """An error in the file, with its location (table, rule number and key) and a hint."""
 
     def __init__(self, problem: str, hint: str, *where: str | int) -> None:
         super().__init__(problem)
@@ -40,27 +40,28 @@ class _Wrong(Exception):
 
 
 def read_rules(path: Path) -> Rules:
-    """Return the default rules with the changes from the file.
+    """Return the default rules, changed as the file says.
 
-    Raises UsageError with the file, the line and the reason.
+    Raises UsageError that names the file, the line and the reason.
     """
     try:
         content = read_regular(path, MAX_SIZE + 1)
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {words}", "name a file of rules") from error
-    if content.startswith(_RECORDINGS):
-        # ``--redact FILE``: the next argument is the option's value.
+        raise UsageError(f"{path}: {words}", "name a rule file") from error
+    if content.startswith(_RECORDING_MAGIC):
+        # In ``--redact FILE``, the recording was parsed as the option's value.
         raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
     if len(content) > MAX_SIZE:
         raise UsageError(
-            f"{path}: larger than {MAX_SIZE >> 10} KiB", "name a file that has rules only"
+            f"{path}: larger than {MAX_SIZE >> 10} KiB, the limit of a rule file",
+            "name another file",
         )
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: line {line}: this is not UTF-8 text") from error
+        raise UsageError(f"{path}: line {line}: not valid UTF-8") from error
     try:
         return _rules(tomllib.loads(text), path.name)
     except _Wrong as wrong:
@@ -76,9 +77,9 @@ def _rules(content: dict[str, object], name: str) -> Rules:
     for table in content:
         _check_known(table, _TABLES, "table", table)
     switches = _table(content, "switches")
-    on = set(ON)
+    on = set(DEFAULT_RULES)
     for switch, value in switches.items():
-        _check_known(switch, NAMES, "switch", "switches", switch)
+        _check_known(switch, RULE_NAMES, "switch", "switches", switch)
         if not isinstance(value, bool):
             raise _Wrong(f"{switch} is neither true nor false", "", "switches", switch)
         (on.add if value else on.discard)(switch)
@@ -91,8 +92,8 @@ def _rules(content: dict[str, object], name: str) -> Rules:
     given = content.get("rule", [])
     if not isinstance(given, list) or not all(isinstance(rule, dict) for rule in given):
         raise _Wrong("rule is not a list of tables", "write [[rule]]", "rule")
-    if len(given) > _MOST:
-        raise _Wrong(f"more than {_MOST} rules", "", "rule", _MOST)
+    if len(given) > _MAX_RULES:
+        raise _Wrong(f"more than {_MAX_RULES} rules", "", "rule", _MAX_RULES)
     nodes = _texts(names, "names", "nodes")
     return Rules(
         on=frozenset(on | {"nodes"} if nodes and "nodes" not in switches else on),
@@ -111,17 +112,19 @@ def _rules(content: dict[str, object], name: str) -> Rules:
 
 def _rule(given: dict[str, object], number: int) -> Rule:
     for key, value in given.items():
-        _check_known(key, _RULE, "entry of a rule", "rule", number, key)
+        _check_known(key, _RULE, "rule key", "rule", number, key)
         if not isinstance(value, str) or not value:
-            raise _Wrong(f"{key} is not a text", f'write {key} = "…"', "rule", number, key)
+            raise _Wrong(
+                f"{key} is not a non-empty string", f'write {key} = "…"', "rule", number, key
+            )
     texts = cast("dict[str, str]", given)
     name = texts.get("name")
     if name is None:
-        raise _Wrong("a rule without a name", 'write name = "…"', "rule", number)
-    if name in NAMES:
+        raise _Wrong("this rule has no name", 'write name = "…"', "rule", number)
+    if name in RULE_NAMES:
         raise _Wrong(
             f"{name!r} is the name of a built-in rule",
-            "choose another one, or see [switches]",
+            "choose another name, or set the built-in rule in [switches]",
             "rule",
             number,
             "name",
@@ -129,7 +132,7 @@ def _rule(given: dict[str, object], number: int) -> Rule:
     action = texts.get("action", "replace")
     if action not in list(Action):
         raise _Wrong(
-            f"{action!r} is not an action", 'it is "replace" or "keep"', "rule", number, "action"
+            f"{action!r} is not an action", 'write "replace" or "keep"', "rule", number, "action"
         )
     if not {"path", "key", "value"} & texts.keys():
         raise _Wrong(
@@ -157,10 +160,10 @@ def _check_pattern(pattern: str, number: int, key: str) -> None:
         (said,) = error.args
         words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
         raise _Wrong(
-            f"bad regular expression: {words}", "the syntax is RE2's", "rule", number, key
+            f"invalid regular expression: {words}", "use RE2 syntax", "rule", number, key
         ) from None
     if key == "value" and found.fullmatch("") is not None:
-        raise _Wrong("this expression matches an empty text", "", "rule", number, key)
+        raise _Wrong("this expression matches the empty string", "", "rule", number, key)
 
 
 def _table(content: dict[str, object], name: str) -> dict[str, object]:
@@ -174,7 +177,9 @@ def _texts(table: dict[str, object], *where: str) -> tuple[str, ...]:
     key = where[-1]
     given = table.get(key, [])
     if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
-        raise _Wrong(f"{key} is not a list of texts", f'write {key} = ["…", "…"]', *where)
+        raise _Wrong(
+            f"{key} is not a list of non-empty strings", f'write {key} = ["…", "…"]', *where
+        )
     return tuple(cast("list[str]", given))
 
 
@@ -182,12 +187,15 @@ def _check_known(name: str, known: Collection[str], what: str, *where: str | int
     if name in known:
         return
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    raise _Wrong(f"there is no {what} {name!r}", hint, *where)
+    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
+    raise _Wrong(f"unknown {what} {name!r}", hint, *where)
 
 
 def _line(text: str, where: tuple[str | int, ...]) -> int:
-    """Return the line of a key, from 1, assuming usual spelling: tomllib does not report lines."""
+    """Return the line number, from 1, of a table, rule or key.
+
+    tomllib does not report lines, so this searches the text for the usual spellings.
+    """
     table, *rest = where
     number = rest.pop(0) if rest and isinstance(rest[0], int) else 0
     heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{re.escape(str(table))}[\"']?\s*\]")
@@ -220,5 +228,5 @@ def _toml_words(error: Exception, text: str) -> str:
     words = str(error)
     at = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", words)
     if at is None:
-        return f"line {len(text.splitlines()) or 1}: this is no TOML: {words}"
-    return f"line {at[1]}: this is no TOML: {words[: at.start()]}"
+        return f"line {len(text.splitlines()) or 1}: not valid TOML: {words}"
+    return f"line {at[1]}: not valid TOML: {words[: at.start()]}"

@@ -21,7 +21,7 @@ from .re2_patterns import Match, compiled
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PUBLIC = Path(__file__).with_name("gitleaks") / "rules.json"
+PUBLIC_RULES_FILE = Path(__file__).with_name("gitleaks") / "rules.json"
 _AFTER_NAME = r"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)"
 """The part between a name and a value, in rules that require a name."""
 _BEFORE_NAME = r"[\w.-]{0,50}?"
@@ -139,5 +139,5 @@ class RuleSet:
 @lru_cache(maxsize=1)
 def public_rules() -> tuple[FormatRule, ...]:
     """Return those rules of gitleaks that are used."""
-    document = json.loads(PUBLIC.read_text("utf-8"))
+    document = json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))
     return tuple(FormatRule.public(rule) for rule in document["rules"])

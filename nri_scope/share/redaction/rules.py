@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from .builtin import ON
+from .builtin import DEFAULT_RULES
 from .re2_patterns import compiled, glob
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Rules:
 
     DEFAULT: ClassVar[Rules]
 
-    on: frozenset[str] = ON
+    on: frozenset[str] = DEFAULT_RULES
     """Names of the rules of `builtin.BUILT_IN` that are on."""
     rules: tuple[Rule, ...] = ()
     env: tuple[str, ...] = ()

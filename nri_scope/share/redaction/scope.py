@@ -15,7 +15,7 @@ from nri_scope.recording.cache import RecentlyUsed
 
 from . import tokens
 
-_REMEMBERED = 10_000
+_MAX_CONTAINERS = 10_000
 """Number of containers whose pods are remembered."""
 
 
@@ -28,7 +28,7 @@ class Scope(NamedTuple):
     """The pod whose visible names may be shown; the text's own unit if its pod is unknown."""
 
 
-NAMES = Scope(tokens.NAMES, "names")
+NAMES_SCOPE = Scope(tokens.NAMES_SCOPE, "names")
 """The scope of all names and ids."""
 
 
@@ -38,7 +38,7 @@ class Scopes:
     def __init__(self, linked: Mapping[str, str] | None = None) -> None:
         """``linked``: names for containers and pods by id; units with one name share a scope."""
         self._linked = linked or {}
-        self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_REMEMBERED)
+        self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_MAX_CONTAINERS)
 
     def pod(self, pod: str) -> Scope:
         """Return the scope of a pod without its containers."""

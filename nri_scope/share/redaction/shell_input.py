@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from .client_options import FILTERS, STDIN
-from .credentials import hides, login, put, put_encoded
+from .client_options import FILTERS, STDIN_READERS
+from .credentials import must_replace, redact_login, replace_credential, replace_encoded
 from .key_names import Certainty, certainty_at, certainty_inside
 from .shell_words import Command, Word, quoted
 from .tokens import is_token
@@ -26,16 +26,16 @@ _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ECHO_OPTION = re.compile(r"-[neE]{1,3}|--")
 _FROM_STDIN = re.compile(r"-[A-Za-z]*S[A-Za-z]*|--stdin")
-_WRITING = frozenset({">", ">>", ">|", "&>", "&>>"})
+_WRITE_OPERATORS = frozenset({">", ">>", ">|", "&>", "&>>"})
 _LOOPS = words("while until for select")
-_BEFORE = _LOOPS | words("if elif then do else { ! time exec command")
+_LEADING_WORDS = _LOOPS | words("if elif then do else { ! time exec command")
 """Words that may precede the name of a program."""
 # Documents, whose credentials have keys of their own, and programs.
-_DOCUMENT = re.compile(
+_DOCUMENT_NAME = re.compile(
     r"(?i)\.(?:sh|bash|py|pl|rb|js|ts|go|rs|c|h|ya?ml|json|toml|ini|cnf|conf|cfg|xml|html?|md|sql"
     r"|service|properties|pub|crt|cer)$"
 )
-_NOT_SECRET = words("/etc/passwd /etc/passwd- /etc/pam.d/passwd")
+_PUBLIC_FILES = words("/etc/passwd /etc/passwd- /etc/pam.d/passwd")
 
 
 class _Sink(NamedTuple):
@@ -66,27 +66,27 @@ class _Group:
     """The variables that a loop reads into."""
 
 
-def hands_over(text: str) -> bool:
+def may_feed_input(text: str) -> bool:
     """Return whether a text may have commands that are given text (quick check)."""
     return _HINT.search(text) is not None
 
 
-def credentials(
+def redact_credentials(
     engine: Engine, text: str, commands: Iterable[Command | str], place: str
 ) -> dict[int, tuple[int, str]]:
     """Return the replacements in a script, by start: their end and text."""
     changes: dict[int, tuple[int, str]] = {}
     hidden = 0
-    for literal, sink in _handed_over(commands):
+    for literal, sink in _credential_inputs(commands):
         if isinstance(literal, Word):
-            given = _redacted(engine, literal.text, literal.quote, sink, place)
+            given = _redact_input(engine, literal.text, literal.quote, sink, place)
             if given is not None and given != literal.text:
                 changes[literal.start] = literal.end, quoted(given, literal.quote)
         elif literal[0] >= hidden:
             # Here-documents inside of another one are a part of it.
             hidden = literal[1]
             for start, end in _values(text, literal, sink):
-                given = _redacted(engine, text[start:end], "", sink, place)
+                given = _redact_input(engine, text[start:end], "", sink, place)
                 if given is not None and given != text[start:end]:
                     changes[start] = end, given
     return changes
@@ -107,23 +107,25 @@ def _values(text: str, document: tuple[int, int], sink: _Sink) -> Iterator[tuple
         at += len(line)
 
 
-def _redacted(engine: Engine, value: str, quote: str, sink: _Sink, place: str) -> str | None:
+def _redact_input(engine: Engine, value: str, quote: str, sink: _Sink, place: str) -> str | None:
     if (quote != "'" and _VARIABLE.fullmatch(value) is not None) or is_token(value):
         return None
     if sink.key == "chpasswd" and ":" in value:
-        return login(engine, value, place, ":")
+        return redact_login(engine, value, place, ":")
     fields = value.split(maxsplit=max(len(sink.variables) - 1, 0))
     if len(fields) == len(sink.variables) > 1:
         return " ".join(
-            put(engine, one, place) if hides(name, one, certainty_at(name)) else one
+            replace_credential(engine, one, place)
+            if must_replace(name, one, certainty_at(name))
+            else one
             for name, one in zip(sink.variables, fields, strict=True)
         )
-    if not hides(sink.key, value, sink.certainty):
+    if not must_replace(sink.key, value, sink.certainty):
         return None
-    return put_encoded(engine, value, place)
+    return replace_encoded(engine, value, place)
 
 
-def _handed_over(commands: Iterable[Command | str]) -> Iterator[tuple[_Literal, _Sink]]:
+def _credential_inputs(commands: Iterable[Command | str]) -> Iterator[tuple[_Literal, _Sink]]:
     """Yield what is written where a credential is expected; nothing is yielded twice."""
     groups = [_Group()]
     for command in commands:
@@ -131,16 +133,16 @@ def _handed_over(commands: Iterable[Command | str]) -> Iterator[tuple[_Literal, 
         if command == "(":
             groups.append(_Group())
         elif command == ")":
-            _close(groups)
+            _close_group(groups)
             # Redirections may follow.
             groups[-1].is_piped = True
         elif isinstance(command, str):
             group.is_piped = command in {"|", "|&"} or (group.is_piped and command == "\n")
         else:
-            yield from _taken(command, groups)
+            yield from _read_command(command, groups)
 
 
-def _taken(command: Command, groups: list[_Group]) -> Iterator[tuple[_Literal, _Sink]]:
+def _read_command(command: Command, groups: list[_Group]) -> Iterator[tuple[_Literal, _Sink]]:
     plain = [word for word in command.words if not word.redirect]
     first = plain[0].text if plain else ""
     inputs: list[_Literal] = [word for word in command.words if word.redirect == "<<<"]
@@ -148,66 +150,70 @@ def _taken(command: Command, groups: list[_Group]) -> Iterator[tuple[_Literal, _
     is_end = first in {"}", "done"}
     if is_end:
         reader = groups[-1].reader
-        _close(groups)
+        _close_group(groups)
         if reader is not None:
             yield from ((literal, reader) for literal in inputs)
         inputs = []
     group = groups[-1]
     if not is_end and not group.is_piped:
-        group.written = _joined(group.written, group.flowing)
+        group.written = _concatenated(group.written, group.flowing)
         group.flowing = []
     group.is_piped = False
     at = 0
-    while at < len(plain) and (plain[at].text in _BEFORE or _ASSIGNED.fullmatch(plain[at].text)):
+    while at < len(plain) and (
+        plain[at].text in _LEADING_WORDS or _ASSIGNED.fullmatch(plain[at].text)
+    ):
         at += 1
     program = plain[at].text.rpartition("/")[2] if at < len(plain) else first
     arguments = plain[at + 1 :]
-    sink = _reader(program, [word.text for word in arguments])
+    sink = _credential_reader(program, [word.text for word in arguments])
     if first in _LOOPS or first == "{":
         groups.append(_Group(reader=sink))
     group.flowing += inputs
     if sink is not None:
         yield from ((literal, sink) for literal in group.flowing)
     if program in {"echo", "printf"}:
-        group.flowing = list(_echoed(program, arguments))
+        group.flowing = list(_echo_arguments(program, arguments))
     elif sink is not None or (program and program not in FILTERS and not is_end):
         group.flowing = []
-    file = _file(command.words)
+    file = _written_file(command.words)
     if file is not None:
         yield from ((literal, file) for literal in group.flowing)
         group.flowing = []
 
 
-def _close(groups: list[_Group]) -> None:
+def _close_group(groups: list[_Group]) -> None:
     """End a group; all that its commands write is written by the group."""
     if len(groups) == 1:
         return
     group = groups.pop()
-    groups[-1].flowing = _joined(group.written, _joined(group.flowing, groups[-1].flowing))
+    groups[-1].flowing = _concatenated(
+        group.written, _concatenated(group.flowing, groups[-1].flowing)
+    )
 
 
-def _joined(one: list[_Literal], other: list[_Literal]) -> list[_Literal]:
+def _concatenated(one: list[_Literal], other: list[_Literal]) -> list[_Literal]:
     """Return both lists as one, without a copy of the longer one."""
     longer, shorter = (one, other) if len(one) > len(other) else (other, one)
     longer += shorter
     return longer
 
 
-def _echoed(program: str, arguments: Sequence[Word]) -> Iterator[Word]:
+def _echo_arguments(program: str, arguments: Sequence[Word]) -> Iterator[Word]:
     texts = [word for word in arguments if _ECHO_OPTION.fullmatch(word.text) is None]
     if program == "printf" and len(texts) > 1 and "%" in texts[0].text:
         texts = texts[1:]
     yield from texts
 
 
-def _reader(program: str, arguments: Sequence[str]) -> _Sink | None:
+def _credential_reader(program: str, arguments: Sequence[str]) -> _Sink | None:
     """Return the credential that a program reads from its standard input."""
     if program == "read":
         names = [word for word in arguments if _NAME.fullmatch(word)]
         certainty = max(map(certainty_at, names), default=Certainty.NONE)
         return _Sink(names[-1], certainty, names) if certainty is not Certainty.NONE else None
     given = {program, *arguments}
-    for key in STDIN & given:
+    for key in STDIN_READERS & given:
         return _Sink("chpasswd" if "chpasswd" in given else key, Certainty.SURE)
     if program == "sudo" and any(map(_FROM_STDIN.fullmatch, arguments)):
         return _Sink(program, Certainty.SURE)
@@ -217,11 +223,11 @@ def _reader(program: str, arguments: Sequence[str]) -> _Sink | None:
     return None
 
 
-def _file(command: Sequence[Word]) -> _Sink | None:
+def _written_file(command: Sequence[Word]) -> _Sink | None:
     """Return the file of a credential that a command writes."""
     is_tee = False
     for word in command:
-        if word.redirect in _WRITING or (is_tee and not word.redirect):
+        if word.redirect in _WRITE_OPERATORS or (is_tee and not word.redirect):
             certainty = _certainty_of_file(word.text)
             if certainty is not Certainty.NONE:
                 return _Sink(word.text.rpartition("/")[2], certainty, is_file=True)
@@ -231,6 +237,6 @@ def _file(command: Sequence[Word]) -> _Sink | None:
 
 def _certainty_of_file(path: str) -> Certainty:
     folder, _, name = path.rpartition("/")
-    if path in _NOT_SECRET or _DOCUMENT.search(name) is not None:
+    if path in _PUBLIC_FILES or _DOCUMENT_NAME.search(name) is not None:
         return Certainty.NONE
     return certainty_at(name, certainty_inside(folder.rpartition("/")[2]))

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_PLACES = 1_000
+_MAX_PLACES = 1_000
 """Maximum number of places, which include variable names: an untrusted recording may have many."""
-_REMEMBERED = 100_000
+_MAX_REPEATED = 100_000
 """Maximum number of rules and places of repeated messages."""
 
 
@@ -36,7 +36,7 @@ class Tally:
     def repeat(self, found: tuple[tuple[str, str], ...]) -> None:
         """Count the replacements of a repeated message, given as rules with places, once more."""
         if found not in self._repeated:
-            if self._remembered + len(found) > _REMEMBERED:
+            if self._remembered + len(found) > _MAX_REPEATED:
                 self._all()
             self._remembered += len(found)
         self._repeated[found] += 1
@@ -52,7 +52,7 @@ class Tally:
     def add(self, rule: str, place: str, values: int = 1) -> None:
         """Count replacements by ``rule`` at ``place``; beyond a limit, places share one line."""
         key = (rule, place)
-        if key not in self._counts and len(self._counts) >= _PLACES:
+        if key not in self._counts and len(self._counts) >= _MAX_PLACES:
             key = (rule, "elsewhere")
         self._counts[key] += values
 

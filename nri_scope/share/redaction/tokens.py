@@ -23,39 +23,41 @@ from nri_scope.recording.cache import RecentlyUsed
 
 from .harmless import ENDINGS
 
-MARK = "redacted-"
-PLAIN = MARK + "[a-z2-7]{12}"
+TOKEN_PREFIX = "redacted-"
+PLAIN_TOKEN = TOKEN_PREFIX + "[a-z2-7]{12}"
 """Pattern of the plain token; all other tokens contain one, except addresses."""
-HOST = ".invalid"
-MAIL = "@redacted.invalid"
+HOST_SUFFIX = ".invalid"
+MAIL_SUFFIX = "@redacted.invalid"
 # Reserved for documentation and benchmarks (RFC 2544, RFC 3849): no host has such an address.
-NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
-NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
+TOKEN_NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
+TOKEN_NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 
-NAMES = ""
+NAMES_SCOPE = ""
 """The scope of names and ids, whose tokens must be the same in a whole recording."""
 
-_BEGIN = ("198.18.", "198.19.", "2001:")
+_NETWORK_PREFIXES = ("198.18.", "198.19.", "2001:")
 """The beginnings of all addresses in these networks, in any spelling."""
 _ATTEMPTS = 64
-_ROOM = NETWORK4.num_addresses // 8
+_RESERVED4 = TOKEN_NETWORK4.num_addresses // 8
 """Number of IPv4 addresses left unused per scope, as finding the last ones would take long."""
-_TOKEN = re.compile(f"/?{PLAIN}(?:{re.escape(HOST)}|{re.escape(MAIL)})?")
+_TOKEN = re.compile(f"/?{PLAIN_TOKEN}(?:{re.escape(HOST_SUFFIX)}|{re.escape(MAIL_SUFFIX)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
 
 
 def is_token(text: str) -> bool:
     """Return whether the whole ``text`` is a token."""
-    return (MARK in text and _TOKEN.fullmatch(text) is not None) or is_token_address(text)
+    return (TOKEN_PREFIX in text and _TOKEN.fullmatch(text) is not None) or is_token_address(text)
 
 
 def is_token_address(text: str) -> bool:
     """Return whether ``text`` is an address of the networks for tokens."""
-    if not text.startswith(_BEGIN):
+    if not text.startswith(_NETWORK_PREFIXES):
         return False
     address = address_of(text)
-    return address is not None and address in (NETWORK4 if address.version == 4 else NETWORK6)
+    return address is not None and address in (
+        TOKEN_NETWORK4 if address.version == 4 else TOKEN_NETWORK6
+    )
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -83,7 +85,7 @@ class Tokens:
         self._of: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(most)
         self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._taken_count = 0
-        self.scope = NAMES
+        self.scope = NAMES_SCOPE
         """The scope of new tokens."""
 
     def of(self, original: str, scope: str | None = None) -> str:
@@ -104,18 +106,18 @@ class Tokens:
                 if token is not None:
                     return token
             else:
-                return _in_network(NETWORK6, self._digest(original, scope))
-        plain = _plain(self._digest(original, scope))
+                return _address_in(TOKEN_NETWORK6, self._digest(original, scope))
+        plain = _plain_token(self._digest(original, scope))
         if original.startswith("/"):
             return "/" + plain
         if "@" in original and _MAIL.fullmatch(original):
-            return plain + MAIL
+            return plain + MAIL_SUFFIX
         if (
             "." in original
             and _HOST.fullmatch(original)
             and original.rpartition(".")[2].lower() in ENDINGS
         ):
-            return plain + HOST
+            return plain + HOST_SUFFIX
         return plain
 
     def _address4(self, original: str, scope: str) -> str | None:
@@ -130,12 +132,12 @@ class Tokens:
                 self._taken_count -= len(self._taken.popitem(last=False)[1])
             taken = self._taken[scope] = {}
         for attempt in range(_ATTEMPTS):
-            token = _in_network(NETWORK4, self._digest(original, scope, attempt))
+            token = _address_in(TOKEN_NETWORK4, self._digest(original, scope, attempt))
             owner = taken.get(token)
             if owner == original:
                 return token
             if owner is None:
-                if len(taken) >= NETWORK4.num_addresses - _ROOM:
+                if len(taken) >= TOKEN_NETWORK4.num_addresses - _RESERVED4:
                     break
                 taken[token] = original
                 self._taken_count += 1
@@ -150,10 +152,10 @@ class Tokens:
         return hmac.digest(self._key, whole, hashlib.sha256)
 
 
-def _plain(digest: bytes) -> str:
-    return MARK + base64.b32encode(digest[:10])[:12].decode().lower()
+def _plain_token(digest: bytes) -> str:
+    return TOKEN_PREFIX + base64.b32encode(digest[:10])[:12].decode().lower()
 
 
-def _in_network(network: ipaddress.IPv4Network | ipaddress.IPv6Network, digest: bytes) -> str:
+def _address_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, digest: bytes) -> str:
     hosts = network.num_addresses - 2
     return str(network[1 + int.from_bytes(digest, "big") % hosts])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's key, which makes tokens the same in each run. The key stays on the machine."""
+"""The user's redaction key, which makes tokens stable across runs and never leaves the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY_BYTES = 32
 
 
 def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the key according to the XDG rules."""
+    """Return the folder of the key according to the XDG Base Directory Specification."""
     folder = environ.get("XDG_STATE_HOME", "")
     # The specification requires ignoring a relative path.
     base = Path(folder) if folder.startswith("/") else Path("~/.local/state").expanduser()
@@ -28,7 +28,7 @@ def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def local_key(folder: Path | None = None) -> bytes:
     """Return the user's key on this machine, created on first use. Raises UsageError.
 
-    Only its owner can read the file. The key allows verifying guesses for a token's original.
+    Only the owner may read the file: with the key, guesses of a token's original can be verified.
     """
     path = (folder if folder is not None else key_folder()) / "redaction.key"
     try:
@@ -45,7 +45,7 @@ def local_key(folder: Path | None = None) -> bytes:
 
 
 def derive(key: bytes, purpose: bytes) -> bytes:
-    """Return a key for ``purpose``, e.g. one input; tokens of two purposes cannot be linked."""
+    """Return a key for ``purpose``, e.g. one recording; tokens of two purposes cannot be linked."""
     return hmac.digest(key, b"nri-scope redaction\0" + purpose, hashlib.sha256)
 
 
@@ -54,30 +54,30 @@ def _read(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path}: the key is not a regular file", "remove it")
+            raise UsageError(f"{path}: the redaction key is not a regular file", "remove it")
         _check_owners(path, status.st_uid)
         if status.st_mode & 0o077:
             raise UsageError(
-                f"{path}: others than its owner may read this key",
-                "remove it; a new one is made, and tokens change",
+                f"{path}: users other than the owner can read this key",
+                "remove it: the next run makes a new key and other tokens",
             )
         key = file.read(KEY_BYTES + 1)
     if len(key) != KEY_BYTES:
-        raise UsageError(f"{path}: this is not a key of {KEY_BYTES} bytes", "remove it")
+        raise UsageError(f"{path}: not a key of {KEY_BYTES} bytes", "remove it")
     return key
 
 
 def _check_owners(path: Path, owner: int) -> None:
-    """Refuse a key that another user owns or could replace, and could use to identify values.
+    """Raise UsageError if another user owns the key or could replace it with a known one.
 
-    Raises UsageError and OSError.
+    Also raises OSError.
     """
     problem = folder_access(Path(os.path.realpath(path.parent))).problem
     if owner not in trusted_users():
         problem = f"it belongs to another user ({name_of(owner)})"
     if problem:
         raise UsageError(
-            f"{path}: the key for redaction is not used: {problem}",
+            f"{path}: the redaction key cannot be trusted: {problem}",
             "set XDG_STATE_HOME to a folder of your own",
         )
 
@@ -85,7 +85,7 @@ def _check_owners(path: Path, owner: int) -> None:
 def _make(path: Path) -> bytes:
     _check_owners(path, os.geteuid())
     key = secrets.token_bytes(KEY_BYTES)
-    # Complete from the start, and never replaces a key that another process created meanwhile.
+    # The link makes the complete file appear at once, and fails if another process was faster.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -104,4 +104,4 @@ def _make(path: Path) -> bytes:
 
 def _unusable(path: Path, error: OSError) -> UsageError:
     words = (error.strerror or str(error)).lower()
-    return UsageError(f"{path}: the key for redaction cannot be used: {words}", "see its folder")
+    return UsageError(f"{path}: the redaction key cannot be used: {words}", "check its folder")

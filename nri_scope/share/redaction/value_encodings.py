@@ -61,7 +61,7 @@ def _escaped(value: str, plain: bytes) -> set[bytes]:
     return found
 
 
-def as_words(value: str) -> set[str]:
+def base64_words(value: str) -> set[str]:
     """Return other words for a value so short that it is only replaced as a word.
 
     These are its base64, alone and with a newline, as ``echo VALUE | base64`` makes it.
@@ -75,7 +75,7 @@ def _for_urls(packed: bytes) -> bytes:
     return packed.replace(b"+", b"-").replace(b"/", b"_")
 
 
-def texts(value: str) -> set[str]:
+def text_forms(value: str) -> set[str]:
     """Return the forms as text, except ``value`` itself."""
     found: set[str] = set()
     for form in forms(value):

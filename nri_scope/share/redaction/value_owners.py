@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import re
 
-EVERYTHING = ""
+ALL_PODS = ""
 """The key of texts without a pod, in which values of all pods are replaced."""
 _NAMES = -1
 """The key of names and ids, which are the same everywhere and belong to no pod."""
-_MOST_PODS = 200_000
+_MAX_PODS = 200_000
 """Maximum number of separate pods; further pods share one key."""
 _PAIRS_PER_VALUE = 10
-_RANDOM_MIN = 20
+_MIN_RANDOM = 20
 """Number of letters and digits from which a random-looking value cannot be guessed."""
 _RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 
 
-class Owners:
+class ValueOwners:
     """The pods from which values are known.
 
     A user who writes a guess into their own pod and sees the result must not be able to learn that
@@ -33,7 +33,7 @@ class Owners:
         self._most_pairs = values * _PAIRS_PER_VALUE
         self._of: dict[str, int | set[int]] = {}
         self._random: set[str] = set()
-        self._numbers: dict[str, int] = {EVERYTHING: 0}
+        self._numbers: dict[str, int] = {ALL_PODS: 0}
         self._late: dict[int, int] = {}
         self._left: set[tuple[str, int]] = set()
         self._pairs = 0
@@ -48,8 +48,8 @@ class Owners:
         if pod is None:
             self._current = _NAMES
         else:
-            number = self._numbers.get(pod, _MOST_PODS)
-            if number == _MOST_PODS > len(self._numbers):
+            number = self._numbers.get(pod, _MAX_PODS)
+            if number == _MAX_PODS > len(self._numbers):
                 number = self._numbers[pod] = len(self._numbers)
             self._current = number
 
@@ -110,4 +110,4 @@ def can_be_guessed(value: str) -> bool:
     and numbers do not.
     """
     bare = _OTHER.sub("", value)
-    return len(bare) < _RANDOM_MIN or 3 * len(_RUN.findall(bare)) < len(bare)
+    return len(bare) < _MIN_RANDOM or 3 * len(_RUN.findall(bare)) < len(bare)

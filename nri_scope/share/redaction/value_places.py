@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from . import option_variables
-from .credentials import REFERENCE, by_user, credential, keyed_text, node
-from .engine import LONGEST
-from .free_text import address
+from .credentials import REFERENCE, apply_user_rules, redact_credential, redact_keyed, redact_node
+from .engine import MAX_TEXT
+from .free_text import redact_address
 from .harmless import (
     ENV_NAMES,
     NAMESPACES,
@@ -25,7 +25,7 @@ from .key_names import names_node, names_person
 from .known_values import Strength
 from .name_kinds import NameKind
 from .re2_patterns import compiled, glob
-from .scope import NAMES
+from .scope import NAMES_SCOPE
 from .tokens import address_of, is_token
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5}
 _ID = re.compile(r"[0-9a-f-]{8,128}")
 _DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
 _PORT = re.compile(r"[0-9]{1,5}")
-_MANIFESTS = frozenset(
+_MANIFEST_ANNOTATIONS = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
         "objectset.rio.cattle.io/applied",
@@ -77,19 +77,21 @@ _KNOWN_KEYS: dict[str, NameKind | str] = {
 # -- environment variables ------------------------------------------------------------------
 
 
-def variable(engine: Engine, entry: str, place: str) -> str:
+def redact_variable(engine: Engine, entry: str, place: str) -> str:
     """Redact a variable such as ``NAME=value``."""
     name, equals, value = entry.partition("=")
     if not equals:
         # Not a variable. Only plain names are shown.
         is_name = _CONSTANT.fullmatch(entry) is not None
-        return engine.key(entry, place) if is_name else variable_value(engine, "", entry, place)
-    shown = variable_name(engine, name, place)
+        return (
+            engine.key(entry, place) if is_name else redact_variable_value(engine, "", entry, place)
+        )
+    shown = redact_variable_name(engine, name, place)
     place = f"{place}.{shown}"
-    given = variable_value(engine, name, value, place)
+    given = redact_variable_value(engine, name, value, place)
     if (
         given == value
-        and len(entry) <= LONGEST
+        and len(entry) <= MAX_TEXT
         and engine.is_on("env-values")
         and engine.known.replace(entry)[1]
     ):
@@ -98,28 +100,28 @@ def variable(engine: Engine, entry: str, place: str) -> str:
     return f"{shown}={given}"
 
 
-def variable_name(engine: Engine, name: str, place: str) -> str:
+def redact_variable_name(engine: Engine, name: str, place: str) -> str:
     """Redact the name of a variable, which stays unchanged if it is a valid name."""
     if not name or is_token(name):
         return name
     if not _ENV_NAME.fullmatch(name):
-        return variable_value(engine, "", name, place)
+        return redact_variable_value(engine, "", name, place)
     return engine.key(name, place)
 
 
-def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
+def redact_variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     """Redact the value of the variable ``name``; ``place`` includes the name."""
     if not value or is_token(value):
         return value
-    given = by_user(engine, value, place, name)
+    given = apply_user_rules(engine, value, place, name)
     if given is not None:
         return given
     if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
         engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     if engine.is_on("nodes") and names_node(name):
-        return node(engine, value, place)
-    secret = credential(engine, name, value, place)
+        return redact_node(engine, value, place)
+    secret = redact_credential(engine, name, value, place)
     if secret is not None:
         return secret
     if is_plain_for(name, value):
@@ -131,7 +133,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
         or engine.known.is_shown(value, engine.scope.pod)
     ):
         return engine.text(value, place)
-    given = option_variables.variable(engine, name, value, place)
+    given = option_variables.redact_option_variable(engine, name, value, place)
     if given is not None:
         return given
     return engine.whole("env-values", value, Strength.PRIVATE, place)
@@ -143,17 +145,17 @@ def _is_plain(name: str, value: str) -> bool:
         is_plain(value)
         or is_plain_path(value)
         or REFERENCE.fullmatch(value) is not None
-        or _endpoint(value)
-        or _is_shown_name(name)
+        or _is_endpoint(value)
+        or _is_kept_variable(name)
     )
 
 
 @lru_cache(maxsize=8192)
-def _is_shown_name(name: str) -> bool:
+def _is_kept_variable(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
 
 
-def _endpoint(value: str) -> bool:
+def _is_endpoint(value: str) -> bool:
     found = _ENDPOINT.fullmatch(value)
     return found is not None and address_of(found[1]) is not None
 
@@ -166,7 +168,7 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
 # -- annotations, labels and other maps -----------------------------------------------------
 
 
-def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
+def redact_map(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
     """Redact annotations or labels; return None if nothing changed."""
     given: dict[str, str] = {}
     is_changed = False
@@ -177,18 +179,18 @@ def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, s
             given[rest] = rest
             return given
         shown = engine.key(key, place)
-        text = keyed_value(engine, key, value, f"{place}.{shown}")
+        text = redact_keyed_value(engine, key, value, f"{place}.{shown}")
         given[shown] = text
         is_changed = is_changed or shown != key or text != value
     return given if is_changed else None
 
 
-def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
+def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     """Redact the value of an annotation or label."""
     if not value or is_token(value):
         return value
     key = key.removeprefix("-")
-    given = by_user(engine, value, place, key)
+    given = apply_user_rules(engine, value, place, key)
     if given is not None:
         return given
     if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
@@ -196,16 +198,16 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
         return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
         case NameKind() as kind:
-            return name(engine, kind, value, place)
+            return redact_name(engine, kind, value, place)
         case "image":
-            return image(engine, value, place)
+            return redact_image(engine, value, place)
         case "id":
-            return identity(engine, value, place)
+            return redact_id(engine, value, place)
         case _:
             pass
-    if key in _MANIFESTS and engine.is_on("secret-annotations"):
+    if key in _MANIFEST_ANNOTATIONS and engine.is_on("secret-annotations"):
         return engine.whole("secret-annotations", value, Strength.SECRET, place)
-    credential = keyed_text(engine, key, value, place)
+    credential = redact_keyed(engine, key, value, place)
     if credential is not None:
         return credential
     if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
@@ -216,34 +218,34 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 # -- names ----------------------------------------------------------------------------------
 
 
-def identity(engine: Engine, value: str, place: str) -> str:
+def redact_id(engine: Engine, value: str, place: str) -> str:
     """Redact an id, which stays unchanged if it is a valid id."""
-    with engine.within(NAMES):
+    with engine.within(NAMES_SCOPE):
         if _ID.fullmatch(value):
             # An id contains the pod's name if the pod has no UID.
-            return engine.known.replace(value)[0] if _renames(engine) else value
+            return engine.known.replace(value)[0] if _replaces_names(engine) else value
         return engine.key(value, place)
 
 
-def name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
+def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
     """Redact the name of a pod, namespace, container, plugin, runtime or node."""
     if not value or is_token(value):
         return value
     switch = _SWITCHES.get(kind, "")
     if switch and engine.is_on(switch) and not (kind is NameKind.NAMESPACE and value in NAMESPACES):
         return engine.put(switch, value, Strength.NAME, place)
-    with engine.within(NAMES):
+    with engine.within(NAMES_SCOPE):
         if kind is NameKind.NODE:
             is_on = engine.is_on("nodes")
-            return node(engine, value, place) if is_on else engine.text(value, place)
+            return redact_node(engine, value, place) if is_on else engine.text(value, place)
         return engine.key(value, place)
 
 
-def _renames(engine: Engine) -> bool:
+def _replaces_names(engine: Engine) -> bool:
     return any(engine.is_on(switch) for switch in (*_SWITCHES.values(), "nodes"))
 
 
-def show(engine: Engine, kind: NameKind | None, value: str) -> None:
+def note_name(engine: Engine, kind: NameKind | None, value: str) -> None:
     """Note a name that stays visible or is replaced; ``kind`` is None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
@@ -254,14 +256,14 @@ def show(engine: Engine, kind: NameKind | None, value: str) -> None:
         engine.known.add(value, switch, Strength.NAME)
 
 
-def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
+def note_map_names(engine: Engine, mapping: Mapping[str, str]) -> None:
     """Note the names in annotations and labels; see `show`."""
     for key, value in mapping.items():
         kind = _KNOWN_KEYS.get(key)
         if isinstance(kind, NameKind):
-            show(engine, kind, value)
+            note_name(engine, kind, value)
         elif kind == "image":
-            show_image(engine, value)
+            note_image(engine, value)
         elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
             engine.known.show(value, engine.scope.pod)
 
@@ -269,9 +271,9 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 # -- images ---------------------------------------------------------------------------------
 
 
-def image(engine: Engine, reference: str, place: str) -> str:
+def redact_image(engine: Engine, reference: str, place: str) -> str:
     """Redact an image reference: its login, and its host unless the registry is public."""
-    login, rest = _login(reference)
+    login, rest = _split_login(reference)
     if login and engine.is_on("url-passwords"):
         # No image can be pulled with such a reference, but references like this may occur.
         user, colon, password = login.partition(":")
@@ -281,8 +283,8 @@ def image(engine: Engine, reference: str, place: str) -> str:
             user = engine.put("url-passwords", user, Strength.PRIVATE, place)
         if not is_token(password):
             password = engine.put("url-passwords", password, Strength.SECRET, place)
-        return f"{user}{colon}{password}@{image(engine, rest, place)}"
-    registry, rest = _registry(reference)
+        return f"{user}{colon}{password}@{redact_image(engine, rest, place)}"
+    registry, rest = _split_registry(reference)
     if not registry or is_token(registry) or not engine.is_on("registries"):
         return engine.key(reference, place)
     host, colon, port = registry.partition(":")
@@ -297,13 +299,13 @@ def image(engine: Engine, reference: str, place: str) -> str:
     ):
         return engine.key(f"{host}{colon}{port}/{rest}", place)
     if address_of(host) is not None:
-        host = address(engine, host, place)
+        host = redact_address(engine, host, place)
     else:
         host = engine.put("registries", host, Strength.PRIVATE, place)
     return f"{host}{colon}{port}/{engine.key(rest, place)}"
 
 
-def _login(reference: str) -> tuple[str, str]:
+def _split_login(reference: str) -> tuple[str, str]:
     """Split off the text before the host, unless part of a digest; return both parts."""
     digest = _DIGEST.search(reference)
     end = digest.start() if digest is not None else len(reference)
@@ -311,14 +313,14 @@ def _login(reference: str) -> tuple[str, str]:
     return (reference[:at], reference[at + 1 :]) if at > 0 else ("", reference)
 
 
-def show_image(engine: Engine, reference: str) -> None:
+def note_image(engine: Engine, reference: str) -> None:
     """Note that an image's repository and tag stay visible."""
-    rest = _registry(_login(reference)[1])[1]
+    rest = _split_registry(_split_login(reference)[1])[1]
     if len(rest) <= 300:
         engine.known.show(rest, engine.scope.pod)
 
 
-def _registry(reference: str) -> tuple[str, str]:
+def _split_registry(reference: str) -> tuple[str, str]:
     first, slash, rest = reference.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         return first, rest

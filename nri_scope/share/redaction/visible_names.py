@@ -6,9 +6,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
-_GRAM, _EVERY = 4, 3
+_GRAM, _STEP = 4, 3
 """Length of index keys, and distance between the indexed positions of a name."""
-_LEAST = _GRAM + _EVERY - 1
+_MIN_INDEXED = _GRAM + _STEP - 1
 """Minimum length of a part that always contains an index key, wherever the part begins."""
 
 
@@ -35,13 +35,13 @@ class VisibleNames:
 
     def have_part(self, value: str) -> bool:
         """Return whether a value is part of a name."""
-        if len(value) < _LEAST:
+        if len(value) < _MIN_INDEXED:
             return any(value in name for name in self._names)
         last = len(value) - _GRAM
-        for first in range(_EVERY):
+        for first in range(_STEP):
             # Of the index keys required for this alignment, use the key with the fewest names.
             fewest: array[int] | None = None
-            for at in range(first, last + 1, _EVERY):
+            for at in range(first, last + 1, _STEP):
                 numbers = self._by_gram.get(value[at : at + _GRAM])
                 if numbers is None:
                     break
@@ -63,7 +63,7 @@ class VisibleNames:
         self._names.append(name)
         self._size += len(name) + 1
         by_gram = self._by_gram
-        for gram in {name[at : at + _GRAM] for at in range(0, len(name) - _GRAM + 1, _EVERY)}:
+        for gram in {name[at : at + _GRAM] for at in range(0, len(name) - _GRAM + 1, _STEP)}:
             numbers = by_gram.get(gram)
             if numbers is None:
                 by_gram[gram] = array("I", (number,))

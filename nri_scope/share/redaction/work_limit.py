@@ -12,7 +12,7 @@ PER_BYTE = 3.0
 """Units per byte of a recording. A unit is about a microsecond."""
 LEAST_BYTES = 10_000_000
 """Size in bytes to assume for smaller files."""
-REMEDY = "export a part of it with --where, and redact that"
+REMEDY = "export a part of it with --where, and redact that part"
 
 MESSAGE, TEXT, VALUE = 180, 40, 450
 """Units per message, per searched text, and per remembered value; for texts and values, one more
@@ -52,7 +52,7 @@ class WorkLimit:
             self._left -= units
             if self._left < 0:
                 raise UsageError(
-                    "searching the recording for secrets takes more work than is allowed "
-                    "for a file of its size",
+                    "searching this recording for secrets exceeds the work limit for a file of "
+                    "its size",
                     REMEDY,
                 )

@@ -12,7 +12,7 @@ _TAG = Pattern(r"<(/?)([A-Za-z_][A-Za-z0-9_.:-]*)((?:[^<>\"']|\"[^\"]*\"|'[^']*'
 _ATTRIBUTE = re.compile(r"([A-Za-z_][\w.:-]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _DATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _NAMES = ("name", "key", "id", "property")
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 
 
 def elements(text: str) -> list[Entry]:
@@ -27,7 +27,7 @@ def elements(text: str) -> list[Entry]:
             if open_ and open_[-1][0] == name:
                 _, number, begin = open_.pop()
                 if number == len(found) - 1:
-                    said = _content(found[number], text, begin, start)
+                    said = _set_content(found[number], text, begin, start)
                 continue
             while open_ and open_[-1][0] != name:
                 open_.pop()
@@ -58,12 +58,12 @@ def elements(text: str) -> list[Entry]:
             if of not in _NAMES and of != "value":
                 found.append(Entry(of, above, offset + first, offset + last, "<"))
         found.append(Entry(key, above, style="<"))
-        if not rest.endswith("/") and len(open_) < _MOST_OPEN:
+        if not rest.endswith("/") and len(open_) < _MAX_OPEN:
             open_.append((name, len(found) - 1, end))
     return found
 
 
-def _content(entry: Entry, text: str, begin: int, end: int) -> str:
+def _set_content(entry: Entry, text: str, begin: int, end: int) -> str:
     """Set an element's value to its content; return the content if it names the next element."""
     data = _DATA.fullmatch(text, begin, end)
     if data is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.recorder.inbox import ControlEntry, End, GapEntry, NoteEntry, PluginLine
-from nri_scope.share.redaction.capture import AtSource
+from nri_scope.share.redaction.capture import SourceRedaction
 from nri_scope.share.redaction.name_kinds import SESSION_NAMES
 from nri_scope.share.redaction.redactor import Redactor
 from nri_scope.share.redaction.rules import Rules
@@ -20,8 +20,8 @@ _PUBLIC = {"plugin_index"}
 """Texts of a session that are two digits."""
 
 
-def redaction() -> AtSource:
-    return AtSource(Redactor(Rules.DEFAULT, bytes(32)))
+def redaction() -> SourceRedaction:
+    return SourceRedaction(Redactor(Rules.DEFAULT, bytes(32)))
 
 
 def _secret_of(kind: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is redacted and what is not do not get into one file."""
+"""Redacted and other events are not mixed in one file."""
 
 from __future__ import annotations
 
@@ -29,18 +29,16 @@ def record(path: Path, *notes: str) -> None:
 
 
 @pytest.mark.parametrize("redacts", [True, False])
-def test_what_was_recorded_otherwise_is_not_continued(path: Path, redacts: bool) -> None:
+def test_a_recording_of_the_other_sort_is_not_continued(path: Path, redacts: bool) -> None:
     record(path, "a word of somebody", *([] if redacts else [NOTE]))
     check_continued(path, redacts=not redacts)
-    words = "recorded without --redact" if redacts else "recorded with --redact; add it"
+    words = "recorded without --redact" if redacts else "recorded with --redact; add --redact"
     with pytest.raises(UsageError, match=words):
         check_continued(path, redacts=redacts)
 
 
 @pytest.mark.parametrize("redacts", [True, False])
-def test_what_is_new_or_empty_or_no_recording_is_left_to_the_recorder(
-    path: Path, redacts: bool
-) -> None:
+def test_new_empty_and_unreadable_files_are_accepted(path: Path, redacts: bool) -> None:
     check_continued(path, redacts=redacts)
     Recorder.open(path).close()
     check_continued(path, redacts=redacts)

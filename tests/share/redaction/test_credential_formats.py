@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.builtin import ON
+from nri_scope.share.redaction.builtin import DEFAULT_RULES
 from nri_scope.share.redaction.rule_set import FormatRule, RuleSet, public_rules
 from tests.amount import amount
 
@@ -192,7 +192,7 @@ def test_ids_that_are_shown_are_no_credentials_of_a_service() -> None:
     )
 )
 def test_what_was_redacted_is_redacted_once_for_all(pieces: list[str]) -> None:
-    for rules in (FORMATS, Rules(on=ON)):
+    for rules in (FORMATS, Rules(on=DEFAULT_RULES)):
         once = Redactor(rules, KEY).text(" ".join(pieces))
 
         assert Redactor(rules, bytes(32)).text(once) == once

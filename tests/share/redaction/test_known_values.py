@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.share.redaction import known_values as subject
-from nri_scope.share.redaction.known_values import Known, Strength
+from nri_scope.share.redaction.known_values import KnownValues, Strength
 from nri_scope.share.redaction.memory_limits import Memory
-from nri_scope.share.redaction.tokens import PLAIN, Tokens
+from nri_scope.share.redaction.tokens import PLAIN_TOKEN, Tokens
 
 KEY = bytes(range(32))
 _VALUES = st.text("ab-", min_size=6, max_size=12).filter(lambda text: text.strip("-") != "")
@@ -27,8 +27,8 @@ def test_the_first_one_counts_and_then_the_longest_and_tokens_stay(
     middle = at.draw(st.integers(0, len(text)))
     text = text[:middle] + token + text[middle:]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subject, "_LONG", long)
-        known = Known(Tokens(KEY), Memory())
+        patch.setattr(subject, "_LONG_LENGTH", long)
+        known = KnownValues(Tokens(KEY), Memory())
         for value in values:
             known.add(value, "rule", Strength.SECRET)
         shown, _ = known.replace(text)
@@ -37,8 +37,8 @@ def test_the_first_one_counts_and_then_the_longest_and_tokens_stay(
     assert shown == _expected(known, text, everywhere)
 
 
-def _expected(known: Known, text: str, values: set[str]) -> str:
-    tokens = [match.span() for match in re.finditer(PLAIN, text)]
+def _expected(known: KnownValues, text: str, values: set[str]) -> str:
+    tokens = [match.span() for match in re.finditer(PLAIN_TOKEN, text)]
     given_, at = "", 0
     while at < len(text):
         fitting = [
@@ -57,10 +57,10 @@ def _expected(known: Known, text: str, values: set[str]) -> str:
 def test_values_that_begin_with_each_other_are_found_in_a_text_of_the_same_letter(
     end: str, text: str
 ) -> None:
-    known = Known(Tokens(KEY), Memory())
+    known = KnownValues(Tokens(KEY), Memory())
     for length in range(20, 1_520):
         known.add("x" * length + end, "rule", Strength.SECRET)
     shown, rules = known.replace(text + end)
 
     assert len(rules) == (1 if end else -(-60_000 // 1_519))
-    assert re.sub(PLAIN, "", shown) == (f"{'x' * (60_000 - 1_519)}" if end else "")
+    assert re.sub(PLAIN_TOKEN, "", shown) == (f"{'x' * (60_000 - 1_519)}" if end else "")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.share.redaction import sorted_strings
-from nri_scope.share.redaction.longest_prefix import Beginnings, Prefixes
+from nri_scope.share.redaction.longest_prefix import PrefixIndex, PrefixSet
 
 _STRINGS = st.text("ab", min_size=1, max_size=9)
 
@@ -29,7 +29,7 @@ def test_the_longest_one_is_found(
 
 
 def _check_steps(steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int) -> None:
-    index = Beginnings(begin) if begin else Prefixes()
+    index = PrefixIndex(begin) if begin else PrefixSet()
     there: set[str] = set()
 
     def check() -> None:
@@ -54,7 +54,7 @@ def _check_steps(steps: list[tuple[bool, str]], texts: list[str], often: bool, b
 
 
 def test_one_of_many_that_begin_with_each_other_is_found() -> None:
-    index = Prefixes()
+    index = PrefixSet()
     for length in range(1, 300):
         index.add("x" * length)
     index.add("x" * 400 + "y")

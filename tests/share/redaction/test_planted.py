@@ -22,9 +22,9 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.builtin import NAMES
-from nri_scope.share.redaction.capture import AtSource
-from nri_scope.share.redaction.tokens import PLAIN
+from nri_scope.share.redaction.builtin import RULE_NAMES
+from nri_scope.share.redaction.capture import SourceRedaction
+from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.amount import amount
 from tests.recording.traffic import an_item, record
 from tests.share.redaction.test_redaction_laws import BARE, TELLING, Plant
@@ -55,7 +55,7 @@ def tokens(*contents: bytes) -> set[str]:
         text = content.decode("latin-1")
         packed = re.findall(r"[A-Za-z0-9+/]{16,}={0,2}", text)
         for one in [text, *(_unpacked(one) for one in packed)]:
-            found |= {*re.findall(PLAIN, one), *ADDRESSES.findall(one)}
+            found |= {*re.findall(PLAIN_TOKEN, one), *ADDRESSES.findall(one)}
     return found
 
 
@@ -155,7 +155,7 @@ def _shape(redactor: Redactor, items: list[CapturedCall]) -> str:
         shown.append(redactor.path("/annotations/hunter2"))
     numbers: dict[str, str] = {}
     return re.sub(
-        f"{PLAIN}|{ADDRESSES.pattern}",
+        f"{PLAIN_TOKEN}|{ADDRESSES.pattern}",
         lambda found: numbers.setdefault(found[0], f"<{len(numbers)}>"),
         "\0".join(shown),
     )
@@ -292,7 +292,7 @@ def test_texts_tell_nothing_about_each_other_and_nothing_about_containers() -> N
 
 
 def test_a_planted_name_has_no_token_of_a_secret() -> None:
-    redactor = Redactor(Rules(on=frozenset(NAMES)), KEY)
+    redactor = Redactor(Rules(on=frozenset(RULE_NAMES)), KEY)
     victim = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     request = a_request(ATTACKER, [])
     request.pod.name = request.container.name = "hunter2"
@@ -305,7 +305,7 @@ def test_a_planted_name_has_no_token_of_a_secret() -> None:
     )
     secret = shown.container.env[0].partition("=")[2]
 
-    assert re.fullmatch(PLAIN, secret)
+    assert re.fullmatch(PLAIN_TOKEN, secret)
     assert secret not in _in_every_event(redactor, attacker)
 
 
@@ -332,7 +332,7 @@ def test_neither_a_bundle_nor_what_is_recorded_has_a_token_of_two_containers(
     assert run(["export", str(file), "--redact", "-o", str(bundle), *options]) == 0
     assert run(["redact", str(file), "-o", str(redacted), *options]) == 0
     live = a_recording(
-        tmp_path / "live.db", redaction=AtSource.to(tmp_path / "live.db", Rules.DEFAULT)
+        tmp_path / "live.db", redaction=SourceRedaction.to(tmp_path / "live.db", Rules.DEFAULT)
     )
     for path in bundle, redacted, live:
         of: dict[str, set[str]] = {ATTACKER: set(), VICTIM: set()}
@@ -365,7 +365,7 @@ def test_what_is_shown_has_no_token_of_two_containers(
             text = capsys.readouterr().out
     text = re.sub(r"\s+", " ", text)
     ours, theirs = (
-        set(re.findall(rf"{name}\W(?:(?!OF_).){{0,400}}?({PLAIN})", text))
+        set(re.findall(rf"{name}\W(?:(?!OF_).){{0,400}}?({PLAIN_TOKEN})", text))
         for name in ("OF_VICTIM", r"OF_ATTACKER\d+")
     )
     assert ours and theirs

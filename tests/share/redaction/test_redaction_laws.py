@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.builtin import NAMES, ON
+from nri_scope.share.redaction.builtin import DEFAULT_RULES, RULE_NAMES
 from tests.amount import amount
 from tests.recording.traffic import one_stream, random_message
 
@@ -330,7 +330,7 @@ def test_messages_with_anything_in_any_field_are_redacted_once_for_all(seed: int
     method = chance.choice(list(METHODS.values()))
     request = random_message(method.request, chance).SerializeToString()
     reply = random_message(method.reply, chance).SerializeToString()
-    on = frozenset(NAMES) if seed % 2 else ON
+    on = frozenset(RULE_NAMES) if seed % 2 else DEFAULT_RULES
     first, second = Redactor(Rules(on=on), KEY), Redactor(Rules(on=on), OTHER_KEY)
     first.learn(method.name, request, reply)
     once = first.request(method.name, request), first.reply(method.name, reply)

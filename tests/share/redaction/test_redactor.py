@@ -17,9 +17,9 @@ from nri_scope.nri.changes import changes_of
 from nri_scope.nri.methods import METHODS
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.share.redaction import NameKind, Redactor, Rules
-from nri_scope.share.redaction.engine import LONGEST
-from nri_scope.share.redaction.known_values import Known
-from nri_scope.share.redaction.memory_limits import Answer, Answers, Memory
+from nri_scope.share.redaction.engine import MAX_TEXT
+from nri_scope.share.redaction.known_values import KnownValues
+from nri_scope.share.redaction.memory_limits import CachedResult, Memory, ResultCache
 from nri_scope.share.redaction.tokens import Tokens
 
 KEY = bytes(range(32))
@@ -384,7 +384,7 @@ def test_a_very_long_text_is_one_token_and_one_as_long_as_we_look_into_is_not(
     redactor: Redactor,
 ) -> None:
     word = "ordinary words "
-    longest = (word * (LONGEST // len(word) + 1))[:LONGEST]
+    longest = (word * (MAX_TEXT // len(word) + 1))[:MAX_TEXT]
 
     assert redactor.text(longest) == longest
     assert redactor.text(longest + "!").startswith("redacted-")
@@ -409,19 +409,19 @@ def test_a_path_with_an_annotation_that_is_called_like_a_secret_names_its_token(
 
 
 def test_what_is_kept_has_bounds_and_the_oldest_goes_first() -> None:
-    answers: Answers[str, str, str] = Answers(20_000)
+    answers: ResultCache[str, str, str] = ResultCache(20_000)
     for number in range(100):
-        answers.keep(f"q{number}", Answer("", (), "x" * 500, 0, 0, None))
+        answers.keep(f"q{number}", CachedResult("", (), "x" * 500, 0, 0, None))
         assert answers.size <= 20_000
     assert answers.get("q0") is None and answers.get("q99") is not None
-    answers.keep("q99", Answer("again", (), "x", 0, 0, None))
+    answers.keep("q99", CachedResult("again", (), "x", 0, 0, None))
     assert answers.get("q99") is not None and answers.size <= 20_000
-    answers.keep("long", Answer("", (), "x" * 50_000, 0, 0, None))
+    answers.keep("long", CachedResult("", (), "x" * 50_000, 0, 0, None))
     assert answers.get("long") is None
 
 
 def test_names_that_were_shown_last_are_remembered_where_not_all_are() -> None:
-    known = Known(Tokens(KEY), Memory(shown=2_000))
+    known = KnownValues(Tokens(KEY), Memory(shown=2_000))
     for number in range(1_000):
         known.show(f"checkout-{number:04}", f"pod {number}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of rules: what they can say, and how errors are told."""
+"""Rule files: their effect on redaction, and their error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.share.redaction import NameKind, Redactor, Rules
-from nri_scope.share.redaction.builtin import ON
+from nri_scope.share.redaction.builtin import DEFAULT_RULES
 from nri_scope.share.redaction.rule_file import read_rules
 
 KEY = bytes(range(32))
@@ -38,7 +38,7 @@ def container(redactor: Redactor, **fields: object) -> api.Container:
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     read = rules("", tmp_path)
 
-    assert (read.on, read.rules, read.env) == (ON, (), ())
+    assert (read.on, read.rules, read.env) == (DEFAULT_RULES, (), ())
     assert read.source == "rules.toml"
 
 
@@ -51,7 +51,7 @@ def test_switches_turn_rules_on_and_off(tmp_path: Path) -> None:
     assert read.text("see db.acme.corp") == "see db.acme.corp"
 
 
-def test_names_of_namespaces_go_from_paths_and_annotations_too(tmp_path: Path) -> None:
+def test_namespace_names_are_replaced_in_paths_and_annotations_too(tmp_path: Path) -> None:
     read = redactor("[switches]\nnamespaces = true\n", tmp_path)
     shown = read.name(NameKind.NAMESPACE, "shop")
     given = container(
@@ -82,7 +82,7 @@ def test_a_label_that_repeats_a_replaced_name_shows_no_part_of_it(
     assert container(again, env=given.env, labels=given.labels) == given
 
 
-def test_nodes_that_are_named_go_everywhere(tmp_path: Path) -> None:
+def test_listed_nodes_are_replaced_everywhere(tmp_path: Path) -> None:
     read = redactor('[names]\nnodes = ["worker-3"]\n', tmp_path)
 
     assert "worker-3" not in read.name(NameKind.POD, "kube-proxy-worker-3")
@@ -90,7 +90,7 @@ def test_nodes_that_are_named_go_everywhere(tmp_path: Path) -> None:
     assert read.text("evicted from worker-30") != "evicted from redacted-"
 
 
-def test_what_is_allowed_stays(tmp_path: Path) -> None:
+def test_allowed_values_stay(tmp_path: Path) -> None:
     read = redactor(
         """
         [allow]
@@ -159,31 +159,31 @@ def test_rules_choose_by_path_key_and_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[switches]\nx = true", "line 2: there is no switch 'x'"),
-        ("[switches]\n\nemail = true", "line 3: there is no switch 'email'; did you mean emails?"),
+        ("[switches]\nx = true", "line 2: unknown switch 'x'"),
+        ("[switches]\n\nemail = true", "line 3: unknown switch 'email'; did you mean emails?"),
         ('[switches]\nemails = "no"', "line 2: emails is neither true nor false"),
         ("switches = 1", "line 1: switches is not a table"),
-        ("[allowed]", "line 1: there is no table 'allowed'; did you mean allow?"),
-        ("[allow]\nenv = [1]", "line 2: env is not a list of texts"),
-        ("[allow]\nenvs = []", "line 2: there is no list 'envs'"),
-        ("[names]\npods = []", "line 2: there is no list 'pods'"),
+        ("[allowed]", "line 1: unknown table 'allowed'; did you mean allow?"),
+        ("[allow]\nenv = [1]", "line 2: env is not a list of non-empty strings"),
+        ("[allow]\nenvs = []", "line 2: unknown list 'envs'"),
+        ("[names]\npods = []", "line 2: unknown list 'pods'"),
         ("rule = 3", "line 1: rule is not a list of tables"),
         ('[[rule]]\nname = "a"', "line 1: the rule 'a' has no condition"),
-        ('[[rule]]\nvalue = "a"', "line 1: a rule without a name"),
+        ('[[rule]]\nvalue = "a"', "line 1: this rule has no name"),
         (
             '[[rule]]\nname = "emails"\nvalue = "a"',
             "line 2: 'emails' is the name of a built-in rule",
         ),
         (
             '[[rule]]\nname = "a"\nvalue = "a"\n\n[[rule]]\nname = "b"\nvalue = "("',
-            "line 7: bad regular expression: missing ): (; the syntax is RE2's",
+            "line 7: invalid regular expression: missing ): (; use RE2 syntax",
         ),
-        ('[[rule]]\nname = "a"\nvalue = "x*"', "line 3: this expression matches an empty text"),
+        ('[[rule]]\nname = "a"\nvalue = "x*"', "line 3: this expression matches the empty string"),
         ('[[rule]]\nname = "a"\nkey = "x"\naction = "drop"', "line 4: 'drop' is not an action"),
-        ('[[rule]]\nname = "a"\nkeys = "x"', "line 3: there is no entry of a rule 'keys'"),
-        ("[[rule]]\nname = 3", "line 2: name is not a text"),
-        ("[switches\n", "line 1: this is no TOML"),
-        ('[allow]\nenv = ["a"\n', "this is no TOML"),
+        ('[[rule]]\nname = "a"\nkeys = "x"', "line 3: unknown rule key 'keys'"),
+        ("[[rule]]\nname = 3", "line 2: name is not a non-empty string"),
+        ("[switches\n", "line 1: not valid TOML"),
+        ('[allow]\nenv = ["a"\n', "not valid TOML"),
         ("a = " + "[" * 5000, "line 1: "),
     ],
 )
@@ -193,18 +193,18 @@ def test_errors_name_the_file_the_line_and_the_reason(
     with pytest.raises(UsageError) as caught:
         rules(text, tmp_path)
 
-    told = str(caught.value)
-    assert told.startswith(f"{tmp_path / 'rules.toml'}: ")
-    assert words in told
-    assert len(told.splitlines()) == 1
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'rules.toml'}: ")
+    assert words in message
+    assert len(message.splitlines()) == 1
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_files_raise_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\n\xff")
     (tmp_path / "large").write_bytes(b"#" * (1 << 21))
     for name, words in [
         ("none", "no such file"),
-        ("binary", "line 2: this is not UTF-8 text"),
+        ("binary", "line 2: not valid UTF-8"),
         ("large", "larger than"),
         (".", "is a directory"),
     ]:

@@ -19,7 +19,7 @@ def test_a_repeated_message_counts_like_a_new_one(
     messages: list[tuple[tuple[str, str], ...]], remembered: int
 ) -> None:
     each, repeated = Tally(), Tally()
-    kept, tallies._REMEMBERED = tallies._REMEMBERED, remembered
+    kept, tallies._MAX_REPEATED = tallies._MAX_REPEATED, remembered
     try:
         for found in messages:
             for rule, place in found:
@@ -29,4 +29,4 @@ def test_a_repeated_message_counts_like_a_new_one(
         assert repeated.by_rule() == each.by_rule()
         assert list(repeated) == list(each)
     finally:
-        tallies._REMEMBERED = kept
+        tallies._MAX_REPEATED = kept

@@ -53,9 +53,13 @@ def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
 def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     # A smaller network, of which the same share is left unused.
     network = ipaddress.IPv4Network("198.18.0.0/20")
-    left = tokens_module._ROOM * network.num_addresses // tokens_module.NETWORK4.num_addresses
-    monkeypatch.setattr(tokens_module, "NETWORK4", network)
-    monkeypatch.setattr(tokens_module, "_ROOM", left)
+    left = (
+        tokens_module._RESERVED4
+        * network.num_addresses
+        // tokens_module.TOKEN_NETWORK4.num_addresses
+    )
+    monkeypatch.setattr(tokens_module, "TOKEN_NETWORK4", network)
+    monkeypatch.setattr(tokens_module, "_RESERVED4", left)
     # The work is counted: each attempt is one digest.
     attempts = 0
     digest = Tokens._digest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key that tokens are made with."""
+"""The user's redaction key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri_scope.share.redaction import derive, local_key
 from nri_scope.share.redaction.user_key import key_folder
 
 
-def test_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+def test_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     key = local_key(folder)
 
@@ -24,16 +24,16 @@ def test_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     assert local_key(tmp_path / "other") != key
 
 
-def test_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_a_key_readable_by_others_is_refused(tmp_path: Path) -> None:
     local_key(tmp_path)
     (tmp_path / "redaction.key").chmod(0o644)
 
-    with pytest.raises(UsageError, match="others than its owner may read this key"):
+    with pytest.raises(UsageError, match="users other than the owner can read this key"):
         local_key(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"short", bytes(33)])
-def test_anything_else_in_its_place_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_other_content_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "redaction.key"
     file.write_bytes(content)
     file.chmod(0o600)
@@ -42,14 +42,14 @@ def test_anything_else_in_its_place_is_refused(content: bytes, tmp_path: Path) -
         local_key(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_an_error_names_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UsageError, match="cannot be used"):
         local_key(tmp_path / "file" / "folder")
 
 
-def test_is_kept_where_xdg_says() -> None:
+def test_the_folder_follows_xdg_state_home() -> None:
     assert key_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/nri-scope")
     home = Path("~/.local/state/nri-scope").expanduser()
     assert key_folder({"XDG_STATE_HOME": "relative"}) == home

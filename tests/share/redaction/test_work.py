@@ -16,7 +16,7 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.engine import Engine
-from nri_scope.share.redaction.known_values import Known, Strength
+from nri_scope.share.redaction.known_values import KnownValues, Strength
 from nri_scope.share.redaction.memory_limits import Memory
 
 KEY = bytes(32)
@@ -76,18 +76,18 @@ class Work:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.characters = self.values = 0
-        redacted, add = Engine._redacted, Known.add
+        redacted, add = Engine._redacted, KnownValues.add
 
         def counted(self_: Engine, text: str, place: str, depth: int, *, is_key: bool) -> str:
             self.characters += len(text)
             return redacted(self_, text, place, depth, is_key=is_key)
 
-        def added(self_: Known, value: str, rule: str, strength: Strength) -> str:
+        def added(self_: KnownValues, value: str, rule: str, strength: Strength) -> str:
             self.values += 1
             return add(self_, value, rule, strength)
 
         patch.setattr(Engine, "_redacted", counted)
-        patch.setattr(Known, "add", added)
+        patch.setattr(KnownValues, "add", added)
 
 
 def a_message(container: api.Container) -> bytes:

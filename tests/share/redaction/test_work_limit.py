@@ -107,7 +107,7 @@ def test_a_command_says_what_to_do_and_leaves_nothing(
     assert run([str(path) if word == "FILE" else word for word in words]) == 2
 
     told = capsys.readouterr()
-    assert "searching the recording for secrets" in told.err and "--where" in told.err
+    assert "searching this recording for secrets" in told.err and "--where" in told.err
     assert "Traceback" not in told.err and not told.out
     assert not list(out.iterdir())
 
