@@ -183,7 +183,7 @@ def _unpacked(text: str) -> Iterator[str]:
 def _foreign(missing: list[str]) -> Score:
     """Score the rule for formats by others' examples of texts without credentials."""
     score = Score()
-    rules = Rules(on=frozenset({"credential-formats"}))
+    rules = Rules(enabled=frozenset({"credential-formats"}))
     try:
         for name, text in corpora.gitleaks_false_positives():
             if _PLACEHOLDER.search(text):

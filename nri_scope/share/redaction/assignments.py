@@ -60,10 +60,10 @@ def redact_assignments(engine: Engine, text: str, place: str, depth: int) -> str
         return text
     reader = _Reader(text)
     pieces: list[str] = []
-    at = 0
+    pos = 0
     for match in _KEY.finditer(text):
         start, end = match.start(), match.end()
-        if start < at:
+        if start < pos:
             continue
         found = match[0] or ""
         if found[0] == "-" != found[1] and start and text[start - 1].isalnum():
@@ -103,15 +103,17 @@ def redact_assignments(engine: Engine, text: str, place: str, depth: int) -> str
             secret = shell_words.word(secret, 0).text
         if is_node:
             token = (
-                secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
+                secret
+                if is_token(secret)
+                else engine.replace("nodes", secret, Strength.NAME, place)
             )
         elif must_replace(key, secret, certainty):
             token = _replace(engine, key, secret, place, is_query=is_query)
         else:
             continue
-        pieces += text[at:begin], token
-        at = stop
-    return "".join((*pieces, text[at:]))
+        pieces += text[pos:begin], token
+        pos = stop
+    return "".join((*pieces, text[pos:]))
 
 
 def _replace(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -> str:
@@ -124,7 +126,7 @@ def _replace(engine: Engine, key: str, secret: str, place: str, *, is_query: boo
         engine.known.add(first, "credential-keys", strength_of(first))
     if _is_prose(secret):
         # "token: expired" is not a secret, or a weak one, and must not hide the word in all texts.
-        return engine.put("credential-keys", secret, Strength.PRIVATE, place)
+        return engine.replace("credential-keys", secret, Strength.PRIVATE, place)
     return replace_keyed(engine, key, secret, place)
 
 
@@ -222,7 +224,7 @@ class _Reader:
         return self._mark
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int, limit: int) -> int:
-    match = pattern.match(text, at, max(at, limit))
+def _end(pattern: re.Pattern[str], text: str, pos: int, limit: int) -> int:
+    match = pattern.match(text, pos, max(pos, limit))
     assert match is not None
     return match.end()

@@ -51,22 +51,22 @@ class SourceRedaction:
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
         return cls(Redactor(rules, key, memory=RECORDER_LIMITS))
 
-    def redact_call(self, item: CapturedCall) -> CapturedCall:
+    def redact_call(self, call: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
         redactor = self._redactor
-        known = item.method in METHODS
+        known = call.method in METHODS
         # The request must come first: it sets the container to which the other texts belong.
-        request = redactor.request(item.method, item.request, service=item.service)
-        reply = redactor.reply(item.method, item.reply, service=item.service)
-        said = redactor.text(item.status_message, "event.status_message", of_event=True)
-        return item._replace(
-            method=item.method if known else redactor.text(item.method, "event.method"),
+        request = redactor.request(call.method, call.request, service=call.service)
+        reply = redactor.reply(call.method, call.reply, service=call.service)
+        status_message = redactor.text(call.status_message, "event.status_message", of_event=True)
+        return call._replace(
+            method=call.method if known else redactor.text(call.method, "event.method"),
             request=request,
             reply=reply,
-            status_message=said,
-            service=redactor.text(item.service, "event.service"),
+            status_message=status_message,
+            service=redactor.text(call.service, "event.service"),
             metadata=tuple(
-                redactor.keyed(key, value, "tapped.metadata") for key, value in item.metadata
+                redactor.keyed(key, value, "tapped.metadata") for key, value in call.metadata
             ),
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and words by which well-known programs accept credentials, from their manuals."""
+"""Options and arguments of well-known programs that take credentials, from their manuals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Takes(Enum):
     ASSIGNED = "a"
     """``key=value`` with any key."""
     NAMED = "n"
-    """A name, and then in a word of its own the value: ``--arg password …``."""
+    """A name, followed by the value in a separate word: ``--arg password …``."""
     MOUNT = "o"
     """Options of a mount: ``user=jane,password=…``."""
 
@@ -42,9 +42,9 @@ class Client:
 
     options: dict[str, Takes]
     within: frozenset[str]
-    """Words of which one must come before; empty for no condition."""
+    """Subcommands, one of which must precede the options; empty if none is required."""
     words: dict[str, tuple[int, ...]]
-    """By word, which of the following words are credentials, counted from 1; -1: the last one."""
+    """By word, the positions of credentials after it, counted from 1; -1: the last word."""
 
 
 _OPTIONS = """
@@ -139,18 +139,19 @@ def _parse_tables() -> dict[str, Client]:
                 lines.append(line)
         for line in lines:
             before, _, after = line.partition(":")
-            names, _, needed = before.partition(" [")
+            names, _, subcommands = before.partition(" [")
             for name in names.split():
                 if is_options:
                     options[name] = {
-                        (pair := one.rpartition("="))[0]: Takes(pair[2]) for one in after.split()
+                        (pair := pair_text.rpartition("="))[0]: Takes(pair[2])
+                        for pair_text in after.split()
                     }
-                    if needed:
-                        within[name] = frozenset(needed.rstrip("]").split())
+                    if subcommands:
+                        within[name] = frozenset(subcommands.rstrip("]").split())
                 else:
                     positions[name] = {
-                        (pair := one.rpartition("="))[0]: tuple(map(int, pair[2].split(",")))
-                        for one in after.split()
+                        (pair := pair_text.rpartition("="))[0]: tuple(map(int, pair[2].split(",")))
+                        for pair_text in after.split()
                     }
     return {
         name: Client(options.get(name, {}), within.get(name, frozenset()), positions.get(name, {}))

@@ -28,14 +28,14 @@ _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(:[ \t]*)(.+)", re.DOTALL)
 _ORACLE_LOGIN = re.compile(r"([A-Za-z][A-Za-z0-9_$#]*/)(\"[^\"]+\"|[^@/\s]+)(@.*)?", re.DOTALL)
 _NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _CLIENT_NAMES = frozenset(CLIENTS)
-# These options take user and password in every program that supports them.
+# These options take user and password in every program that has them.
 _LOGIN_FLAGS = frozenset({"-u", "--user", "--proxy-user"})
 _ROUNDS = 4
 _LONG_NAMES = words("pass passwd password passphrase pwd token secret auth")
 """Names of options that follow a single dash in some programs."""
 _MAX_NESTED = 3
 _MAX_POSITIONS = 8
-"""The number of words after which a position is no longer asked for."""
+"""Maximum number of words in which a credential is searched for by position."""
 _MAX_DEPTH = 4
 
 
@@ -45,27 +45,27 @@ def redact_arguments(engine: Engine, args: Iterable[str], place: str) -> list[st
     # A token that replaces a quote or a backslash may change where a word ends.
     for _ in range(_ROUNDS):
         before, words = words, _redact_words(engine, words, place)
-        if words == before or engine.is_spent():
+        if words == before or engine.is_exhausted():
             break
     return words
 
 
 def _redact_words(engine: Engine, words: list[str], place: str) -> list[str]:
     scripts = set(_script_indexes(words))
-    given: list[str] = []
+    redacted: list[str] = []
     for number, (word, credential) in enumerate(
         zip(words, redact_credentials(engine, words, place), strict=True)
     ):
-        if engine.is_spent():
-            given.append(engine.rest(words[number:], place))
+        if engine.is_exhausted():
+            redacted.append(engine.replace_rest(words[number:], place))
             break
         if credential is not None and credential != word:
-            given.append(credential)
+            redacted.append(credential)
         elif number in scripts:
-            given.append(engine.text(redact_script(engine, word, place, 0), place))
+            redacted.append(engine.redact_text(redact_script(engine, word, place, 0), place))
         else:
-            given.append(engine.text(word, place))
-    return given
+            redacted.append(engine.redact_text(word, place))
+    return redacted
 
 
 def redact_commands(engine: Engine, text: str, place: str, depth: int) -> str:
@@ -86,12 +86,12 @@ def redact_script(engine: Engine, text: str, place: str, depth: int) -> str:
     parsed = list(shell_words.commands(text))
     changes = shell_input.redact_credentials(engine, text, parsed, place)
     pieces: list[str] = []
-    at = 0
+    pos = 0
     for command in parsed:
         if isinstance(command, str):
             continue
-        told = redact_credentials(engine, [word.text for word in command.words], place)
-        for word, credential in zip(command.words, told, strict=True):
+        replacements = redact_credentials(engine, [word.text for word in command.words], place)
+        for word, credential in zip(command.words, replacements, strict=True):
             if word.start in changes:
                 continue
             if credential is not None and credential != word.text:
@@ -99,21 +99,23 @@ def redact_script(engine: Engine, text: str, place: str, depth: int) -> str:
                 continue
             if len(word.parts) > 1 and len(word.text) > 7:
                 # 'it'"'"'s' is one text.
-                given = engine.text(word.text, place, depth + 1)
-                if given != word.text:
-                    changes[word.start] = word.end, shell_words.quoted(given, word.parts[0].mark)
+                redacted = engine.redact_text(word.text, place, depth + 1)
+                if redacted != word.text:
+                    changes[word.start] = word.end, shell_words.quoted(redacted, word.parts[0].mark)
                     continue
             for part in word.parts:
-                given = (
-                    engine.text(part.text, place, depth + 1) if len(part.text) > 7 else part.text
+                redacted = (
+                    engine.redact_text(part.text, place, depth + 1)
+                    if len(part.text) > 7
+                    else part.text
                 )
-                if given != part.text:
-                    changes[part.start] = part.end, shell_words.quoted(given, part.mark)
-    for start, (end, given) in sorted(changes.items()):
-        if start >= at:
-            pieces += text[at:start], given
-            at = end
-    return "".join((*pieces, text[at:]))
+                if redacted != part.text:
+                    changes[part.start] = part.end, shell_words.quoted(redacted, part.mark)
+    for start, (end, redacted) in sorted(changes.items()):
+        if start >= pos:
+            pieces += text[pos:start], redacted
+            pos = end
+    return "".join((*pieces, text[pos:]))
 
 
 def _script_indexes(words: Sequence[str]) -> Iterator[int]:
@@ -129,9 +131,13 @@ def _script_indexes(words: Sequence[str]) -> Iterator[int]:
 
 def redact_credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | None]:
     """Return for each word its redacted form if it is or contains a credential, otherwise None."""
-    given: list[str | None] = [None] * len(words)
-    if not engine.is_on("credential-keys") and not engine.rules.rules and not engine.is_on("nodes"):
-        return given
+    redacted: list[str | None] = [None] * len(words)
+    if (
+        not engine.is_on("credential-keys")
+        and not engine.rules.user_rules
+        and not engine.is_on("nodes")
+    ):
+        return redacted
     client: Client | None = None
     program = flag = ""
     takes_group = False
@@ -141,20 +147,20 @@ def redact_credentials(engine: Engine, words: Sequence[str], place: str) -> list
         if not word or is_token(word):
             flag = ""
             continue
-        given[number] = _redact_word(engine, word, flag, options, place, takes_group=takes_group)
+        redacted[number] = _redact_word(engine, word, flag, options, place, takes_group=takes_group)
         if (
-            given[number] is None
+            redacted[number] is None
             and number > 1
             # aws configure set aws_secret_access_key …
             and (words[number - 2] == "set" or options.get(words[number - 2]) is Takes.NAMED)
         ):
-            given[number] = redact_keyed(engine, words[number - 1], word, place)
+            redacted[number] = redact_keyed(engine, words[number - 1], word, place)
         name = word.rpartition("/")[2]
         if name in CLIENTS and not flag:
             client, program, takes_group = CLIENTS[name], name, name in GROUP_OPTION_PROGRAMS
             options = client.options if not client.within else _NO_OPTIONS
         elif client is not None and program in ORACLE_CLIENTS and not word.startswith("-"):
-            given[number] = _redact_oracle_login(engine, word, place) or given[number]
+            redacted[number] = _redact_oracle_login(engine, word, place) or redacted[number]
         elif client is not None and word in client.within:
             options = client.options
         elif takes_group and not flag and word[0] != "-":
@@ -162,10 +168,10 @@ def redact_credentials(engine: Engine, words: Sequence[str], place: str) -> list
             takes_group = word in GROUP_OPTION_PROGRAMS[program] and (
                 before in {program, *GROUP_OPTION_PROGRAMS[program]}
             )
-        flag = word if _FLAG.fullmatch(word) and given[number] is None else ""
+        flag = word if _FLAG.fullmatch(word) and redacted[number] is None else ""
         if client is not None:
-            _redact_positions(engine, words, plain, number, client, given, place)
-    return given
+            _redact_positions(engine, words, plain, number, client, redacted, place)
+    return redacted
 
 
 def _redact_positions(
@@ -174,7 +180,7 @@ def _redact_positions(
     plain: Sequence[int],
     number: int,
     client: Client,
-    given: list[str | None],
+    redacted: list[str | None],
     place: str,
 ) -> None:
     """Replace words that are credentials due to their position after the word at ``number``.
@@ -189,19 +195,19 @@ def _redact_positions(
     if words[number] == "use":
         # net use Z: \\server\share PASSWORD /user:NAME
         near = plain[begin : begin + _MAX_POSITIONS]
-        share = next((at for at in near[:2] if words[at].startswith("\\")), len(words))
-        further = [at for at in near if at > share and words[at][0] not in "/*"]
+        share = next((pos for pos in near[:2] if words[pos].startswith("\\")), len(words))
+        further = [pos for pos in near if pos > share and words[pos][0] not in "/*"]
     elif -1 in positions:
         further = plain[max(begin, len(plain) - 1) :]
     else:
         further = plain[begin : begin + _MAX_POSITIONS]
     for position in positions:
         if len(further) >= abs(position):
-            at = further[position - 1 if position > 0 else position]
-            word = words[at]
-            if given[at] is None and not is_token(word) and not REFERENCE.fullmatch(word):
+            pos = further[position - 1 if position > 0 else position]
+            word = words[pos]
+            if redacted[pos] is None and not is_token(word) and not REFERENCE.fullmatch(word):
                 key, equals, value = word.partition("=")
-                given[at] = (
+                redacted[pos] = (
                     f"{key}={replace_credential(engine, value, place)}"
                     if equals and value and names_credential(key)
                     else replace_credential(engine, word, place)
@@ -223,15 +229,15 @@ def _redact_word(
             takes = options.get(f"-{flag[-1]}")
         if takes is not None and takes is not Takes.GLUED:
             return _redact_value(engine, takes, word, place)
-        given = redact_keyed(engine, flag.lstrip("-"), word, place)
-        if given is None and flag in _LOGIN_FLAGS and not takes_group:
-            given = redact_login(engine, word, place, ":")
-        if given is not None:
-            return given
+        redacted = redact_keyed(engine, flag.lstrip("-"), word, place)
+        if redacted is None and flag in _LOGIN_FLAGS and not takes_group:
+            redacted = redact_login(engine, word, place, ":")
+        if redacted is not None:
+            return redacted
     if word[0] in "-/" and options:
-        given = _redact_joined(engine, options, word, place)
-        if given is not None:
-            return given
+        redacted = _redact_joined(engine, options, word, place)
+        if redacted is not None:
+            return redacted
     if takes_group and word.partition("=")[0] in _LOGIN_FLAGS:
         return None
     return _redact_assignment(engine, word, place, _MAX_NESTED)
@@ -243,8 +249,8 @@ def _redact_joined(engine: Engine, options: dict[str, Takes], word: str, place: 
     key, _, value = word.partition(sign)
     takes = options.get(key)
     if value and takes is not None and (sign == ":" or key.startswith("--") or len(key) > 2):
-        given = _redact_value(engine, takes, value, place)
-        return None if given is None else f"{key}{sign}{given}"
+        redacted = _redact_value(engine, takes, value, place)
+        return None if redacted is None else f"{key}{sign}{redacted}"
     if sign == ":":
         return None
     for length in 2, 3:
@@ -258,8 +264,8 @@ def _redact_joined(engine: Engine, options: dict[str, Takes], word: str, place: 
             if word[1:] in _LONG_NAMES:
                 # influx -password …
                 return None
-            given = _redact_value(engine, takes, rest, place)
-            return None if given is None else word[:length] + given
+            redacted = _redact_value(engine, takes, rest, place)
+            return None if redacted is None else word[:length] + redacted
     return None
 
 
@@ -287,8 +293,8 @@ def _redact_value(engine: Engine, takes: Takes, value: str, place: str) -> str |
         case Takes.NAMED:
             return None
         case Takes.MOUNT:
-            given = mount_options.redact_credentials(engine, value, place)
-            return None if given == value else given
+            redacted = mount_options.redact_credentials(engine, value, place)
+            return None if redacted == value else redacted
         case Takes.COOKIE:
             return replace_credential(engine, value, place) if "=" in value else None
         case Takes.ASSIGNED:
@@ -326,13 +332,13 @@ def _redact_assignment(engine: Engine, word: str, place: str, nested: int) -> st
         option = pattern.fullmatch(word)
         if option is None:
             continue
-        given = redact_keyed(engine, option[1].lstrip("-"), option[2], place)
-        if given is None and option[1] in _LOGIN_FLAGS:
-            given = redact_login(engine, option[2], place, ":")
-        if given is None and nested:
-            given = _redact_assignment(engine, option[2], place, nested - 1)
-        if given is not None:
-            return f"{option[1]}={given}"
+        redacted = redact_keyed(engine, option[1].lstrip("-"), option[2], place)
+        if redacted is None and option[1] in _LOGIN_FLAGS:
+            redacted = redact_login(engine, option[2], place, ":")
+        if redacted is None and nested:
+            redacted = _redact_assignment(engine, option[2], place, nested - 1)
+        if redacted is not None:
+            return f"{option[1]}={redacted}"
     return None
 
 

@@ -51,24 +51,24 @@ class Entries:
         self._is_unclosed = False
         # The document: the parent of all top-level entries.
         self._root = self._add(Entry("", -1))
-        at = 0
-        while at < len(text):
-            at = self._line(at)
+        pos = 0
+        while pos < len(text):
+            pos = self._line(pos)
 
-    def _line(self, at: int) -> int:
+    def _line(self, pos: int) -> int:
         """Read the line, or the rest of a line, at ``at``; return the position to continue from."""
         text = self._text
-        newline = text.find("\n", at)
+        newline = text.find("\n", pos)
         end = len(text) if newline < 0 else newline
-        first = text[at:end].lstrip()[:1]
-        is_text = self._is_in_text(at, end)
+        first = text[pos:end].lstrip()[:1]
+        is_text = self._is_in_text(pos, end)
         if not first or first == "#" or (first == ";" and not is_text):
             return end + 1
-        if text.startswith(("---", "..."), at) and not text[at + 3 : end].strip():
+        if text.startswith(("---", "..."), pos) and not text[pos + 3 : end].strip():
             self._open = []
             self._root = self._add(Entry("", -1))
             return end + 1
-        section = _SECTION.match(text, at) if first == "[" and not is_text else None
+        section = _SECTION.match(text, pos) if first == "[" and not is_text else None
         if section is not None:
             self._open = []
             above = self._root
@@ -76,54 +76,54 @@ class Entries:
                 above = self._add(Entry(key.strip(" \"'"), above))
             self._open = [(-1, above)]
             return end + 1
-        match = _LINE.match(text, at, end)
+        match = _LINE.match(text, pos, end)
         if match is not None and (not is_text or self._is_colon(match)):
-            return self._key(match, at, end)
-        item = _ITEM.match(text, at, end)
+            return self._key(match, pos, end)
+        item = _ITEM.match(text, pos, end)
         if item is not None and not is_text:
             number = self._items(item)
             return self._value(number, item.end(), end, len(item["indent"]))
-        brace = text.find("{", at, end)
+        brace = text.find("{", pos, end)
         if brace < 0:
-            brace = text.find("[", at, end) if first == "[" else -1
+            brace = text.find("[", pos, end) if first == "[" else -1
         if brace < 0:
-            return self._continued(at, end)
+            return self._continued(pos, end)
         if is_text:
             # In YAML, braces inside text have no meaning.
-            self._continued(at, end)
-        return self._all_braces(brace, end, self._top(at, end))
+            self._continued(pos, end)
+        return self._all_braces(brace, end, self._top(pos, end))
 
     def _is_colon(self, match: re.Match[str]) -> bool:
         """Return whether a key ends as in YAML: other formats need no space after the colon."""
         end = match.end("sign")
         return match["sign"] == ":" and not self._text[end : end + 1].strip()
 
-    def _is_in_text(self, at: int, end: int) -> bool:
+    def _is_in_text(self, pos: int, end: int) -> bool:
         """Return whether a line would continue unquoted text in YAML."""
         if not self._open:
             return False
         indent, number = self._open[-1]
         entry = self.list[number]
-        return entry.start >= 0 and not entry.style and self._column(at, end) > indent >= 0
+        return entry.start >= 0 and not entry.style and self._column(pos, end) > indent >= 0
 
-    def _column(self, at: int, end: int) -> int:
-        match = _INDENT.match(self._text, at, end)
+    def _column(self, pos: int, end: int) -> int:
+        match = _INDENT.match(self._text, pos, end)
         assert match is not None
-        return match.end() - at
+        return match.end() - pos
 
-    def _key(self, match: re.Match[str], at: int, end: int) -> int:
+    def _key(self, match: re.Match[str], pos: int, end: int) -> int:
         indent = len(match["indent"])
         is_colon = match["sign"] == ":"
         if match["dashes"] and not self._is_colon(match):
             # A list item that is a text, such as a container's variable.
-            item = _ITEM.match(self._text, at, end)
+            item = _ITEM.match(self._text, pos, end)
             assert item is not None
             return self._value(self._items(item), item.end(), end, indent)
         if not is_colon and self._is_word(match):
             brace = self._text.find("{", match.end(), end)
             if brace >= 0:
                 return self._all_braces(brace, end, self._root)
-            return self._continued(at, end)
+            return self._continued(pos, end)
         if match["dashes"]:
             self._items(match)
             column: float = indent + len(match["dashes"])
@@ -166,8 +166,8 @@ class Entries:
         self.list.append(entry)
         return len(self.list) - 1
 
-    def _top(self, at: int, end: int) -> int:
-        column = self._column(at, end)
+    def _top(self, pos: int, end: int) -> int:
+        column = self._column(pos, end)
         for indent, number in reversed(self._open):
             if indent < column:
                 return number
@@ -175,41 +175,41 @@ class Entries:
 
     # -- values -----------------------------------------------------------------------------
 
-    def _value(self, number: int, at: int, end: int, indent: int) -> int:
+    def _value(self, number: int, pos: int, end: int, indent: int) -> int:
         """Read an entry's value, which begins at ``at``; return the position to continue from."""
         text = self._text
         entry = self.list[number]
-        if at >= end or text[at:end].isspace():
+        if pos >= end or text[pos:end].isspace():
             return end + 1
-        if _BLOCK.match(text, at, end) is not None:
+        if _BLOCK.match(text, pos, end) is not None:
             entry.start, entry.end = self._below(end, indent)
             entry.style = "|"
             # The lines of the block may contain keys of their own.
             return end + 1
-        marks = text[at : at + 3]
-        if marks in {'"""', "'''"} and _ASSIGNING.search(text, max(0, at - 40), at):
-            close = text.find(marks, at + 3)
-            entry.start, entry.end = at + 3, close if close >= 0 else end
+        marks = text[pos : pos + 3]
+        if marks in {'"""', "'''"} and _ASSIGNING.search(text, max(0, pos - 40), pos):
+            close = text.find(marks, pos + 3)
+            entry.start, entry.end = pos + 3, close if close >= 0 else end
             entry.style = marks[0]
             return end + 1
-        mark = text[at]
-        if mark in "\"'" and self._quoted(entry, at, end, indent, mark):
+        mark = text[pos]
+        if mark in "\"'" and self._quoted(entry, pos, end, indent, mark):
             return end + 1
         if mark in "{[":
-            found = self._braces(at, end, number)
+            found = self._braces(pos, end, number)
             if found.is_closed and (closed := _CLOSED.match(text, found.end)) is not None:
                 return closed.end()
-        stop = at + len(text[at:end].rstrip().rstrip(","))
-        entry.start, entry.end = at, max(stop, at + 1)
+        stop = pos + len(text[pos:end].rstrip().rstrip(","))
+        entry.start, entry.end = pos, max(stop, pos + 1)
         return end + 1
 
-    def _quoted(self, entry: Entry, at: int, end: int, indent: int, mark: str) -> bool:
+    def _quoted(self, entry: Entry, pos: int, end: int, indent: int, mark: str) -> bool:
         pattern = _DOUBLE if mark == '"' else _SINGLE
-        match = pattern.match(self._text, at, end)
+        match = pattern.match(self._text, pos, end)
         if match is None:
             # Over several lines if the following lines are indented more.
             _, below = self._below(end, indent)
-            match = pattern.match(self._text, at, max(below, end))
+            match = pattern.match(self._text, pos, max(below, end))
         if match is None or _CLOSED.match(self._text, match.end()) is None:
             return False
         entry.start, entry.end = match.span(1)
@@ -220,56 +220,56 @@ class Entries:
         """Return start and end of the lines after the end of a line that are indented more."""
         text = self._text
         start = stop = end
-        at = end + 1
-        while at < len(text):
-            newline = text.find("\n", at)
+        pos = end + 1
+        while pos < len(text):
+            newline = text.find("\n", pos)
             until = len(text) if newline < 0 else newline
-            match = _INDENT.match(text, at, until)
+            match = _INDENT.match(text, pos, until)
             assert match is not None
             content = match.end()
             if content < until and text[content] != "\r":
-                if content - at <= indent:
+                if content - pos <= indent:
                     break
                 start = content if start == end else start
-                stop = at + len(text[at:until].rstrip())
-            at = until + 1
+                stop = pos + len(text[pos:until].rstrip())
+            pos = until + 1
         return (start, stop) if stop > end else (end, end)
 
-    def _all_braces(self, at: int, end: int, above: int) -> int:
+    def _all_braces(self, pos: int, end: int, above: int) -> int:
         """Read entries in all braces from here to the line's end; return where to continue."""
-        while 0 <= at < end:
-            last = self._braces(at, end, above).end
-            at = self._text.find("{", last, end)
+        while 0 <= pos < end:
+            last = self._braces(pos, end, above).end
+            pos = self._text.find("{", last, end)
             if last >= end:
                 return last
         return end + 1
 
-    def _braces(self, at: int, end: int, above: int) -> Braces:
+    def _braces(self, pos: int, end: int, above: int) -> Braces:
         """Read the entries in braces; if unclosed, only the entries in this line."""
         base = len(self.list)
-        found = read_braces(self._text, at, end, above, base)
+        found = read_braces(self._text, pos, end, above, base)
         if not (found.is_closed or self._is_unclosed):
-            found = read_braces(self._text, at, len(self._text), above, base)
+            found = read_braces(self._text, pos, len(self._text), above, base)
             if not found.is_closed:
                 self._is_unclosed = True
-                found = read_braces(self._text, at, end, above, base)
+                found = read_braces(self._text, pos, end, above, base)
         self.list += found.entries
         return found
 
-    def _continued(self, at: int, end: int) -> int:
+    def _continued(self, pos: int, end: int) -> int:
         """Append a line without a key to the value above, or make it the value of the key above."""
         text = self._text
         if not self._open:
             return end + 1
         indent, number = self._open[-1]
         entry = self.list[number]
-        stop = at + len(text[at:end].rstrip())
-        if self._is_in_text(at, end):
+        stop = pos + len(text[pos:end].rstrip())
+        if self._is_in_text(pos, end):
             entry.end = stop
             return end + 1
-        column = self._column(at, end)
+        column = self._column(pos, end)
         if column > indent and entry.start < 0 and number == len(self.list) - 1:
-            entry.start, entry.end = at + column, stop
+            entry.start, entry.end = pos + column, stop
             mark = text[entry.start]
             if mark in "\"'" and stop - entry.start > 1 and text[stop - 1] == mark:
                 entry.start, entry.end, entry.style = entry.start + 1, stop - 1, mark

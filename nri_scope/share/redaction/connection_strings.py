@@ -65,33 +65,33 @@ def redact_connections(engine: Engine, text: str, place: str, depth: int) -> str
     if not engine.is_on("url-passwords") or len(text) < 6:
         return text
 
-    def put_password(found: str) -> str:
+    def replace_password(found: str) -> str:
         return (
             found
             if _is_not_secret(found)
             else replace_credential(engine, found, place, "url-passwords")
         )
 
-    def put_sql(found: str) -> str:
-        return found if found.lower() in {"values", "password"} else put_password(found)
+    def replace_sql(found: str) -> str:
+        return found if found.lower() in {"values", "password"} else replace_password(found)
 
     if "@" in text and "/" in text:
         text = _redact_urls(engine, text, place)
-        text = substitute(_GO_MYSQL, text, 1, put_password)
-        text = substitute(_ORACLE, text, 1, put_password)
+        text = substitute(_GO_MYSQL, text, 1, replace_password)
+        text = substitute(_ORACLE, text, 1, replace_password)
     if text.count(":") > 3:
-        text = substitute(_PGPASS, text, 1, put_password)
+        text = substitute(_PGPASS, text, 1, replace_password)
     if _SQL_HINT.search(text) is not None:
         for pattern in _SQL:
-            text = substitute(pattern, text, 1, put_password)
-        text = substitute(_SQL_BARE, text, 1, put_sql)
+            text = substitute(pattern, text, 1, replace_password)
+        text = substitute(_SQL_BARE, text, 1, replace_sql)
     if "password" in text:
-        text = substitute(_NETRC, text, 1, put_password)
+        text = substitute(_NETRC, text, 1, replace_password)
     return text
 
 
 def _redact_urls(engine: Engine, text: str, place: str) -> str:
-    def put_both(found: str) -> str:
+    def replace_both(found: str) -> str:
         user, colon, password = found.partition(":")
         if _PORT.match(password) is not None and not password.isdigit():
             # http://host:80/path@version
@@ -108,15 +108,15 @@ def _redact_urls(engine: Engine, text: str, place: str) -> str:
                 engine.known.add(plain, "url-passwords", Strength.SECRET)
             password = replace_credential(engine, password, place, "url-passwords")
         if user and not _is_not_secret(user):
-            user = engine.put("url-passwords", user, Strength.PRIVATE, place)
+            user = engine.replace("url-passwords", user, Strength.PRIVATE, place)
         return user + colon + password
 
     whole = _WHOLE_URL.fullmatch(text)
     if whole is not None and "//" not in whole[1]:
-        given = put_both(whole[1])
-        return text[: whole.start(1)] + given + text[whole.end(1) :]
+        redacted = replace_both(whole[1])
+        return text[: whole.start(1)] + redacted + text[whole.end(1) :]
     if "//" in text or "\\/" in text:
-        text = substitute(_URL, text, 1, put_both)
+        text = substitute(_URL, text, 1, replace_both)
     return text
 
 

@@ -134,20 +134,20 @@ def redact_formats(engine: Engine, text: str, place: str, depth: int) -> str:
     if len(text) < _MIN_LENGTH or not engine.is_on("credential-formats"):
         return text
     pieces: list[str] = []
-    at = 0
+    pos = 0
     for start, end, needs_name in _rules().find(text):
-        if start < at:
+        if start < pos:
             continue
         if needs_name:
-            if engine.known.is_shown(text[start:end], engine.scope.pod):
+            if engine.known.is_visible(text[start:end], engine.scope.pod):
                 continue
         else:
             # A credential longer than the rule expects: its end must not remain visible.
             rest = _REST.match(text, end)
             end = rest.end() if rest is not None else end
         pieces += (
-            text[at:start],
-            engine.put("credential-formats", text[start:end], Strength.SECRET, place),
+            text[pos:start],
+            engine.replace("credential-formats", text[start:end], Strength.SECRET, place),
         )
-        at = end
-    return "".join((*pieces, text[at:])) if pieces else text
+        pos = end
+    return "".join((*pieces, text[pos:])) if pieces else text

@@ -25,7 +25,7 @@ SCHEME = re.compile(
     r"|oauth|privatetoken|private-token|scram-sha-(?:1|256)|sharedkey|sharedkeylite|signature|splunk"
     r"|ssws|token|vapid|aws4-hmac-sha256|goog4-hmac-sha256|sso-key|zoho-oauthtoken|snowflake)[ \t]+"
 )
-"""The scheme before the credentials in a header."""
+"""The scheme before the credentials in an ``Authorization`` header."""
 _SURROUNDED_TOKEN = re.compile(rf"[^A-Za-z0-9]{{0,8}}{PLAIN_TOKEN}[^A-Za-z0-9]{{0,8}}")
 _EMPTY_WORDS = words("true false yes no on off null none nil")
 _MASK = re.compile(r"\*+|<[a-z-]{1,20}>|%[sdvq]")
@@ -41,7 +41,7 @@ def must_replace(key: str, value: str, certainty: Certainty) -> bool:
     if scheme is not None and is_token(bare[scheme.end() :].strip()):
         return False
     if _SURROUNDED_TOKEN.fullmatch(bare) is not None:
-        # Already replaced, when it was read with less of the surrounding text.
+        # Already replaced by another finder, without the punctuation around it.
         return False
     if certainty is Certainty.FORCED:
         return bool(bare) and not is_token(bare)
@@ -103,7 +103,7 @@ def replace_authorization(engine: Engine, value: str, place: str, rule: str) -> 
 
 
 def replace_encoded(engine: Engine, value: str, place: str) -> str:
-    """Return the token for a possible base64 credential, as in Secrets; learn the decoded one."""
+    """Return the token for a credential that may be in base64, as in Secrets; learn its content."""
     try:
         decoded = base64.b64decode("".join(value.split()), validate=True).decode().strip()
     except (ValueError, UnicodeDecodeError):
@@ -123,7 +123,7 @@ def redact_login(engine: Engine, text: str, place: str, between: str) -> str | N
     if is_token(password):
         return text
     if user:
-        user = engine.put("credential-keys", user, Strength.PRIVATE, place)
+        user = engine.replace("credential-keys", user, Strength.PRIVATE, place)
     return user + between + replace_credential(engine, password, place)
 
 
@@ -131,11 +131,11 @@ def replace_credential(
     engine: Engine, value: str, place: str, rule: str = "credential-keys"
 ) -> str:
     """Return the token for a credential."""
-    return engine.whole(rule, value, strength_of(value), place)
+    return engine.replace_whole(rule, value, strength_of(value), place)
 
 
 def strength_of(value: str) -> Strength:
-    """Return how widely to replace a credential: ``4096`` and ``enabled`` have other uses, too."""
+    """Return PLAIN for a credential such as ``4096`` or ``enabled``, which has other uses, too."""
     bare = value.strip()
     if is_plain(bare) or _SHELL_VARIABLE.fullmatch(bare) is not None:
         return Strength.PLAIN
@@ -144,16 +144,16 @@ def strength_of(value: str) -> Strength:
 
 def apply_user_rules(engine: Engine, value: str, place: str, key: str) -> str | None:
     """Return the result of the user's rules for a value with a key, or None if none applies."""
-    if not engine.rules.rules and not engine.rules.values:
+    if not engine.rules.user_rules and not engine.rules.kept_values:
         return None
-    given = engine.by_user(value, place, key)
-    if given is not None:
-        return given
-    for rule in engine.asked(place, key):
-        if rule.key and rule.pattern is not None and rule.action == "replace":
-            text = engine.replaced(rule, value, place)
+    redacted = engine.apply_user_rules(value, place, key)
+    if redacted is not None:
+        return redacted
+    for rule in engine.user_rules_for(place, key):
+        if rule.key and rule.value_pattern is not None and rule.action == "replace":
+            text = engine.replace_matches(rule, value, place)
             if text != value:
-                return engine.text(text, place)
+                return engine.redact_text(text, place)
     return None
 
 
@@ -164,10 +164,10 @@ def redact_keyed(
     place: str,
     above: Certainty = Certainty.NONE,
 ) -> str | None:
-    """Return the replacement for an option's value, or None if its key is not decisive."""
-    given = apply_user_rules(engine, value, place, key)
-    if given is not None:
-        return given
+    """Return the replacement for a key's value, or None if the key does not require one."""
+    redacted = apply_user_rules(engine, value, place, key)
+    if redacted is not None:
+        return redacted
     if engine.is_on("nodes") and names_node(key):
         return redact_node(engine, value, place)
     return redact_credential(engine, key, value, place, above)
@@ -177,4 +177,4 @@ def redact_node(engine: Engine, value: str, place: str) -> str:
     """Return the replacement for a node's name if that rule is on."""
     if REFERENCE.fullmatch(value) or is_plain(value):
         return value
-    return engine.put("nodes", value, Strength.NAME, place)
+    return engine.replace("nodes", value, Strength.NAME, place)

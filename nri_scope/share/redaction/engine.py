@@ -28,13 +28,14 @@ MAX_TEXT = 65_536
 """Maximum number of characters of a searched text; a longer one may take seconds."""
 
 _TEXT_COST, _REPLACEMENT_COST = 32, 128
-"""Work per text in addition to its characters, and per replacement."""
+"""Work counted for each text, in addition to its characters, and for each replacement."""
 
 _TEXT_LOOKUP, _PART_LOOKUP = 20, 50
-"""Units of `work_limit` for a text, and for a part of a message, that was redacted before."""
+"""Units of `work_limit` for looking up a text, and a part of a message, in the cache."""
 
 _CacheKey = tuple[str, bool, tuple[Rule, ...], str | None]
-"""The scope is None if the answer applies to all scopes because nothing was replaced."""
+"""Text, whether it is a key, the user's rules that apply, and the scope, or None if the result
+is valid in all scopes because nothing was replaced."""
 _Redacted = TypeVar("_Redacted")
 _PartCache = ResultCache[tuple[bytes, str], object, tuple[str, str]]
 Finder = Callable[["Engine", str, str, int], str]
@@ -44,8 +45,8 @@ Finder = Callable[["Engine", str, str, int], str]
 class Engine:
     """Applies the rules, and remembers the values found.
 
-    ``finders`` are called for texts, in order, until the text no longer changes; ``key_finders``
-    for keys, which programs should still be able to recognize.
+    ``finders`` are called in order for each text, until it no longer changes. For keys, which
+    programs must still recognize, only ``key_finders`` are called.
     """
 
     def __init__(
@@ -69,50 +70,53 @@ class Engine:
         self.is_counting = True
         self._finders = finders
         self._key_finders = key_finders
-        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.hosts)]
-        self._values = frozenset(rules.values)
-        # Rules of the values found in a text whose answer will be cached.
-        self._found: list[str] | None = None
-        self._within = 0
-        self._unpacked: list[str] = []
-        self._remembered: ResultCache[_CacheKey, str, str] = ResultCache(memory.cached)
+        self._hosts = [
+            compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.kept_hosts)
+        ]
+        self._values = frozenset(rules.kept_values)
+        # Rules of the replacements in the text being redacted, to be cached with its result.
+        self._rules_found: list[str] | None = None
+        self._nesting = 0
+        self._decoded: list[str] = []
+        self._text_cache: ResultCache[_CacheKey, str, str] = ResultCache(memory.cached)
         # Values in which no other values were found.
-        self._empty: RecentlyUsed[tuple[str, tuple[Rule, ...]], bool] = RecentlyUsed(
+        self._plain_values: RecentlyUsed[tuple[str, tuple[Rule, ...]], bool] = RecentlyUsed(
             memory.cached // 16
         )
-        # Fields, and what contains fields. Few fields differ between the events of a container.
-        self._fields: _PartCache = ResultCache(memory.cached // 2)
-        self._wholes: _PartCache = ResultCache(memory.cached // 2)
-        self._memory = memory
-        self._left = memory.message
-        # Rules and places of the values found in a message part whose answer will be cached.
-        self._log: list[tuple[str, str]] | None = None
+        # Single fields, and messages of several fields. Few fields differ between the events of a
+        # container.
+        self._field_cache: _PartCache = ResultCache(memory.cached // 2)
+        self._part_cache: _PartCache = ResultCache(memory.cached // 2)
+        self._limits = memory
+        self._remaining = memory.message
+        # Rules and places of the replacements in a message part, to be cached with its result.
+        self._part_log: list[tuple[str, str]] | None = None
 
     def unlink(self) -> None:
-        """Begin another event, whose tokens must not be linkable to earlier tokens."""
+        """Begin another event, whose tokens must differ from those of earlier events."""
         self._event += 1
 
     def begin_message(self, *, is_part: bool = False) -> None:
-        """Begin another message; ``is_part``: only about one container."""
+        """Begin another message; ``is_part``: apply the work limit of a part."""
         self.work.spend(MESSAGE)
-        self._left = self._memory.part if is_part else self._memory.message
+        self._remaining = self._limits.part if is_part else self._limits.message
 
-    def is_spent(self) -> bool:
-        """Return whether this message has used up its work limit, so the rest is not searched."""
+    def is_exhausted(self) -> bool:
+        """Return whether this message's work limit is used up, so its rest is not searched."""
         return (
-            self._left < 0
-            and self._found is None
+            self._remaining < 0
+            and self._rules_found is None
             and self.scope is not NAMES_SCOPE
             and self.is_on("long-texts")
         )
 
-    def rest(self, texts: Iterable[str], place: str) -> str:
-        """Return a single token for the rest of a list."""
-        return self._unseen("\0".join(texts), place)
+    def replace_rest(self, texts: Iterable[str], place: str) -> str:
+        """Return one token for the rest of a list, and count it."""
+        return self._replace_unsearched("\0".join(texts), place)
 
-    def _unseen(self, value: str, place: str) -> str:
-        self.hit("long-texts", place)
-        return self._tokens.of(value)
+    def _replace_unsearched(self, value: str, place: str) -> str:
+        self.count("long-texts", place)
+        return self._tokens.token_for(value)
 
     def within(self, scope: Scope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
@@ -125,263 +129,266 @@ class Engine:
             self.known.owners.enter(None)
         else:
             self.known.owners.enter(scope.pod if scope.pod.startswith("pod ") else ALL_PODS)
-        own = self._event and scope is not NAMES_SCOPE
-        self._tokens.scope = f"{scope.name} in {self._event}" if own else scope.name
+        is_unlinked = self._event and scope is not NAMES_SCOPE
+        self._tokens.scope = f"{scope.name} in {self._event}" if is_unlinked else scope.name
 
     def is_on(self, rule: str) -> bool:
         """Return whether a rule of `builtin` is on."""
-        return rule in self.rules.on
+        return rule in self.rules.enabled
 
-    def hit(self, rule: str, place: str) -> None:
-        """Count one replacement."""
-        if self._found is not None:
-            self._found.append(rule)
+    def count(self, rule: str, place: str) -> None:
+        """Count one replacement by ``rule``."""
+        if self._rules_found is not None:
+            self._rules_found.append(rule)
             return
-        self._left -= _REPLACEMENT_COST
-        if self._log is not None:
-            self._log.append((rule, place))
+        self._remaining -= _REPLACEMENT_COST
+        if self._part_log is not None:
+            self._part_log.append((rule, place))
         if self.is_counting:
             self.tally.add(rule, place)
 
-    def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
+    def replace(self, rule: str, value: str, strength: Strength, place: str) -> str:
         """Return the token for ``value`` and count it, unless ``value`` is already a token."""
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
-        if self.is_spent() and strength is not Strength.NAME:
-            return self._unseen(value, place)
-        self.hit(rule, place)
+        if self.is_exhausted() and strength is not Strength.NAME:
+            return self._replace_unsearched(value, place)
+        self.count(rule, place)
         if len(value) > MAX_TEXT and self.is_on("long-texts"):
-            # A text that contained it would be replaced as a whole: there is nothing to search for.
+            # Not remembered: a text that contains it is itself too long to be searched.
             self.work.spend(len(value))
-            return self._tokens.of(value, None)
+            return self._tokens.token_for(value, None)
         token = self.known.add(value, rule, strength)
         if bare != value:
             self.known.add(bare, rule, strength)
         return token
 
-    def whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """Replace a value as `put` does, after learning the values inside it."""
+    def replace_whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
+        """Replace a value as `replace` does, after learning the values inside it."""
         if is_token(value.strip()):
             return value
-        if self._found is None:
-            self._left -= len(value) + _TEXT_COST
+        if self._rules_found is None:
+            self._remaining -= len(value) + _TEXT_COST
         is_new = len(value) <= MAX_TEXT and not self.known.is_known(value, strength)
-        if is_new and self._within < _MAX_NESTED and not self.is_spent():
-            question = value, self.asked(place, "")
-            if question not in self._empty:
-                found, self._found = self._found, []
-                self._within += 1
+        if is_new and self._nesting < _MAX_NESTED and not self.is_exhausted():
+            cache_key = value, self.user_rules_for(place, "")
+            if cache_key not in self._plain_values:
+                outer_rules, self._rules_found = self._rules_found, []
+                self._nesting += 1
                 try:
-                    self.text(value, place)
-                    if not self._found:
-                        self._empty.put(question, True, len(value) + _TEXT_COST)
+                    self.redact_text(value, place)
+                    if not self._rules_found:
+                        self._plain_values.put(cache_key, True, len(value) + _TEXT_COST)
                 finally:
-                    self._within -= 1
-                    self._found = found
-        return self.put(rule, value, strength, place)
+                    self._nesting -= 1
+                    self._rules_found = outer_rules
+        return self.replace(rule, value, strength, place)
 
     def is_allowed_host(self, host: str) -> bool:
-        """Return whether a host name may be shown."""
+        """Return whether a host name stays visible."""
         host = host.lower().rstrip(".")
         return any(pattern.fullmatch(host) is not None for pattern in self._hosts)
 
     # -- the user's rules -------------------------------------------------------------------
 
-    def asked(self, place: str, key: str) -> tuple[Rule, ...]:
-        """Return the user's rules for a value; rules for keys apply only to values with a key."""
-        rules = self.rules.rules
-        return tuple(rule for rule in rules if rule.fits(place, key)) if rules else ()
+    def user_rules_for(self, place: str, key: str) -> tuple[Rule, ...]:
+        """Return the user's rules that apply to a value at ``place`` with ``key``."""
+        rules = self.rules.user_rules
+        return tuple(rule for rule in rules if rule.applies_to(place, key)) if rules else ()
 
-    def by_user(self, value: str, place: str, key: str = "") -> str | None:
-        """Return the result of the user's rules for a value, or None if none applies."""
+    def apply_user_rules(self, value: str, place: str, key: str = "") -> str | None:
+        """Return the value as a user's rule keeps or replaces it, or None if none applies."""
         if value in self._values:
-            self.known.show(value)
+            self.known.mark_visible(value)
             return value
-        for rule in self.asked(place, key):
-            pattern = rule.pattern
+        for rule in self.user_rules_for(place, key):
+            pattern = rule.value_pattern
             if rule.action is Action.KEEP:
                 if pattern is None or pattern.search(value) is not None:
-                    self.known.show(value, self.scope.pod)
+                    self.known.mark_visible(value, self.scope.pod)
                     return value
             elif pattern is None and (rule.key or rule.path):
-                return self.whole(rule.name, value, Strength.SECRET, place)
+                return self.replace_whole(rule.name, value, Strength.SECRET, place)
         return None
 
     # -- texts ------------------------------------------------------------------------------
 
-    def text(self, text: str, place: str, depth: int = 0) -> str:
+    def redact_text(self, text: str, place: str, depth: int = 0) -> str:
         """Return ``text`` with tokens in place of the values found."""
-        return self._remember(text, place, depth, is_key=False)
+        return self._redact_cached(text, place, depth, is_key=False)
 
-    def key(self, key: str, place: str) -> str:
-        """Redact a key or name, using only reliable signs of a secret."""
-        return self._remember(key, place, 0, is_key=True)
+    def redact_key(self, key: str, place: str) -> str:
+        """Redact a key or name with the few finders for keys."""
+        return self._redact_cached(key, place, 0, is_key=True)
 
-    def keeps(self, name: str) -> bool:
-        """Return whether a name currently stays unchanged. Counts nothing."""
-        found, self._found = self._found, []
+    def leaves_unchanged(self, name: str) -> bool:
+        """Return whether `redact_key` currently leaves a name unchanged. Counts nothing."""
+        outer_rules, self._rules_found = self._rules_found, []
         try:
-            return self.key(name, "") == name
+            return self.redact_key(name, "") == name
         finally:
-            self._found = found
+            self._rules_found = outer_rules
 
-    def _remember(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
+    def _redact_cached(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         if not text or is_token(text):
             return text
         if len(text) > MAX_TEXT and self.is_on("long-texts"):
-            return self.put("long-texts", text, Strength.PRIVATE, place)
+            return self.replace("long-texts", text, Strength.PRIVATE, place)
         if depth > MAX_DEPTH:
-            # Text that is encoded at this depth is replaced without a search.
-            return self.put("unreadable", text, Strength.PRIVATE, place)
-        if self._found is None:
-            # Also for a cached answer: replacements must not depend on the cache.
-            self._left -= len(text) + _TEXT_COST
-            if self.is_spent():
-                return self._unseen(text, place)
+            # Encoded too deeply: replaced without a search.
+            return self.replace("unreadable", text, Strength.PRIVATE, place)
+        if self._rules_found is None:
+            # Also for a cached result: replacements must not depend on the state of the cache.
+            self._remaining -= len(text) + _TEXT_COST
+            if self.is_exhausted():
+                return self._replace_unsearched(text, place)
         if depth:
-            self._unpacked.append(text)
+            self._decoded.append(text)
         self.work.spend(_TEXT_LOOKUP)
         known = self.known
-        asked = self.asked(place, "")
+        user_rules = self.user_rules_for(place, "")
         for scope in None, self._tokens.scope:
-            answer = self._remembered.get((text, is_key, asked, scope))
-            if answer is not None and self._is_valid(answer):
-                for rule in answer.found:
-                    self.hit(rule, place)
-                return answer.text
+            cached = self._text_cache.get((text, is_key, user_rules, scope))
+            if cached is not None and self._is_valid(cached):
+                for rule in cached.found:
+                    self.count(rule, place)
+                return cached.text
         skipped = known.owners.skipped
-        found, self._found = self._found, []
-        unpacked, self._unpacked = self._unpacked, []
+        outer_rules, self._rules_found = self._rules_found, []
+        outer_decoded, self._decoded = self._decoded, []
         try:
-            given = self._redacted(text, place, depth, is_key=is_key)
-            rules = tuple(self._found)
-            is_same = given == text
-            looked_at = "\n".join((text, *(() if is_same else (given,)), *self._unpacked))
-            is_of_all = is_same and known.owners.skipped == skipped
-            self._remembered.keep(
-                (text, is_key, asked, None if is_of_all else self._tokens.scope),
+            redacted = self._redact_passes(text, place, depth, is_key=is_key)
+            rules = tuple(self._rules_found)
+            is_unchanged = redacted == text
+            searched = "\n".join((text, *(() if is_unchanged else (redacted,)), *self._decoded))
+            applies_to_all_pods = is_unchanged and known.owners.skipped == skipped
+            self._text_cache.keep(
+                (text, is_key, user_rules, None if applies_to_all_pods else self._tokens.scope),
                 CachedResult(
-                    given,
+                    redacted,
                     rules,
-                    looked_at,
+                    searched,
                     known.count,
                     known.epoch,
-                    None if is_of_all else known.owners.late,
+                    None if applies_to_all_pods else known.owners.late,
                 ),
             )
-            unpacked += self._unpacked
+            outer_decoded += self._decoded
         finally:
-            self._found, self._unpacked = found, unpacked
+            self._rules_found, self._decoded = outer_rules, outer_decoded
         for rule in rules:
-            self.hit(rule, place)
-        return given
+            self.count(rule, place)
+        return redacted
 
     def _is_valid(
-        self, answer: CachedResult[str, str] | CachedResult[object, tuple[str, str]]
+        self, cached: CachedResult[str, str] | CachedResult[object, tuple[str, str]]
     ) -> bool:
         known = self.known
-        if answer.epoch != known.epoch or answer.late not in {None, known.owners.late}:
+        if cached.epoch != known.epoch or cached.late not in {None, known.owners.late}:
             return False
-        if known.has_new(answer.looked_at, answer.known):
+        if known.has_new(cached.searched, cached.known):
             return False
-        answer.known = known.count
+        cached.known = known.count
         return True
 
     @property
     def is_unbounded(self) -> bool:
         """Whether messages have no work limit, so that their parts do not affect each other."""
-        return self._memory.part == self._memory.message == UNBOUNDED
+        return self._limits.part == self._limits.message == UNBOUNDED
 
-    def part(
-        self, content: bytes, redacted: Callable[[], _Redacted], *, is_field: bool = False
+    def redact_part(
+        self, content: bytes, redact: Callable[[], _Redacted], *, is_field: bool = False
     ) -> _Redacted:
-        """Return the redacted form of a message part that many events repeat, cached if possible.
+        """Return the result of ``redact`` for a part of a message, from the cache if possible.
 
-        ``content`` identifies the part; ``redacted`` does the work if it is not in the cache.
+        Many events repeat the same parts. ``content`` identifies the part.
         """
         self.work.spend(_PART_LOOKUP + len(content) // 32)
-        question = content, self._tokens.scope
-        parts = self._fields if is_field else self._wholes
-        answer = parts.get(question)
-        if answer is None or not self._is_valid(answer):
+        cache_key = content, self._tokens.scope
+        parts = self._field_cache if is_field else self._part_cache
+        cached = parts.get(cache_key)
+        if cached is None or not self._is_valid(cached):
             before = self.known.count, self.known.epoch, self.known.owners.late
-            left = self._left
-            self._left = min(left, self._memory.part)
-            begun = self._left
-            outer, self._log = self._log, []
-            unpacked, self._unpacked = self._unpacked, []
+            left = self._remaining
+            self._remaining = min(left, self._limits.part)
+            start = self._remaining
+            outer_log, self._part_log = self._part_log, []
+            outer_decoded, self._decoded = self._decoded, []
             try:
-                given = redacted()
-                read = content.decode("utf-8", "replace")
-                answer = CachedResult[object, tuple[str, str]](
-                    given,
-                    tuple(self._log),
-                    "\n".join((read, *self._unpacked)),
+                result = redact()
+                decoded = content.decode("utf-8", "replace")
+                cached = CachedResult[object, tuple[str, str]](
+                    result,
+                    tuple(self._part_log),
+                    "\n".join((decoded, *self._decoded)),
                     *before,
                 )
             finally:
-                self._left = left - (begun - self._left)
-                if outer is not None:
-                    outer += self._log
-                self._log = outer
-                unpacked += self._unpacked
-                self._unpacked = unpacked
-            parts.keep(question, answer)
+                self._remaining = left - (start - self._remaining)
+                if outer_log is not None:
+                    outer_log += self._part_log
+                self._part_log = outer_log
+                outer_decoded += self._decoded
+                self._decoded = outer_decoded
+            parts.keep(cache_key, cached)
         else:
             if self.is_counting:
-                self.tally.repeat(answer.found)
-            if self._log is not None:
-                # This text is in a part that is being redacted.
-                self._log += answer.found
-                self._unpacked.append(answer.looked_at)
-        return cast("_Redacted", answer.text)
+                self.tally.repeat(cached.found)
+            if self._part_log is not None:
+                # This part is inside another part that is being redacted.
+                self._part_log += cached.found
+                self._decoded.append(cached.searched)
+        return cast("_Redacted", cached.text)
 
-    def _redacted(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
+    def _redact_passes(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Half of a surrogate pair, which can only originate from JSON.
-            return self.put("unreadable", text, Strength.PRIVATE, place)
+            # A lone surrogate, which can only originate from an escape in JSON.
+            return self.replace("unreadable", text, Strength.PRIVATE, place)
         finders = self._key_finders if is_key else self._finders
-        # A token may complete another match, and one secret may reveal another one.
+        # A token may complete another match, and learning one value may reveal another.
         for _ in range(_MAX_ROUNDS):
             before = text, self.known.progress
             self.work.spend(TEXT + len(text))
-            if not is_key and (self.rules.rules or self._values):
-                given = self.by_user(text, place)
-                if given is not None:
-                    return given
-                for asked in self.asked(place, ""):
-                    if asked.pattern is not None and asked.action is Action.REPLACE:
-                        text = self.replaced(asked, text, place)
+            if not is_key and (self.rules.user_rules or self._values):
+                replaced = self.apply_user_rules(text, place)
+                if replaced is not None:
+                    return replaced
+                for rule in self.user_rules_for(place, ""):
+                    if rule.value_pattern is not None and rule.action is Action.REPLACE:
+                        text = self.replace_matches(rule, text, place)
             for find in finders:
                 text = find(self, text, place, depth)
             text, rules = self.known.replace(text)
-            for rule in rules:
-                self.hit(rule, place)
+            for name in rules:
+                self.count(name, place)
             if (text, self.known.progress) == before:
                 break
         return text
 
-    def replaced(self, rule: Rule, text: str, place: str) -> str:
+    def replace_matches(self, rule: Rule, text: str, place: str) -> str:
         """Return ``text`` with tokens in place of the matches of a user's rule."""
-        pattern = rule.pattern
+        pattern = rule.value_pattern
         assert pattern is not None
         pieces: list[str] = []
-        at = 0
+        position = 0
         for match in pattern.finditer(text):
             group = 1 if pattern.groups and match[1] is not None else 0
             start, end = match.start(group), match.end(group)
-            if start < at or start == end:
+            if start < position or start == end:
                 continue
-            pieces += text[at:start], self.put(rule.name, text[start:end], Strength.SECRET, place)
-            at = end
-        return "".join((*pieces, text[at:]))
+            pieces += (
+                text[position:start],
+                self.replace(rule.name, text[start:end], Strength.SECRET, place),
+            )
+            position = end
+        return "".join((*pieces, text[position:]))
 
 
 class _ScopeContext:
-    """The context of `Engine.within`: entered for each name and id, so not a slower generator."""
+    """The context manager of `Engine.within`; entered often, so faster than a generator."""
 
     __slots__ = ("_before", "_engine", "_scope")
 

@@ -49,7 +49,7 @@ class Braces:
     entries: list[Entry] = field(default_factory=list)
 
 
-def read_braces(text: str, at: int, limit: int, above: int, base: int) -> Braces:
+def read_braces(text: str, pos: int, limit: int, above: int, base: int) -> Braces:
     """Read from the brace at ``at``, up to ``limit`` at most.
 
     ``above`` is the entry whose value begins there; ``base`` is the number of the first new entry.
@@ -66,38 +66,38 @@ def read_braces(text: str, at: int, limit: int, above: int, base: int) -> Braces
         top.has_key = False
         return base + len(entries) - 1
 
-    while at < limit:
-        space = _SPACE.match(text, at, limit)
+    while pos < limit:
+        space = _SPACE.match(text, pos, limit)
         assert space is not None
-        at = space.end()
-        if at >= limit:
+        pos = space.end()
+        if pos >= limit:
             break
-        mark = text[at]
+        mark = text[pos]
         if mark in "{[":
             owner = add(-1, -1, "")
             brackets.append(_Bracket(owner))
-            at += 1
+            pos += 1
         elif mark in "}]":
             brackets.pop()
-            at += 1
+            pos += 1
             if not brackets:
-                found.end, found.is_closed = at, True
+                found.end, found.is_closed = pos, True
                 return found
         elif mark == ",":
             brackets[-1].has_key = False
-            at += 1
+            pos += 1
         else:
-            at = _read_scalar(text, at, limit, brackets[-1], add)
+            pos = _read_scalar(text, pos, limit, brackets[-1], add)
     return found
 
 
 def _read_scalar(
-    text: str, at: int, limit: int, top: _Bracket, add: Callable[[int, int, str], int]
+    text: str, pos: int, limit: int, top: _Bracket, add: Callable[[int, int, str], int]
 ) -> int:
     """Read a key, or a value that is a text; return the position to continue from."""
-    mark = text[at]
+    mark = text[pos]
     if mark in "\"'":
-        quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at, limit)
+        quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, pos, limit)
         if quoted is not None:
             sign = _SIGN.match(text, quoted.end(), limit) if not top.has_key else None
             if sign is not None:
@@ -109,12 +109,12 @@ def _read_scalar(
                 add(quoted.start(1), quoted.end(1), mark)
                 return rest.end()
     elif not top.has_key:
-        key = _KEY.match(text, at, limit)
+        key = _KEY.match(text, pos, limit)
         if key is not None:
             top.key, top.has_key = key[1], True
             return key.end()
-    chunk = _CHUNK.match(text, at, limit)
+    chunk = _CHUNK.match(text, pos, limit)
     assert chunk is not None
-    end = max(at + len(chunk[0].rstrip()), at + 1)
-    add(at, end, "")
-    return max(chunk.end(), at + 1)
+    end = max(pos + len(chunk[0].rstrip()), pos + 1)
+    add(pos, end, "")
+    return max(chunk.end(), pos + 1)

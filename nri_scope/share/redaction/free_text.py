@@ -39,16 +39,16 @@ _TOKEN = re.compile(PLAIN_TOKEN)
 _TRAILING_TOKEN = re.compile(PLAIN_TOKEN + "$")
 
 
-def substitute(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
-    """Return ``text`` with a group of each match replaced by the result of ``put``."""
+def substitute(pattern: Pattern, text: str, group: int, replace: Callable[[str], str]) -> str:
+    """Return ``text`` with a group of each match replaced by the result of ``replace``."""
     pieces: list[str] = []
-    at = 0
+    pos = 0
     for match in pattern.finditer(text):
         found = match[group]
         if found:
-            pieces += text[at : match.start(group)], put(found)
-            at = match.end(group)
-    return "".join((*pieces, text[at:])) if pieces else text
+            pieces += text[pos : match.start(group)], replace(found)
+            pos = match.end(group)
+    return "".join((*pieces, text[pos:])) if pieces else text
 
 
 def redact_random(engine: Engine, text: str, place: str, depth: int) -> str:
@@ -56,20 +56,20 @@ def redact_random(engine: Engine, text: str, place: str, depth: int) -> str:
     if len(text) < 20 or not engine.is_on("random-looking"):
         return text
 
-    def put_part(part: str) -> str:
+    def replace_part(part: str) -> str:
         if not is_random(part):
             return part
         content = _decode_base64(part)
         if content is not None and _decode_text(content) is not None:
-            # Its decoded content has been searched already.
+            # Readable base64 was already decoded and searched.
             return part
-        return engine.put("random-looking", part, Strength.SECRET, place)
+        return engine.replace("random-looking", part, Strength.SECRET, place)
 
-    def put(found: str) -> str:
-        given = put_part(found) if found[0] != "/" else found
-        return given if given != found else "/".join(map(put_part, found.split("/")))
+    def replace(found: str) -> str:
+        redacted = replace_part(found) if found[0] != "/" else found
+        return redacted if redacted != found else "/".join(map(replace_part, found.split("/")))
 
-    return substitute(_RUN, text, 0, put)
+    return substitute(_RUN, text, 0, replace)
 
 
 def is_random(run: str) -> bool:
@@ -89,14 +89,14 @@ def redact_mails(engine: Engine, text: str, place: str, depth: int) -> str:
     if "@" not in text or not engine.is_on("emails"):
         return text
 
-    def put(found: str) -> str:
+    def replace(found: str) -> str:
         user, _, host = found.rpartition("@")
         ending = host.rpartition(".")[2]
         if ending.lower() in UNIT_ENDINGS or ending.isdigit() or _TRAILING_TOKEN.search(user):
             return found
-        return engine.put("emails", found, Strength.SECRET, place)
+        return engine.replace("emails", found, Strength.SECRET, place)
 
-    return substitute(_MAIL, text, 0, put)
+    return substitute(_MAIL, text, 0, replace)
 
 
 def redact_addresses(engine: Engine, text: str, place: str, depth: int) -> str:
@@ -104,14 +104,14 @@ def redact_addresses(engine: Engine, text: str, place: str, depth: int) -> str:
     if not engine.is_on("addresses") or len(text) < 2:
         return text
 
-    def put(found: str) -> str:
+    def replace(found: str) -> str:
         bare = found.rstrip(".:")
         return redact_address(engine, bare, place) + found[len(bare) :]
 
     if text.count(".") >= 3:
-        text = substitute(_DOTTED4, text, 0, put)
+        text = substitute(_DOTTED4, text, 0, replace)
     if text.count(":") >= 2:
-        text = substitute(_COLONS6, text, 0, put)
+        text = substitute(_COLONS6, text, 0, replace)
     return text
 
 
@@ -119,7 +119,7 @@ def redact_address(engine: Engine, text: str, place: str) -> str:
     """Replace an IP address, alone or with a port; return any other text unchanged."""
     found = address_of(text)
     if found is None:
-        # 10.0.0.1:80, and other texts in which colons surround addresses.
+        # 10.0.0.1:80, or several addresses separated by colons.
         parts = text.split(":")
         if len(parts) == 1:
             return text
@@ -134,7 +134,7 @@ def redact_address(engine: Engine, text: str, place: str) -> str:
         or not any(c.isdigit() for c in text)
     ):
         return text
-    return engine.put("addresses", text, Strength.PRIVATE, place)
+    return engine.replace("addresses", text, Strength.PRIVATE, place)
 
 
 def redact_hosts(engine: Engine, text: str, place: str, depth: int) -> str:
@@ -142,17 +142,20 @@ def redact_hosts(engine: Engine, text: str, place: str, depth: int) -> str:
     if not engine.is_on("host-names") or len(text) < 4:
         return text
 
-    def put(found: str) -> str:
+    def replace(found: str) -> str:
         ending = found.rpartition(".")[2].lower()
         if ending not in ENDINGS or engine.is_allowed_host(found):
             return found
-        return engine.put("host-names", found, Strength.PRIVATE, place)
+        return engine.replace("host-names", found, Strength.PRIVATE, place)
 
     if "." in text:
-        text = substitute(_HOST, text, 0, put)
+        text = substitute(_HOST, text, 0, replace)
     if "ip-" in text:
         text = substitute(
-            _EC2, text, 0, lambda found: engine.put("host-names", found, Strength.PRIVATE, place)
+            _EC2,
+            text,
+            0,
+            lambda found: engine.replace("host-names", found, Strength.PRIVATE, place),
         )
     return text
 
@@ -162,15 +165,15 @@ def redact_users(engine: Engine, text: str, place: str, depth: int) -> str:
     if not engine.is_on("user-paths"):
         return text
 
-    def put(found: str) -> str:
+    def replace(found: str) -> str:
         if _TOKEN.search(found):
             return found
-        return engine.put("user-paths", found, Strength.PRIVATE, place)
+        return engine.replace("user-paths", found, Strength.PRIVATE, place)
 
     if "/home/" in text or "/Users/" in text:
-        text = substitute(_HOME, text, 1, put)
+        text = substitute(_HOME, text, 1, replace)
     if ":\\" in text:
-        text = substitute(_WINDOWS, text, 1, put)
+        text = substitute(_WINDOWS, text, 1, replace)
     return text
 
 
@@ -189,55 +192,55 @@ def redact_encoded(engine: Engine, text: str, place: str, depth: int) -> str:
         return text
 
     def inside(decoded: str) -> str | None:
-        given = engine.text(decoded, place, depth + 1)
-        return None if given == decoded else given
+        redacted = engine.redact_text(decoded, place, depth + 1)
+        return None if redacted == decoded else redacted
 
-    def put64(found: str) -> str:
-        given = put64_whole(found)
-        if given != found or "/" not in found:
-            return given
+    def replace64(found: str) -> str:
+        redacted = replace64_whole(found)
+        if redacted != found or "/" not in found:
+            return redacted
         # A slash is a digit of base64, but also separates the parts of a path.
-        return "/".join(map(put64_part, found.split("/")))
+        return "/".join(map(replace64_part, found.split("/")))
 
-    def put64_part(part: str) -> str:
-        return put64_whole(part) if _BASE64_ALONE.fullmatch(part) is not None else part
+    def replace64_part(part: str) -> str:
+        return replace64_whole(part) if _BASE64_ALONE.fullmatch(part) is not None else part
 
-    def put64_whole(found: str) -> str:
+    def replace64_whole(found: str) -> str:
         content = _decode_base64(found)
         if content is None:
             return found
         read = _decode_text(content)
         if read is None:
             # Not text, but may contain a known value, for example in a serialised message.
-            given, rules = engine.known.replace(content.decode("latin-1"))
-            return engine.put(rules[0], found, Strength.SECRET, place) if rules else found
+            redacted, rules = engine.known.replace(content.decode("latin-1"))
+            return engine.replace(rules[0], found, Strength.SECRET, place) if rules else found
         changed = inside(read)
         if changed is None:
             return found
         encoded = base64.b64encode(changed.encode())
         if "-" in found or "_" in found:
             encoded = encoded.translate(bytes.maketrans(b"+/", b"-_"))
-        given = encoded.decode()
-        return given if found.endswith("=") or len(found) % 4 == 0 else given.rstrip("=")
+        redacted = encoded.decode()
+        return redacted if found.endswith("=") or len(found) % 4 == 0 else redacted.rstrip("=")
 
-    def put16(found: str) -> str:
+    def replace16(found: str) -> str:
         read = _decode_text(binascii.unhexlify(found))
         changed = inside(read) if read is not None else None
         if changed is None:
             return found
-        given = changed.encode().hex()
-        return given.upper() if found.isupper() else given
+        redacted = changed.encode().hex()
+        return redacted.upper() if found.isupper() else redacted
 
-    def put_percent(found: str) -> str:
+    def replace_percent(found: str) -> str:
         changed = inside(unquote(found))
         # Tokens need no percent-encoding; the rest is encoded again.
         return found if changed is None else _percent_encode(changed)
 
-    text = substitute(_BASE64, text, 0, put64)
+    text = substitute(_BASE64, text, 0, replace64)
     if len(text) >= 12:
-        text = substitute(_HEX, text, 0, put16)
+        text = substitute(_HEX, text, 0, replace16)
     if "%" in text:
-        text = substitute(_PERCENT, text, 0, put_percent)
+        text = substitute(_PERCENT, text, 0, replace_percent)
     return text
 
 

@@ -125,6 +125,6 @@ _PLAIN_FOR_NAME = (
 def is_plain_for(name: str, value: str) -> bool:
     """Return whether a variable's value fits its name: a version, or a hash of sources."""
     return any(
-        of.fullmatch(name) is not None and form.fullmatch(value) is not None
-        for of, form in _PLAIN_FOR_NAME
+        names.fullmatch(name) is not None and values.fullmatch(value) is not None
+        for names, values in _PLAIN_FOR_NAME
     )

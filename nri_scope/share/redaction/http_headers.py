@@ -32,27 +32,27 @@ def redact_headers(engine: Engine, text: str, place: str, depth: int) -> str:
     if "uthorization" in text or "UTHORIZATION" in text:
         text = _redact_named(engine, text, place)
 
-    def put_scheme(found: str) -> str:
+    def replace_scheme(found: str) -> str:
         if (found.isalpha() and (found.islower() or found.istitle())) or is_token(found):
             return found  # "basic authentication"
         return replace_authorization(engine, found, place, "auth-headers")
 
-    def put_cookie(found: str) -> str:
+    def replace_cookie(found: str) -> str:
         return (
             found
             if is_token(found.strip())
             else replace_credential(engine, found, place, "auth-headers")
         )
 
-    return substitute(_COOKIE, substitute(_SCHEME, text, 1, put_scheme), 1, put_cookie)
+    return substitute(_COOKIE, substitute(_SCHEME, text, 1, replace_scheme), 1, replace_cookie)
 
 
 def _redact_named(engine: Engine, text: str, place: str) -> str:
     pieces: list[str] = []
-    at = 0
+    pos = 0
     for match in _NAMED.finditer(text):
         start, end = match.start(1), match.end(1)
-        if start < at:
+        if start < pos:
             continue
         before = _OPENING.match(match[0] or "")
         opening = _OPENING.match(match[1] or "")
@@ -76,8 +76,8 @@ def _redact_named(engine: Engine, text: str, place: str) -> str:
         ):
             continue
         pieces += (
-            text[at : start + begin],
+            text[pos : start + begin],
             replace_authorization(engine, secret, place, "auth-headers"),
         )
-        at = start + len(value)
-    return "".join((*pieces, text[at:]))
+        pos = start + len(value)
+    return "".join((*pieces, text[pos:]))

@@ -46,20 +46,20 @@ def redact_json(engine: Engine, text: str, place: str, depth: int) -> str:
     """Redact a text if it is JSON. A finder."""
     if text.lstrip()[:1] not in {"{", "["} or len(text) > MAX_LENGTH:
         return text
-    read = parse_json(text)
-    if read is None:
+    document = parse_json(text)
+    if document is None:
         return text
     try:
-        given = redact_value(engine, read, place, "", depth)
-        return text if given == read else dump_json(given)
+        redacted = redact_value(engine, document, place, "", depth)
+        return text if redacted == document else dump_json(redacted)
     except RecursionError:
-        return engine.put("unreadable", text, Strength.PRIVATE, place)
+        return engine.replace("unreadable", text, Strength.PRIVATE, place)
 
 
 def parse_json(text: str | bytes) -> Plain:
     """Return the object or array of a JSON text; None for others, or if parsing loses content."""
     try:
-        read = json.loads(
+        document = json.loads(
             text,
             object_pairs_hook=_unique_keys,
             parse_constant=_reject_constant,
@@ -67,7 +67,7 @@ def parse_json(text: str | bytes) -> Plain:
         )
     except (ValueError, RecursionError):
         return None
-    return cast("Plain", read) if isinstance(read, dict | list) else None
+    return cast("Plain", document) if isinstance(document, dict | list) else None
 
 
 def dump_json(value: Plain) -> str:
@@ -89,7 +89,7 @@ def redact_value(
     ``above`` is the certainty that follows from the keys of the enclosing objects.
     """
     if level > MAX_NESTING:
-        return engine.put("unreadable", dump_json(value), Strength.PRIVATE, place)
+        return engine.replace("unreadable", dump_json(value), Strength.PRIVATE, place)
     match value:
         case str():
             return _redact_string(engine, value, place, key, depth, above)
@@ -100,8 +100,8 @@ def redact_value(
         case bool() | None:
             return value
         case _:
-            given = redact_credential(engine, key, str(value), place, above)
-            return value if given is None else given
+            redacted = redact_credential(engine, key, str(value), place, above)
+            return value if redacted is None else redacted
 
 
 def _redact_object(
@@ -117,28 +117,28 @@ def _redact_object(
     pair = _redact_pair(engine, value, place, key)
     inside = certainty_inside(key, above)
     is_secret = value.get("kind") == "Secret"
-    given: dict[str, Plain] = {}
+    redacted: dict[str, Plain] = {}
     for number, (name, member) in enumerate(value.items()):
-        if engine.is_spent():
-            rest = engine.rest(islice(value, number, None), place)
-            given[rest] = rest
+        if engine.is_exhausted():
+            rest = engine.replace_rest(islice(value, number, None), place)
+            redacted[rest] = rest
             break
         if name in pair:
-            given[name] = pair[name]
+            redacted[name] = pair[name]
             continue
-        shown = engine.key(name, place)
+        shown = engine.redact_key(name, place)
         where = f"{place}.{shown}" if place else shown
         if inside is Certainty.FORCED:
-            given[shown] = redact_value(engine, member, where, name, depth, level + 1, inside)
+            redacted[shown] = redact_value(engine, member, where, name, depth, level + 1, inside)
         elif isinstance(member, str) and kind in _KEYED:
-            given[shown] = value_places.redact_keyed_value(engine, name, member, where)
+            redacted[shown] = value_places.redact_keyed_value(engine, name, member, where)
         elif isinstance(member, str) and kind in _ENV:
-            given[shown] = value_places.redact_variable_value(engine, name, member, where)
+            redacted[shown] = value_places.redact_variable_value(engine, name, member, where)
         else:
             # {"password": {"value": …}}
             is_inner = name.lower() in VALUE_MEMBERS and names_credential(key)
             forced = is_secret and name in {"data", "stringData"}
-            given[shown] = redact_value(
+            redacted[shown] = redact_value(
                 engine,
                 member,
                 where,
@@ -147,26 +147,32 @@ def _redact_object(
                 level + 1,
                 Certainty.FORCED if forced else inside,
             )
-    return given
+    return redacted
 
 
 def _redact_pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
     """Redact a variable such as ``{"name": …, "value": …}``; return {} for other objects."""
-    held = next((of for of in ("value", "Value") if isinstance(value.get(of), str)), "")
-    content = value.get(held)
-    names = {of: name for of in _NAMES if isinstance(name := value.get(of), str)}
+    value_key = next(
+        (member for member in ("value", "Value") if isinstance(value.get(member), str)), ""
+    )
+    content = value.get(value_key)
+    names = {member: name for member in _NAMES if isinstance(name := value.get(member), str)}
     if not names or not isinstance(content, str):
         return {}
-    of = next((of for of, name in names.items() if names_credential(name)), next(iter(names)))
-    name = names[of]
+    member = next(
+        (member for member, name in names.items() if names_credential(name)), next(iter(names))
+    )
+    name = names[member]
     if key.lower() in _ENV or _ENV_NAME.fullmatch(name):
         shown = value_places.redact_variable_name(engine, name, place)
-        given = value_places.redact_variable_value(engine, name, content, f"{place}.{shown}")
+        redacted = value_places.redact_variable_value(engine, name, content, f"{place}.{shown}")
     else:
-        shown = engine.key(name, place)
-        told = name if names_credential(name) or not names_credential(key) else key
-        given = value_places.redact_keyed_value(engine, told, content, f"{place}.{shown}")
-    return {of: shown, held: given}
+        shown = engine.redact_key(name, place)
+        effective_key = name if names_credential(name) or not names_credential(key) else key
+        redacted = value_places.redact_keyed_value(
+            engine, effective_key, content, f"{place}.{shown}"
+        )
+    return {member: shown, value_key: redacted}
 
 
 def _redact_array(
@@ -186,16 +192,16 @@ def _redact_array(
     if are_texts and kind == "options":
         return list(mount_options.redact_options(engine, texts, place))
     inside = certainty_in_list(key, above)
-    given: list[Plain] = []
+    redacted: list[Plain] = []
     for number, member in enumerate(value):
-        if engine.is_spent():
-            given.append(engine.rest((dump_json(one) for one in value[number:]), place))
+        if engine.is_exhausted():
+            redacted.append(engine.replace_rest((dump_json(one) for one in value[number:]), place))
             break
         if are_texts and kind in _ENV:
-            given.append(value_places.redact_variable(engine, str(member), place))
+            redacted.append(value_places.redact_variable(engine, str(member), place))
         else:
-            given.append(redact_value(engine, member, place, key, depth, level + 1, inside))
-    return given
+            redacted.append(redact_value(engine, member, place, key, depth, level + 1, inside))
+    return redacted
 
 
 def _redact_string(
@@ -209,34 +215,34 @@ def _redact_string(
     if kind in _HOSTS:
         return _redact_hostname(engine, value, place)
     if key:
-        given = redact_keyed(engine, key, value, place, above)
-        if given is not None:
-            return given
+        redacted = redact_keyed(engine, key, value, place, above)
+        if redacted is not None:
+            return redacted
         if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
-            return engine.whole("personal-keys", value, Strength.PRIVATE, place)
-    return engine.text(value, place, depth + 1)
+            return engine.replace_whole("personal-keys", value, Strength.PRIVATE, place)
+    return engine.redact_text(value, place, depth + 1)
 
 
 def _redact_hostname(engine: Engine, value: str, place: str) -> str:
-    if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
+    if engine.known.is_visible(value, engine.scope.pod) or not engine.is_on("host-names"):
         return value_places.redact_name(engine, NameKind.NODE, value, place)
-    return engine.put("host-names", value, Strength.PRIVATE, place)
+    return engine.replace("host-names", value, Strength.PRIVATE, place)
 
 
 def _unique_keys(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
-    read = dict(pairs)
-    if len(read) != len(pairs):
-        # The first value would not be read, but would remain in the text.
-        raise ValueError("one key twice")
-    return read
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        # Parsing drops all but the last value, which would then not be redacted.
+        raise ValueError("duplicate key")
+    return members
 
 
 def _parse_finite(number: str) -> float:
-    read = float(number)
-    if not math.isfinite(read):
+    number_read = float(number)
+    if not math.isfinite(number_read):
         # Such a number could not be written as JSON again.
         raise ValueError(number)
-    return read
+    return number_read
 
 
 def _reject_constant(constant: str) -> Plain:
@@ -250,8 +256,8 @@ def note_names(engine: Engine, status: dict[str, Plain]) -> None:
         spec = status.get(part)
         if not isinstance(spec, dict):
             continue
-        for of in "annotations", "labels":
-            mapping = spec.get(of)
+        for member in "annotations", "labels":
+            mapping = spec.get(member)
             if isinstance(mapping, dict):
                 value_places.note_map_names(
                     engine,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evidence in a key about its value."""
+"""Classify keys: whether their values are credentials, persons or nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEY_PREFIXES = words(
     "host jwt license master private root secret server service session shared signing ssh sshrsa "
     "storage subscription tls user vault"
 )
-"""Words that name a credential if ``key`` follows."""
+"""Words that name a credential if followed by ``key``."""
 _PAIRS = frozenset({("connection", "string"), ("conn", "str"), ("session", "id")})
 # The last part of keys that are about a credential, but whose value is not a credential.
 _ATTRIBUTES = words(
@@ -53,7 +53,7 @@ _ATTRIBUTES = words(
 _AMOUNT_WORDS = words("max min num total limit count maximum minimum")
 _NO_CREDENTIALS = frozenset(
     {
-        # Distinguishes clusters, and is not a protection.
+        # Identifies a cluster, and protects nothing.
         ("initial", "cluster", "token"),
         ("etcd", "initial", "cluster", "token"),
     }
@@ -197,7 +197,7 @@ def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
 
 
 def certainty_in_list(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return the certainty for maps in the list that is a key's value: ``passwords`` have names."""
+    """Return the certainty for maps in the list that is a key's value, such as ``passwords``."""
     return max(above, Certainty.SURE) if certainty_at(key, above) is Certainty.SURE else above
 
 

@@ -44,14 +44,14 @@ def redact_keyed_values(engine: Engine, text: str, place: str, depth: int) -> st
 
 def _redact_entries(engine: Engine, text: str, place: str, entries: list[Entry]) -> str:
     pieces: list[str] = []
-    at = 0
+    pos = 0
     changes = {
-        start: (end, given)
-        for start, end, given in _redact_command_lines(engine, text, place, entries)
+        start: (end, redacted)
+        for start, end, redacted in _redact_command_lines(engine, text, place, entries)
     }
     for entry, key, certainty in _credentials(entries, text):
-        written = text[entry.start : entry.end]
-        value = _decoded(written, entry.style)
+        encoded = text[entry.start : entry.end]
+        value = _decoded(encoded, entry.style)
         if certainty is Certainty.FORCED:
             token = replace_encoded(engine, value, place)
         else:
@@ -62,11 +62,11 @@ def _redact_entries(engine: Engine, text: str, place: str, entries: list[Entry])
             # The rest may be a comment.
             replace_keyed(engine, key, value[: value.index(" #")], place)
         changes[entry.start] = entry.end, token
-    for start, (end, given) in sorted(changes.items()):
-        if start >= at:
-            pieces += text[at:start], given
-            at = end
-    return "".join((*pieces, text[at:]))
+    for start, (end, redacted) in sorted(changes.items()):
+        if start >= pos:
+            pieces += text[pos:start], redacted
+            pos = end
+    return "".join((*pieces, text[pos:]))
 
 
 def _redact_command_lines(
@@ -80,8 +80,8 @@ def _redact_command_lines(
             lines.setdefault(entry.above, []).append(entry)
     for line in lines.values():
         words = [_decoded(text[word.start : word.end], word.style) for word in line]
-        given = commands.redact_credentials(engine, words, place)
-        for entry, word, changed in zip(line, words, given, strict=True):
+        redacted = commands.redact_credentials(engine, words, place)
+        for entry, word, changed in zip(line, words, redacted, strict=True):
             if changed is not None and changed != word:
                 yield entry.start, entry.end, _encoded(changed, entry.style)
 
@@ -98,7 +98,7 @@ def _encoded(value: str, style: str) -> str:
 
 
 def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, Certainty]]:
-    """Yield the entries whose values are credentials, with the decisive key."""
+    """Yield the entries whose values are credentials, each with the key that indicates it."""
     names, kinds = _siblings(entries, text)
     below: list[Certainty] = []
     certainties: list[Certainty] = []
@@ -120,9 +120,9 @@ def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, 
             inner = certainty_inside(key, inherited)
             if key.lower() in VALUE_MEMBERS and above is not None and certainty < Certainty.SURE:
                 named = names.get(entry.above)
-                told = certainty_at(named) if named else certainties[entry.above]
-                if told > certainty:
-                    certainty, key = told, named or above.key
+                named_certainty = certainty_at(named) if named else certainties[entry.above]
+                if named_certainty > certainty:
+                    certainty, key = named_certainty, named or above.key
         below.append(inner)
         certainties.append(certainty)
         if entry.start >= 0 and must_replace(key, text[entry.start : entry.end], certainty):
@@ -144,20 +144,20 @@ def _siblings(entries: Iterable[Entry], text: str) -> tuple[dict[int, str], dict
     return names, kinds
 
 
-def _decoded(written: str, style: str) -> str:
+def _decoded(encoded: str, style: str) -> str:
     """Decode a value from the style of its entry."""
     match style:
         case '"':
             try:
-                read = json.loads(f'"{written}"', strict=False)
+                decoded = json.loads(f'"{encoded}"', strict=False)
             except ValueError:
-                return written
-            return read if isinstance(read, str) else written
+                return encoded
+            return decoded if isinstance(decoded, str) else encoded
         case "'":
-            return written.replace("''", "'")
+            return encoded.replace("''", "'")
         case "|":
-            return "\n".join(line.strip() for line in written.split("\n"))
+            return "\n".join(line.strip() for line in encoded.split("\n"))
         case "<":
-            return unescape(written)
+            return unescape(encoded)
         case _:
-            return written
+            return encoded

@@ -147,7 +147,7 @@ class KnownValues:
         if before is None:
             if len(self._rules) >= self._memory.values or self._characters >= MAX_CHARACTERS:
                 self._fill()
-                return self._tokens.of(value, scope)
+                return self._tokens.token_for(value, scope)
             self._work.spend(VALUE + len(value))
             self._characters += len(value)
         if (
@@ -163,7 +163,7 @@ class KnownValues:
             reach = self._reach(value, strength)
             if reach is not self._noted.get(value, _Reach.PLACE):
                 self._note(value, reach)
-        return self._tokens.of(value, scope)
+        return self._tokens.token_for(value, scope)
 
     def _fill(self) -> None:
         self.is_full = True
@@ -180,17 +180,17 @@ class KnownValues:
                 f"{REMEDY}, or add rules that keep values which are not secret",
             )
 
-    def show(self, name: str, pod: str = "") -> None:
+    def mark_visible(self, name: str, pod: str = "") -> None:
         """Keep ``name`` visible: replace ordinary values inside it only in their own places.
 
         ``pod`` is the id of the pod with that name; "": a name of all pods.
         """
-        if not name or is_token(name) or self.shows(name, pod):
+        if not name or is_token(name) or self.is_marked_visible(name, pod):
             return
         if self._names and len(name) <= _MAX_SEARCHED:
             # The part of a label that repeats a replaced name is not visible.
             name = self._without_names(name)
-            if is_token(name) or self.shows(name, pod):
+            if is_token(name) or self.is_marked_visible(name, pod):
                 return
         own = self._own.get(pod) or "\n"
         if len(own) + len(name) < _MAX_POD_NAMES:
@@ -208,14 +208,14 @@ class KnownValues:
                 changed = True
         if changed:
             self.epoch += 1
-            self._numbers = {one: at for at, one in enumerate((*self._noted, *self._plain))}
+            self._numbers = {one: pos for pos, one in enumerate((*self._noted, *self._plain))}
             self.count = len(self._numbers)
 
-    def shows(self, name: str, pod: str) -> bool:
-        """Return whether `show` was called with this exact name for this pod."""
+    def is_marked_visible(self, name: str, pod: str) -> bool:
+        """Return whether `mark_visible` was called with this exact name for this pod."""
         return name in self._visible and f"\n{name}\n" in (self._own.get(pod) or "")
 
-    def is_shown(self, value: str, pod: str) -> bool:
+    def is_visible(self, value: str, pod: str) -> bool:
         """Return whether ``value`` is a visible name of this pod or of all pods, or part of one.
 
         Names of other pods do not count: their owners may have chosen them to find out whether a
@@ -224,7 +224,7 @@ class KnownValues:
         own = self._own.get(pod)
         return own is not None and (value if len(value) > 2 else f"\n{value}\n") in own
 
-    def _is_visible(self, value: str) -> bool:
+    def _is_visible_anywhere(self, value: str) -> bool:
         """Return whether ``value`` is a visible name of any pod, or part of one."""
         return value in self._visible or (len(value) > 2 and self._visible.have_part(value))
 
@@ -235,7 +235,7 @@ class KnownValues:
 
     def originals(self) -> Iterator[Original]:
         """Yield all values that were added."""
-        left = self.owners.left()
+        left = self.owners.skipped_values()
         for value, (rule, strength) in self._rules.items():
             searchable = self._reach(value, strength) is _Reach.ANYWHERE and value not in left
             yield Original(value, rule, searchable)
@@ -251,7 +251,7 @@ class KnownValues:
             # A part of a token, or a partly redacted text, which does not occur in the original.
             return _Reach.PLACE
         if _ASSIGNMENT.fullmatch(value):
-            # Every assignment to a variable with that name begins with this.
+            # ``NAME=``, with which every assignment to that variable begins.
             return _Reach.PLACE
         if strength is Strength.PLAIN:
             return _Reach.PLACE
@@ -264,13 +264,13 @@ class KnownValues:
         if value in _COMMON_WORDS:
             return _Reach.PLACE
         if strength is Strength.PRIVATE:
-            if length < PRIVATE_MIN or _WORD.fullmatch(value) or self._is_visible(value):
+            if length < PRIVATE_MIN or _WORD.fullmatch(value) or self._is_visible_anywhere(value):
                 return _Reach.PLACE
         elif length < SECRET_MIN:
             if length < 4:
                 return _Reach.PLACE
             return _Reach.PACKED if _WORD.fullmatch(value) else _Reach.WORD
-        elif _NAME.fullmatch(value) and self._is_visible(value):
+        elif _NAME.fullmatch(value) and self._is_visible_anywhere(value):
             return _Reach.PLACE
         # Ids and times often contain these digits.
         return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
@@ -317,36 +317,36 @@ class KnownValues:
             spans = self._spans(text)
             if spans:
                 pieces: list[str] = []
-                at = 0
+                pos = 0
                 for start, value in spans:
                     plain = self._plain.get(value, value)
-                    pieces += text[at:start], self._token(plain)
+                    pieces += text[pos:start], self._token(plain)
                     rules.append(self._rules[plain][0])
-                    at = start + len(value)
-                return "".join((*pieces, text[at:])), rules
+                    pos = start + len(value)
+                return "".join((*pieces, text[pos:])), rules
         return text, rules
 
     def _without_names(self, text: str) -> str:
         pieces: list[str] = []
-        at = 0
+        pos = 0
         for start, value in self._spans(text, of_all=True):
             plain = self._plain.get(value, value)
             if self._rules[plain][1] is Strength.NAME:
-                pieces += text[at:start], self._token(plain)
-                at = start + len(value)
-        return "".join((*pieces, text[at:]))
+                pieces += text[pos:start], self._token(plain)
+                pos = start + len(value)
+        return "".join((*pieces, text[pos:]))
 
     def _token(self, value: str) -> str:
-        return self._tokens.of(value, NAMES_SCOPE if value in self._names else None)
+        return self._tokens.token_for(value, NAMES_SCOPE if value in self._names else None)
 
-    def _may_tell(self, value: str) -> bool:
+    def _may_replace(self, value: str) -> bool:
         """Return whether ``value``, or the original of a form, may be replaced in this pod."""
         plain = self._plain.get(value, value)
-        return plain in self._names or self.owners.may_tell(plain)
+        return plain in self._names or self.owners.may_replace(plain)
 
     def _spans(self, text: str, *, of_all: bool = False) -> list[tuple[int, str]]:
-        """Return positions of known values, without overlaps: the first one counts, and the longer
-        of two with the same start. ``of_all``: values of any pod.
+        """Return start and text of known values, without overlaps: the first one wins, and the
+        longest of several with the same start. ``of_all``: include values of other pods.
         """
         starts = self._starts(text)
         words: dict[int, list[str]] = defaultdict(list)
@@ -372,11 +372,11 @@ class KnownValues:
                 if limit <= start:
                     continue
             value = self._longest_at(text, start, limit, long)
-            while value and not (of_all or self._may_tell(value)):
+            while value and not (of_all or self._may_replace(value)):
                 value = self._longest_at(text, start, start + len(value) - 1, long)
             for word in words.get(start, ()):
                 is_longer = start + len(word) <= limit and len(word) > len(value)
-                if is_longer and (of_all or self._may_tell(word)):
+                if is_longer and (of_all or self._may_replace(word)):
                     value = word
             if value:
                 spans.append((start, value))
@@ -388,7 +388,7 @@ class KnownValues:
         if not (short or long) or len(text) < _GRAM:
             return []
         grams = short.keys() | long.keys() if long else short
-        return [at for at in range(len(text) - _GRAM + 1) if text[at : at + _GRAM] in grams]
+        return [pos for pos in range(len(text) - _GRAM + 1) if text[pos : pos + _GRAM] in grams]
 
     def _longest_at(self, text: str, start: int, limit: int, long: _LongValueSearch) -> str:
         gram = text[start : start + _GRAM]
@@ -434,12 +434,12 @@ class KnownValues:
         if reach is _Reach.PLACE:
             return
         if value in self._noted:
-            # Until now the value was replaced as a word; from now on it is replaced everywhere.
+            # The value was replaced only as a word so far.
             self._forget(value)
         if value in self._plain:
-            # Until now this was a form of another value; from now on it is itself a value.
-            of = self._plain.pop(value)
-            self._unindex(value, max(self._noted[of], _Reach.WORD))
+            # The value was known only as an encoded form of another value so far.
+            original = self._plain.pop(value)
+            self._unindex(value, max(self._noted[original], _Reach.WORD))
         self._noted[value] = reach
         if reach is _Reach.PACKED:
             reach = _Reach.WORD
@@ -515,14 +515,14 @@ class _LongValueSearch:
                 self._look(value, start)
         upcoming = self._next
         while upcoming and upcoming[0][0] <= start:
-            at, length, value = upcoming[0]
-            if at == start and at - length <= limit:
+            pos, length, value = upcoming[0]
+            if pos == start and pos - length <= limit:
                 return value
             heappop(upcoming)
-            self._look(value, start if at < start else start + 1)
+            self._look(value, start if pos < start else start + 1)
         return ""
 
     def _look(self, value: str, start: int) -> None:
-        at = self._text.find(value, start)
-        if at >= 0:
-            heappush(self._next, (at, -len(value), value))
+        pos = self._text.find(value, start)
+        if pos >= 0:
+            heappush(self._next, (pos, -len(value), value))

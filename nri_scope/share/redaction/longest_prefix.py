@@ -35,47 +35,47 @@ class PrefixSet:
     def add(self, value: str) -> None:
         """Add a new string."""
         values = self._values
-        place = values.add(value)
-        before = values.before(place)
-        if before is not None and value.startswith(values.at(before)):
+        position = values.add(value)
+        before = values.before(position)
+        if before is not None and value.startswith(values.string_at(before)):
             self._is_nested = True
-        self._detach((place[0], place[1] + 1), value)
+        self._detach((position[0], position[1] + 1), value)
         if len(value) > self._longest:
             self._longest = len(value)
 
     def remove(self, value: str) -> None:
         """Remove a string, which must exist."""
-        place = self._values.remove(value)
+        position = self._values.remove(value)
         self._nodes.pop(value, None)
-        self._detach(place, value)
+        self._detach(position, value)
 
     def longest_at(self, text: str, start: int, end: int) -> str | None:
         """Return the longest string that occurs in ``text`` at ``start`` and ends by ``end``."""
         content = text[start : min(end, start + self._longest)]
-        place = self._values.last_to(content)
-        if place is None:
+        position = self._values.last_to(content)
+        if position is None:
             return None
-        value = self._values.at(place)
+        value = self._values.string_at(position)
         if content.startswith(value):
             return value
         if not self._is_nested:
             return None
-        node = _nearest_prefix(self._node(place), content)
+        node = _nearest_prefix(self._node(position), content)
         return None if node is None else node.value
 
-    def _detach(self, place: Position, value: str) -> None:
+    def _detach(self, position: Position, value: str) -> None:
         # Strings that begin with `value` come after it; their ancestors change.
-        for one in self._values.since(place):
+        for one in self._values.since(position):
             if not one.startswith(value):
                 break
             self._is_nested = True
             self._nodes.pop(one, None)
 
-    def _node(self, place: Position) -> _Node:
-        values = [self._values.at(place)]
-        before = self._values.before(place)
+    def _node(self, position: Position) -> _Node:
+        values = [self._values.string_at(position)]
+        before = self._values.before(position)
         while values[-1] not in self._nodes and before is not None:
-            values.append(self._values.at(before))
+            values.append(self._values.string_at(before))
             before = self._values.before(before)
         last = self._nodes.get(values[-1])
         if last is not None:
@@ -93,39 +93,39 @@ class PrefixIndex:
     def __init__(self, size: int) -> None:
         """Set ``size``, the number of first characters; no string may be shorter."""
         self._size = size
-        # Most strings have a unique beginning.
+        # Most beginnings belong to a single string.
         self.of: dict[str, str | PrefixSet] = {}
 
     def add(self, value: str) -> None:
         """Add a new string."""
         begin = value[: self._size]
-        some = self.of.get(begin)
-        if some is None:
+        entry = self.of.get(begin)
+        if entry is None:
             self.of[begin] = value
             return
-        if isinstance(some, str):
-            first, some = some, PrefixSet()
-            some.add(first)
-            self.of[begin] = some
-        some.add(value)
+        if isinstance(entry, str):
+            first, entry = entry, PrefixSet()
+            entry.add(first)
+            self.of[begin] = entry
+        entry.add(value)
 
     def remove(self, value: str) -> None:
         """Remove a string, which must exist."""
         begin = value[: self._size]
-        some = self.of[begin]
-        if isinstance(some, str):
+        entry = self.of[begin]
+        if isinstance(entry, str):
             del self.of[begin]
         else:
-            some.remove(value)
+            entry.remove(value)
 
     def longest_at(self, text: str, start: int, end: int) -> str:
         """Return the longest string in ``text`` at ``start`` that ends by ``end``, or ""."""
-        some = self.of.get(text[start : start + self._size])
-        if some is None:
+        entry = self.of.get(text[start : start + self._size])
+        if entry is None:
             return ""
-        if isinstance(some, str):
-            return some if text.startswith(some, start, end) else ""
-        return some.longest_at(text, start, end) or ""
+        if isinstance(entry, str):
+            return entry if text.startswith(entry, start, end) else ""
+        return entry.longest_at(text, start, end) or ""
 
 
 def _make_node(parent: _Node | None, value: str) -> _Node:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on a redactor's memory and work, and its cache of answers."""
+"""Limits on a redactor's memory and work, and its cache of results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Memory:
     shown: int | None = None
     """Maximum characters of visible names; the oldest are dropped. None: no limit."""
     cached: int = 64 << 20
-    """Approximate bytes of cached answers for texts; the same again for parts of messages."""
+    """Approximate size of the cache of texts in bytes; the caches of message parts have the same
+    size together."""
     part: int = UNBOUNDED
-    """Maximum work on one pod or container in a message: one unit per character, see `engine` for
-    more. The rest is replaced without a search."""
+    """Maximum work on one pod or container in a message: one unit per character, plus the costs in
+    `engine`. The rest is replaced without a search."""
     message: int = UNBOUNDED
     """Maximum work on a whole message."""
     work: int | None = None
@@ -38,44 +39,44 @@ class Memory:
 
 @dataclass(slots=True)
 class CachedResult(Generic[_Given, _Found]):
-    """The redacted form of a text, and the state for which it is valid."""
+    """The redacted form of a text, and the state of known values for which it is valid."""
 
     text: _Given
     found: tuple[_Found, ...]
-    looked_at: str
-    """The text, and all texts decoded from it."""
+    searched: str
+    """The text, its redacted form, and all texts decoded from it."""
     known: int
     epoch: int
     late: int | None
-    """`ValueOwners.late` of the pod for which the answer is valid; None: valid for all pods."""
+    """`ValueOwners.late` of the pod for which the result is valid; None: valid for all pods."""
 
 
 class ResultCache(Generic[_Question, _Given, _Found]):
-    """A cache of the newest answers, limited by size."""
+    """A cache of the newest results, limited by size."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         """Create a cache of about ``most`` bytes."""
-        self._most = most
+        self._most = max_bytes
         self._answers: OrderedDict[_Question, tuple[CachedResult[_Given, _Found], int]] = (
             OrderedDict()
         )
         self.size = 0
         """Approximate size in bytes."""
 
-    def get(self, question: _Question) -> CachedResult[_Given, _Found] | None:
-        """Return the answer to a question, or None if it is not cached."""
-        kept = self._answers.get(question)
-        return kept[0] if kept is not None else None
+    def get(self, key: _Question) -> CachedResult[_Given, _Found] | None:
+        """Return the result for a key, or None if it is not cached."""
+        entry = self._answers.get(key)
+        return entry[0] if entry is not None else None
 
-    def keep(self, question: _Question, answer: CachedResult[_Given, _Found]) -> None:
-        """Add an answer, and drop the oldest answers as necessary."""
-        # The question, the answer, and the searched text, which contains both.
-        size = 500 + 2 * len(answer.looked_at)
+    def keep(self, key: _Question, result: CachedResult[_Given, _Found]) -> None:
+        """Add a result, and drop the oldest results if necessary."""
+        # The key, the result, and the searched text, which contains both.
+        size = 500 + 2 * len(result.searched)
         if size > self._most // 8:
             return
-        before = self._answers.pop(question, None)
-        self.size += size - (before[1] if before is not None else 0)
+        previous = self._answers.pop(key, None)
+        self.size += size - (previous[1] if previous is not None else 0)
         while self.size > self._most:
-            _, (_, gone) = self._answers.popitem(last=False)
-            self.size -= gone
-        self._answers[question] = (answer, size)
+            _, (_, dropped) = self._answers.popitem(last=False)
+            self.size -= dropped
+        self._answers[key] = (result, size)

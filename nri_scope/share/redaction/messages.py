@@ -33,31 +33,31 @@ TextFunction = Callable[["Engine", str, str], str]
 
 
 def _redact_text(engine: Engine, text: str, place: str) -> str:
-    return engine.text(text, place)
+    return engine.redact_text(text, place)
 
 
 def _redact_key(engine: Engine, text: str, place: str) -> str:
-    return engine.key(text, place)
+    return engine.redact_key(text, place)
 
 
 def _name_function(kind: NameKind) -> TextFunction:
     return lambda engine, text, place: value_places.redact_name(engine, kind, text, place)
 
 
-def _with_removal(treat: TextFunction) -> TextFunction:
+def _with_removal(function: TextFunction) -> TextFunction:
     """Extend ``treat`` to keys that are marked for removal with a leading dash."""
 
-    def treated(engine: Engine, text: str, place: str) -> str:
+    def extended(engine: Engine, text: str, place: str) -> str:
         for _ in range(_MAX_ROUNDS):
             before = text
-            text = treat(engine, text, place)
+            text = function(engine, text, place)
             if text[:1] == "-":
-                text = "-" + treat(engine, text[1:], place)
+                text = "-" + function(engine, text[1:], place)
             if text == before:
                 break
         return text
 
-    return treated
+    return extended
 
 
 _redact_path = _with_removal(_redact_text)
@@ -87,7 +87,7 @@ _FIELD_FUNCTIONS: dict[str, TextFunction] = {
     "ConfigureRequest.runtime_name": _name_function(NameKind.RUNTIME),
     "ConfigureRequest.runtime_version": _redact_key,
 }
-"""Text fields with special treatment; all others are free text."""
+"""Functions for particular text fields; all other fields are free text."""
 _LIST_FUNCTIONS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
     "Container.args": commands.redact_arguments,
     "Hook.args": commands.redact_arguments,
@@ -104,7 +104,7 @@ _MAP_FIELDS = frozenset(
     }
 )
 _SYNCHRONIZE = api.SynchronizeRequest
-"""A message that is about no particular container."""
+"""The message that lists all pods and containers, and belongs to none of them."""
 _ROOT_PLACES = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
@@ -115,27 +115,27 @@ def redact_message(engine: Engine, message: Message, scope: Scope) -> None:
         _note_names(engine, pod, container)
     # Annotations and arguments, which may contain values of variables, precede the variables.
     with engine.within(scope):
-        given = message
+        redacted = message
         for _ in range(_MAX_ROUNDS):
             before = engine.known.progress
             if not engine.is_counting:
-                # Each round reads the original, like the second pass, which reuses the answers.
-                given = _copy(message)
-            _redact_fields(engine, given, "")
+                # Redact the original in each round, so that the second pass finds it in the cache.
+                redacted = _copy(message)
+            _redact_fields(engine, redacted, "")
             if engine.known.progress == before:
                 break
-        if given is not message:
-            message.CopyFrom(given)
+        if redacted is not message:
+            message.CopyFrom(redacted)
 
 
 def _copy(message: Message) -> Message:
-    same = type(message)()
-    same.CopyFrom(message)
-    return same
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def is_about_one(message: Message) -> bool:
-    """Return whether all of a message is about one pod, or a container in that pod."""
+    """Return whether a message is only about one pod, or one container and its pod."""
     if isinstance(message, _SYNCHRONIZE) or any(
         getattr(message, field, ()) for field in ("update", "evict", "failed")
     ):
@@ -161,10 +161,10 @@ def scope_of(engine: Engine, message: Message) -> Scope | None:
         case _:
             if isinstance(message, _SYNCHRONIZE):
                 return None
-            pod_of, one = next(_subjects(message), (None, None))
-            if one is not None:
-                of = one.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
-                return scopes.container(one.id, of, one.name)
+            pod_of, each = next(_subjects(message), (None, None))
+            if each is not None:
+                of = each.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
+                return scopes.container(each.id, of, each.name)
             return scopes.pod(pod_of.id) if pod_of is not None else None
 
 
@@ -175,7 +175,7 @@ def _drop_unknown(engine: Engine, message: Message) -> None:
     if before:
         message.DiscardUnknownFields()
         if message.ByteSize() != before:
-            engine.hit("unknown-fields", message.DESCRIPTOR.name)
+            engine.count("unknown-fields", message.DESCRIPTOR.name)
 
 
 def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Container | None]]:
@@ -248,42 +248,44 @@ def _redact_field(
     engine: Engine, message: Message, field: FieldDescriptor, value: object, place: str
 ) -> None:
     where = f"{place}.{field.name}" if place else field.name
-    full = f"{message.DESCRIPTOR.name}.{field.name}"
+    field_name = f"{message.DESCRIPTOR.name}.{field.name}"
     if isinstance(value, str):
-        given = _FIELD_FUNCTIONS.get(full, _redact_text)(engine, value, where)
-        if given != value:
-            setattr(message, field.name, given)
+        redacted = _FIELD_FUNCTIONS.get(field_name, _redact_text)(engine, value, where)
+        if redacted != value:
+            setattr(message, field.name, redacted)
     elif isinstance(value, Message):
         _redact_part(engine, value, where)
     elif _is_map(field):
-        _redact_map(engine, cast("_Map", value), field, full, where)
+        _redact_map(engine, cast("_Map", value), field, field_name, where)
     elif field.message_type is not None:
         for child in cast("Iterable[Message]", value):
             _redact_part(engine, child, where)
     elif field.type == FieldDescriptor.TYPE_STRING:
-        _redact_list(engine, cast("MutableSequence[str]", value), full, where)
+        _redact_list(engine, cast("MutableSequence[str]", value), field_name, where)
 
 
 def _redact_field_cached(
     engine: Engine, message: Message, field: FieldDescriptor, place: str
 ) -> None:
     """Redact one field, with a cache: most events change only a container's state or times."""
-    alone = type(message)()
-    value, its_own = getattr(message, field.name), getattr(alone, field.name)
-    its_own.MergeFrom(value)
-    if isinstance(its_own, Message):
+    single = type(message)()
+    value, content_copy = getattr(message, field.name), getattr(single, field.name)
+    content_copy.MergeFrom(value)
+    if isinstance(content_copy, Message):
         # Present even if empty.
-        its_own.SetInParent()
+        content_copy.SetInParent()
 
-    def redacted() -> bytes:
-        _redact_field(engine, alone, field, its_own, place)
-        return alone.SerializeToString(deterministic=True)
+    def redact() -> bytes:
+        _redact_field(engine, single, field, content_copy, place)
+        return single.SerializeToString(deterministic=True)
 
-    content = alone.SerializeToString(deterministic=True)
-    given = engine.part(f"{place}.{field.name} ".encode() + content, redacted, is_field=True)
-    if given != content:
+    content = single.SerializeToString(deterministic=True)
+    redacted = engine.redact_part(
+        f"{place}.{field.name} ".encode() + content, redact, is_field=True
+    )
+    if redacted != content:
         message.ClearField(field.name)
-        message.MergeFromString(given)
+        message.MergeFromString(redacted)
 
 
 def _redact_part(engine: Engine, message: Message, place: str) -> None:
@@ -299,14 +301,14 @@ def _redact_part(engine: Engine, message: Message, place: str) -> None:
 
 
 def _redact_part_cached(engine: Engine, message: Message, place: str) -> None:
-    def redacted() -> bytes:
+    def redact() -> bytes:
         _redact_fields(engine, message, place)
         return message.SerializeToString(deterministic=True)
 
     content = message.SerializeToString(deterministic=True)
-    given = engine.part(f"{place} {type(message).__name__} ".encode() + content, redacted)
-    if given != content:
-        message.ParseFromString(given)
+    redacted = engine.redact_part(f"{place} {type(message).__name__} ".encode() + content, redact)
+    if redacted != content:
+        message.ParseFromString(redacted)
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -314,41 +316,43 @@ def _is_map(field: FieldDescriptor) -> bool:
     return kind is not None and kind.GetOptions().map_entry
 
 
-def _redact_list(engine: Engine, content: MutableSequence[str], full: str, place: str) -> None:
+def _redact_list(
+    engine: Engine, content: MutableSequence[str], field_name: str, place: str
+) -> None:
     texts = list(content)
-    whole = _LIST_FUNCTIONS.get(full)
-    treat = _FIELD_FUNCTIONS.get(full, _redact_text)
+    whole = _LIST_FUNCTIONS.get(field_name)
+    function = _FIELD_FUNCTIONS.get(field_name, _redact_text)
     if whole is not None:
-        given = whole(engine, texts, place)
+        redacted = whole(engine, texts, place)
     else:
-        given = []
+        redacted = []
         for number, text in enumerate(texts):
-            if engine.is_spent():
-                given.append(engine.rest(texts[number:], place))
+            if engine.is_exhausted():
+                redacted.append(engine.replace_rest(texts[number:], place))
                 break
-            given.append(treat(engine, text, place))
-    if given != texts:
-        content[:] = given
+            redacted.append(function(engine, text, place))
+    if redacted != texts:
+        content[:] = redacted
 
 
 def _redact_map(
-    engine: Engine, content: _Map, field: FieldDescriptor, full: str, place: str
+    engine: Engine, content: _Map, field: FieldDescriptor, field_name: str, place: str
 ) -> None:
     entry = field.message_type
     assert entry is not None
-    if full in _MAP_FIELDS:
-        given = value_places.redact_map(engine, cast("Mapping[str, str]", content), place)
-        if given is not None:
+    if field_name in _MAP_FIELDS:
+        redacted = value_places.redact_map(engine, cast("Mapping[str, str]", content), place)
+        if redacted is not None:
             content.clear()
-            content.update(given)
+            content.update(redacted)
         return
     has_text_keys = entry.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
     keys = sorted(content)
     for number, key in enumerate(keys):
-        if has_text_keys and engine.is_spent():
-            rest = engine.rest(map(str, keys[number:]), place)
-            for one in keys[number:]:
-                del content[one]
+        if has_text_keys and engine.is_exhausted():
+            rest = engine.replace_rest(map(str, keys[number:]), place)
+            for each in keys[number:]:
+                del content[each]
             if entry.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING:
                 content[rest] = rest
             break
@@ -361,7 +365,7 @@ def _redact_map(
                 cast("Message", content[shown]).CopyFrom(value)
         else:
             keyed = redact_keyed(engine, str(key).removeprefix("-"), value, where)
-            text = engine.text(value, where) if keyed is None else keyed
+            text = engine.redact_text(value, where) if keyed is None else keyed
             if shown != key or text != value:
                 content[shown] = text
         if shown != key:
@@ -371,17 +375,17 @@ def _redact_map(
 def _redact_owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
     """Redact a map of owners: keys as in the owned field, values as plugin names."""
     field = place.rpartition(".")[2]
-    treat = _OWNED_KEY_FUNCTIONS.get(field, _redact_key)
+    function = _OWNED_KEY_FUNCTIONS.get(field, _redact_key)
     owners = dict(message.owners)
-    given = {
-        _with_removal(treat)(engine, key, place): value_places.redact_name(
+    redacted = {
+        _with_removal(function)(engine, key, place): value_places.redact_name(
             engine, NameKind.PLUGIN, owner, place
         )
         for key, owner in owners.items()
     }
-    if given != owners:
+    if redacted != owners:
         message.owners.clear()
-        message.owners.update(given)
+        message.owners.update(redacted)
 
 
 _OWNED_KEY_FUNCTIONS: dict[str, TextFunction] = {

@@ -33,38 +33,40 @@ _FLAGS = words(
 """Options without a value; any other text after a credential belongs to it."""
 
 
-def redact_options(engine: Engine, listed: Sequence[str], place: str) -> list[str]:
+def redact_options(engine: Engine, options: Sequence[str], place: str) -> list[str]:
     """Redact a mount's options: ``key=value``, or several separated by commas."""
-    given: list[str] = []
+    redacted: list[str] = []
     is_after_credential = False
-    for number, option in enumerate(listed):
-        if engine.is_spent():
-            given.append(engine.rest(listed[number:], place))
+    for number, option in enumerate(options):
+        if engine.is_exhausted():
+            redacted.append(engine.replace_rest(options[number:], place))
             break
         if is_after_credential and "=" not in option and option not in _FLAGS:
             # A part of a credential with commas, which the runtime has split.
-            given.append(option if is_token(option) else replace_credential(engine, option, place))
+            redacted.append(
+                option if is_token(option) else replace_credential(engine, option, place)
+            )
             continue
         shown = redact_credentials(engine, option, place)
         is_after_credential = _TRAILING_TOKEN.search(shown) is not None
-        given.append(engine.text(shown, place))
-    return given
+        redacted.append(engine.redact_text(shown, place))
+    return redacted
 
 
 def redact_credentials(engine: Engine, option: str, place: str) -> str:
     """Redact the credentials in ``key=value``, or in several such separated by commas."""
     pieces: list[str] = []
-    at = 0
+    position = 0
     found = list(_KEY.finditer(option))
     for number, match in enumerate(found):
         end = found[number + 1].start() if number + 1 < len(found) else len(option)
         value = option[match.end() : end]
         above = Certainty.LIKELY if match[1].lower() in _CREDENTIAL_KEYS else Certainty.NONE
-        given = redact_keyed(engine, match[1], value, place, above)
-        if given is None and match[1].lower() in _USER_KEYS and "%" in value:
+        redacted = redact_keyed(engine, match[1], value, place, above)
+        if redacted is None and match[1].lower() in _USER_KEYS and "%" in value:
             # Documented in CIFS manuals: user%password
-            given = redact_login(engine, value, place, "%")
-        if given is not None:
-            pieces += option[at : match.end()], given
-            at = end
-    return "".join((*pieces, option[at:]))
+            redacted = redact_login(engine, value, place, "%")
+        if redacted is not None:
+            pieces += option[position : match.end()], redacted
+            position = end
+    return "".join((*pieces, option[position:]))

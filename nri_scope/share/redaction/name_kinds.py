@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class NameKind(StrEnum):
-    """Which object a name belongs to, for `Redactor.name`."""
+    """The kind of object that a name belongs to, for `Redactor.name`."""
 
     POD = "pod"
     NAMESPACE = "namespace"

@@ -48,9 +48,9 @@ def redact_option_variable(engine: Engine, name: str, value: str, place: str) ->
 def _redact_options(engine: Engine, value: str, place: str) -> str | None:
     pieces = re.split(r"(\s+)", value)
     words = pieces[::2]
-    told = commands.redact_credentials(engine, words, place)
+    credentials = commands.redact_credentials(engine, words, place)
     for number, word in enumerate(words):
-        credential = told[number]
+        credential = credentials[number]
         if credential is not None:
             pieces[2 * number] = credential
             continue
@@ -60,7 +60,7 @@ def _redact_options(engine: Engine, value: str, place: str) -> str | None:
         if colon is not None:
             pieces[2 * number] = colon[1] + _redact_part(engine, colon[2], place)
             continue
-        given = (
+        redacted = (
             word
             if not word
             or _OPTION.fullmatch(option) is not None
@@ -68,10 +68,10 @@ def _redact_options(engine: Engine, value: str, place: str) -> str | None:
             or is_token(option)
             else _redact_part(engine, word, place)
         )
-        if given == word and pair is not None:
-            given = f"{option}={_redact_part(engine, pair[2], place)}"
-        pieces[2 * number] = given
-    return engine.text("".join(pieces), place)
+        if redacted == word and pair is not None:
+            redacted = f"{option}={_redact_part(engine, pair[2], place)}"
+        pieces[2 * number] = redacted
+    return engine.redact_text("".join(pieces), place)
 
 
 def _redact_part(engine: Engine, value: str, place: str) -> str:
@@ -82,10 +82,10 @@ def _redact_part(engine: Engine, value: str, place: str) -> str:
         or is_plain(value)
         or is_plain_path(value)
         or _WORD.fullmatch(value) is not None
-        or engine.known.is_shown(value, engine.scope.pod)
+        or engine.known.is_visible(value, engine.scope.pod)
     ):
         return value
-    return engine.whole("env-values", value, Strength.PRIVATE, place)
+    return engine.replace_whole("env-values", value, Strength.PRIVATE, place)
 
 
 def _redact_settings(engine: Engine, value: str, place: str) -> str | None:
@@ -105,4 +105,4 @@ def _redact_settings(engine: Engine, value: str, place: str) -> str | None:
             return None
         if not (is_plain(pair[2]) or is_token(pair[2])) or not pair[2]:
             return None
-    return engine.text(value, place)
+    return engine.redact_text(value, place)

@@ -85,12 +85,12 @@ class Redactor:
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
         self._is_unlinked = unlinked
-        # By hash of a message: the state of knowledge after learning from the message.
+        # By digest of a message: `KnownValues.progress` after learning from it.
         self._learned: dict[bytes, tuple[int, int, int]] = {}
         # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
         if self._engine.is_on("nodes"):
-            for node in (*rules.nodes, os.uname().nodename):
+            for node in (*rules.node_names, os.uname().nodename):
                 self._engine.known.add(node, "nodes", Strength.NAME)
 
     @property
@@ -104,8 +104,8 @@ class Redactor:
         """Learn from an event's messages before any message is changed. Counts nothing."""
         engine = self._engine
         whose = f"{method}\0{service}\0".encode("utf-8", "replace")
-        seen = hashlib.sha256(whose + reply + b"\0" + request).digest()
-        if self._learned.get(seen) == engine.known.progress and not self._is_unlinked:
+        message_digest = hashlib.sha256(whose + reply + b"\0" + request).digest()
+        if self._learned.get(message_digest) == engine.known.progress and not self._is_unlinked:
             # A repeated message adds nothing, unless something else was learned meanwhile.
             engine.work.spend(AGAIN + (len(request) + len(reply)) // 32)
             return
@@ -117,7 +117,7 @@ class Redactor:
             engine.is_counting = True
         if len(self._learned) >= _MAX_LEARNED:
             self._learned.clear()
-        self._learned[seen] = engine.known.progress
+        self._learned[message_digest] = engine.known.progress
 
     def learn_text(self, text: str) -> None:
         """Learn from a table's text (status message, end reason, note). Counts nothing."""
@@ -129,7 +129,7 @@ class Redactor:
 
     def learn_name(self, kind: NameKind, text: str) -> None:
         """Learn from a name in a table. Counts nothing."""
-        # The owner of a pod, who chose its name, must not influence which values other pods show.
+        # A scope of its own: a pod's name must not influence which values other pods show.
         with self._engine.within(self._engine.scopes.content("table", b"")):
             value_places.note_name(self._engine, kind, text)
 
@@ -162,8 +162,8 @@ class Redactor:
         except DecodeError:
             self._scope = scopes.content(method, message)
             return self._opaque(message, "request")
-        found = messages.scope_of(self._engine, decoded)
-        self._scope = scopes.content(method, message) if found is None else found
+        scope = messages.scope_of(self._engine, decoded)
+        self._scope = scopes.content(method, message) if scope is None else scope
         return self._redacted(decoded) if message else message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
@@ -183,39 +183,39 @@ class Redactor:
         engine = self._engine
         engine.begin_message()
 
-        def redacted() -> bytes:
+        def redact() -> bytes:
             messages.redact_message(engine, message, self._scope)
-            # Even without replacements: the bytes may contain more than the decoded message, such
-            # as the first of two values of one field.
+            # Also without replacements: the original bytes may contain more than the decoded
+            # message, such as the first of two values of one field.
             return message.SerializeToString(deterministic=True)
 
         if self._is_unlinked or not engine.is_unbounded or not messages.is_about_one(message):
-            return redacted()
+            return redact()
         # Events repeat messages: treat the whole message as one part.
         content = message.SerializeToString(deterministic=True)
         with engine.within(self._scope):
-            return engine.part(f"{message.DESCRIPTOR.name} ".encode() + content, redacted)
+            return engine.redact_part(f"{message.DESCRIPTOR.name} ".encode() + content, redact)
 
     def _container_status(self, content: bytes) -> bytes:
         if not content:
             return content
-        read = json_documents.parse_json(content)
-        if not isinstance(read, dict):
+        status = json_documents.parse_json(content)
+        if not isinstance(status, dict):
             return self._opaque(content, "reply")
         try:
-            given: Plain = read
+            redacted: Plain = status
             self._engine.begin_message(is_part=True)
             with self._engine.within(self._scope):
-                json_documents.note_names(self._engine, read)
+                json_documents.note_names(self._engine, status)
                 for _ in range(_ROUNDS):
                     # Texts that may contain values of variables precede the variables.
-                    before, given = (
-                        given,
-                        json_documents.redact_value(self._engine, given, "", "", 0),
+                    before, redacted = (
+                        redacted,
+                        json_documents.redact_value(self._engine, redacted, "", "", 0),
                     )
-                    if given == before:
+                    if redacted == before:
                         break
-            return content if given == read else json_documents.dump_json(given).encode()
+            return content if redacted == status else json_documents.dump_json(redacted).encode()
         except (RecursionError, UnicodeEncodeError):
             return self._opaque(content, "reply")
 
@@ -227,7 +227,7 @@ class Redactor:
         if is_token(text) or not text.strip():
             return content
         with self._engine.within(self._scope):
-            return self._engine.put("unreadable", text, Strength.PRIVATE, place).encode()
+            return self._engine.replace("unreadable", text, Strength.PRIVATE, place).encode()
 
     # -- texts and names --------------------------------------------------------------------
 
@@ -243,11 +243,11 @@ class Redactor:
         content = text.encode("utf-8", "surrogatepass")
         scope = self._scope if of_event else engine.scopes.content("text", content)
         with engine.within(scope):
-            return engine.text(text, place)
+            return engine.redact_text(text, place)
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
         """Return a redacted key and value, such as request metadata (``authorization: …``)."""
-        shown = self._engine.key(key, place)
+        shown = self._engine.redact_key(key, place)
         return shown, value_places.redact_keyed_value(self._engine, key, value, place)
 
     def learn_keyed(self, key: str, value: str) -> None:
@@ -273,7 +273,7 @@ class Redactor:
     def path(self, pointer: str) -> str:
         """Return a redacted OCI path of `Event.changed`, with keys as in the last messages."""
         keys = split(pointer)
-        # Keys of annotations are free text, even if they look like known words.
+        # Keys of annotations are chosen by users, even if they look like field names.
         is_ours = not keys or keys[0] != "annotations"
         if is_ours and all(_WORD.fullmatch(key) for key in keys):
             return pointer
@@ -282,20 +282,20 @@ class Redactor:
 
     def _path(self, keys: Sequence[str], *, is_ours: bool) -> str:
         engine = self._engine
-        given = ""
+        redacted = ""
         for number, key in enumerate(keys):
             match = _NUMBERED.fullmatch(key)
             bare, count = (match[1], match[2]) if match is not None else (key, "")
             if number == 0 or (is_ours and _WORD.fullmatch(key)):
-                shown = key if _WORD.fullmatch(key) else engine.key(key, "event.changed")
+                shown = key if _WORD.fullmatch(key) else engine.redact_key(key, "event.changed")
             elif keys[:2] == ("process", "env") or keys[number - 1] == "env":
                 shown = value_places.redact_variable_name(engine, bare, "event.changed") + count
             elif keys[0] in {"mounts", "hooks"} or keys[:2] == ("linux", "devices"):
-                shown = engine.text(bare, "event.changed") + count
+                shown = engine.redact_text(bare, "event.changed") + count
             else:
-                shown = engine.key(bare, "event.changed") + count
-            given = joined(given, shown)
-        return given
+                shown = engine.redact_key(bare, "event.changed") + count
+            redacted = joined(redacted, shown)
+        return redacted
 
     # -- replaced values --------------------------------------------------------------------
 

@@ -25,18 +25,18 @@ _RECORDING_MAGIC = (b"SQLite format 3\0", b"PK\3\4")
 """First bytes of recordings and bundles."""
 _MAX_RULES = 1_000
 _TABLES = ("switches", "allow", "names", "rule")
-_ALLOW = ("env", "keys", "hosts", "registries", "values")
-_RULE = tuple(field.name for field in fields(Rule))
+_ALLOW_KEYS = ("env", "keys", "hosts", "registries", "values")
+_RULE_KEYS = tuple(field.name for field in fields(Rule))
 
 
-class _Wrong(Exception):
+class _RuleFileError(Exception):
     """An error in the file, with its location (table, rule number and key) and a hint."""
 
-    def __init__(self, problem: str, hint: str, *where: str | int) -> None:
+    def __init__(self, problem: str, hint: str, *location: str | int) -> None:
         super().__init__(problem)
         self.problem = problem
         self.hint = hint
-        self.where = where
+        self.location = location
 
 
 def read_rules(path: Path) -> Rules:
@@ -47,8 +47,8 @@ def read_rules(path: Path) -> Rules:
     try:
         content = read_regular(path, MAX_SIZE + 1)
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {words}", "name a rule file") from error
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path}: {reason}", "name a rule file") from error
     if content.startswith(_RECORDING_MAGIC):
         # In ``--redact FILE``, the recording was parsed as the option's value.
         raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
@@ -63,91 +63,92 @@ def read_rules(path: Path) -> Rules:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{path}: line {line}: not valid UTF-8") from error
     try:
-        return _rules(tomllib.loads(text), path.name)
-    except _Wrong as wrong:
-        line = _line(text, wrong.where)
-        raise UsageError(f"{path}: line {line}: {wrong.problem}", wrong.hint) from None
+        return _parse_rules(tomllib.loads(text), path.name)
+    except _RuleFileError as error:
+        line = _line_of(text, error.location)
+        raise UsageError(f"{path}: line {line}: {error.problem}", error.hint) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(
-            f"{path}: {_toml_words(error, text)}", "see docs/redaction.md for the format"
+            f"{path}: {_toml_error(error, text)}", "see docs/redaction.md for the format"
         ) from error
 
 
-def _rules(content: dict[str, object], name: str) -> Rules:
+def _parse_rules(content: dict[str, object], name: str) -> Rules:
     for table in content:
-        _check_known(table, _TABLES, "table", table)
-    switches = _table(content, "switches")
-    on = set(DEFAULT_RULES)
+        _check_name(table, _TABLES, "table", table)
+    switches = _table_of(content, "switches")
+    enabled = set(DEFAULT_RULES)
     for switch, value in switches.items():
-        _check_known(switch, RULE_NAMES, "switch", "switches", switch)
+        _check_name(switch, RULE_NAMES, "switch", "switches", switch)
         if not isinstance(value, bool):
-            raise _Wrong(f"{switch} is neither true nor false", "", "switches", switch)
-        (on.add if value else on.discard)(switch)
-    allow = _table(content, "allow")
+            raise _RuleFileError(f"{switch} is neither true nor false", "", "switches", switch)
+        (enabled.add if value else enabled.discard)(switch)
+    allow = _table_of(content, "allow")
     for key in allow:
-        _check_known(key, _ALLOW, "list", "allow", key)
-    names = _table(content, "names")
+        _check_name(key, _ALLOW_KEYS, "list", "allow", key)
+    names = _table_of(content, "names")
     for key in names:
-        _check_known(key, ("nodes",), "list", "names", key)
-    given = content.get("rule", [])
-    if not isinstance(given, list) or not all(isinstance(rule, dict) for rule in given):
-        raise _Wrong("rule is not a list of tables", "write [[rule]]", "rule")
-    if len(given) > _MAX_RULES:
-        raise _Wrong(f"more than {_MAX_RULES} rules", "", "rule", _MAX_RULES)
-    nodes = _texts(names, "names", "nodes")
+        _check_name(key, ("nodes",), "list", "names", key)
+    rules = content.get("rule", [])
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise _RuleFileError("rule is not a list of tables", "write [[rule]]", "rule")
+    if len(rules) > _MAX_RULES:
+        raise _RuleFileError(f"more than {_MAX_RULES} rules", "", "rule", _MAX_RULES)
+    nodes = _strings(names, "names", "nodes")
     return Rules(
-        on=frozenset(on | {"nodes"} if nodes and "nodes" not in switches else on),
-        rules=tuple(
-            _rule(cast("dict[str, object]", rule), number) for number, rule in enumerate(given)
+        enabled=frozenset(enabled | {"nodes"} if nodes and "nodes" not in switches else enabled),
+        user_rules=tuple(
+            _parse_rule(cast("dict[str, object]", rule), number)
+            for number, rule in enumerate(rules)
         ),
-        env=_texts(allow, "allow", "env"),
-        keys=_texts(allow, "allow", "keys"),
-        hosts=_texts(allow, "allow", "hosts"),
-        registries=_texts(allow, "allow", "registries"),
-        values=_texts(allow, "allow", "values"),
-        nodes=nodes,
+        kept_variables=_strings(allow, "allow", "env"),
+        kept_keys=_strings(allow, "allow", "keys"),
+        kept_hosts=_strings(allow, "allow", "hosts"),
+        kept_registries=_strings(allow, "allow", "registries"),
+        kept_values=_strings(allow, "allow", "values"),
+        node_names=nodes,
         source=name,
     )
 
 
-def _rule(given: dict[str, object], number: int) -> Rule:
-    for key, value in given.items():
-        _check_known(key, _RULE, "rule key", "rule", number, key)
+def _parse_rule(entries: dict[str, object], number: int) -> Rule:
+    for key, value in entries.items():
+        _check_name(key, _RULE_KEYS, "rule key", "rule", number, key)
         if not isinstance(value, str) or not value:
-            raise _Wrong(
+            raise _RuleFileError(
                 f"{key} is not a non-empty string", f'write {key} = "…"', "rule", number, key
             )
-    texts = cast("dict[str, str]", given)
-    name = texts.get("name")
+    strings = cast("dict[str, str]", entries)
+    name = strings.get("name")
     if name is None:
-        raise _Wrong("this rule has no name", 'write name = "…"', "rule", number)
+        raise _RuleFileError("this rule has no name", 'write name = "…"', "rule", number)
     if name in RULE_NAMES:
-        raise _Wrong(
+        raise _RuleFileError(
             f"{name!r} is the name of a built-in rule",
             "choose another name, or set the built-in rule in [switches]",
             "rule",
             number,
             "name",
         )
-    action = texts.get("action", "replace")
+    action = strings.get("action", "replace")
     if action not in list(Action):
-        raise _Wrong(
+        raise _RuleFileError(
             f"{action!r} is not an action", 'write "replace" or "keep"', "rule", number, "action"
         )
-    if not {"path", "key", "value"} & texts.keys():
-        raise _Wrong(
+    if not {"path", "key", "value"} & strings.keys():
+        raise _RuleFileError(
             f"the rule {name!r} has no condition", "add path, key or value", "rule", number
         )
     for key in "key", "value":
-        pattern = texts.get(key)
+        pattern = strings.get(key)
         if pattern is not None:
             _check_pattern(pattern, number, key)
     return Rule(
         name,
         Action(action),
-        path=texts.get("path", ""),
-        key=texts.get("key", ""),
-        value=texts.get("value", ""),
+        path=strings.get("path", ""),
+        key=strings.get("key", ""),
+        value=strings.get("value", ""),
     )
 
 
@@ -155,57 +156,57 @@ def _check_pattern(pattern: str, number: int, key: str) -> None:
     from .re2_patterns import compiled
 
     try:
-        found = compiled(pattern)
+        expression = compiled(pattern)
     except re2.error as error:
-        (said,) = error.args
-        words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise _Wrong(
+        (message,) = error.args
+        words = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+        raise _RuleFileError(
             f"invalid regular expression: {words}", "use RE2 syntax", "rule", number, key
         ) from None
-    if key == "value" and found.fullmatch("") is not None:
-        raise _Wrong("this expression matches the empty string", "", "rule", number, key)
+    if key == "value" and expression.fullmatch("") is not None:
+        raise _RuleFileError("this expression matches the empty string", "", "rule", number, key)
 
 
-def _table(content: dict[str, object], name: str) -> dict[str, object]:
+def _table_of(content: dict[str, object], name: str) -> dict[str, object]:
     table = content.get(name, {})
     if not isinstance(table, dict):
-        raise _Wrong(f"{name} is not a table", f"write [{name}] on a line of its own", name)
+        raise _RuleFileError(f"{name} is not a table", f"write [{name}] on a line of its own", name)
     return cast("dict[str, object]", table)
 
 
-def _texts(table: dict[str, object], *where: str) -> tuple[str, ...]:
-    key = where[-1]
-    given = table.get(key, [])
-    if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
-        raise _Wrong(
-            f"{key} is not a list of non-empty strings", f'write {key} = ["…", "…"]', *where
+def _strings(table: dict[str, object], *location: str) -> tuple[str, ...]:
+    key = location[-1]
+    values = table.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(text, str) and text for text in values):
+        raise _RuleFileError(
+            f"{key} is not a list of non-empty strings", f'write {key} = ["…", "…"]', *location
         )
-    return tuple(cast("list[str]", given))
+    return tuple(cast("list[str]", values))
 
 
-def _check_known(name: str, known: Collection[str], what: str, *where: str | int) -> None:
-    if name in known:
+def _check_name(name: str, names: Collection[str], kind: str, *location: str | int) -> None:
+    if name in names:
         return
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
-    raise _Wrong(f"unknown {what} {name!r}", hint, *where)
+    matches = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = f"did you mean {matches[0]}?" if matches else f"choose one of {', '.join(names)}"
+    raise _RuleFileError(f"unknown {kind} {name!r}", hint, *location)
 
 
-def _line(text: str, where: tuple[str | int, ...]) -> int:
+def _line_of(text: str, location: tuple[str | int, ...]) -> int:
     """Return the line number, from 1, of a table, rule or key.
 
     tomllib does not report lines, so this searches the text for the usual spellings.
     """
-    table, *rest = where
+    table, *rest = location
     number = rest.pop(0) if rest and isinstance(rest[0], int) else 0
     heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{re.escape(str(table))}[\"']?\s*\]")
     inline = re.compile(rf"\s*[\"']?{re.escape(str(table))}[\"']?\s*[.=]")
-    seen = -1
+    number_found = -1
     found = 0
     for line, content in enumerate(text.splitlines(), 1):
         if heading.match(content):
-            seen += 1
-            if seen == number:
+            number_found += 1
+            if number_found == number:
                 found = line
             elif found:
                 break
@@ -222,11 +223,11 @@ def _line(text: str, where: tuple[str | int, ...]) -> int:
     return found or 1
 
 
-def _toml_words(error: Exception, text: str) -> str:
+def _toml_error(error: Exception, text: str) -> str:
     if isinstance(error, RecursionError):
         return "line 1: nested too deeply"
-    words = str(error)
-    at = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", words)
-    if at is None:
-        return f"line {len(text.splitlines()) or 1}: not valid TOML: {words}"
-    return f"line {at[1]}: not valid TOML: {words[: at.start()]}"
+    message = str(error)
+    position = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", message)
+    if position is None:
+        return f"line {len(text.splitlines()) or 1}: not valid TOML: {message}"
+    return f"line {position[1]}: not valid TOML: {message[: position.start()]}"

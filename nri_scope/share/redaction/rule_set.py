@@ -85,8 +85,8 @@ class FormatRule:
             groups = self.pattern.groups
             is_first = self.needs_name or self.expression.endswith(_NO_LETTER)
             # Otherwise, groups are parts of one credential.
-            of = range(1, groups + 1) if is_first or groups == 1 else ()
-            group = next((number for number in of if match[number]), 0)
+            numbers = range(1, groups + 1) if is_first or groups == 1 else ()
+            group = next((number for number in numbers if match[number]), 0)
         return match.start(group), match.end(group)
 
 
@@ -121,18 +121,20 @@ class RuleSet:
         hits = self._keywords.Match(text)
         if not hits:
             return []
-        asked = {number for hit in hits for number in self._asked[hit]}
+        rule_numbers = {number for hit in hits for number in self._asked[hit]}
         found = sorted(
             Found(start, end, self._rules[number].needs_name)
-            for number in asked
+            for number in rule_numbers
             for start, end in self._rules[number].spans(text)
         )
         merged: list[Found] = []
-        for one in found:
-            if merged and one.start < merged[-1].end:
+        for each in found:
+            if merged and each.start < merged[-1].end:
                 last = merged.pop()
-                one = Found(last.start, max(last.end, one.end), last.needs_name and one.needs_name)
-            merged.append(one)
+                each = Found(
+                    last.start, max(last.end, each.end), last.needs_name and each.needs_name
+                )
+            merged.append(each)
         return merged
 
 

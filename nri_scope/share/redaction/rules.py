@@ -24,59 +24,59 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """A user's rule. Empty conditions always match."""
+    """A user's rule. An empty condition always matches."""
 
     name: str
     action: Action = Action.REPLACE
     path: str = ""
-    """A pattern for the place; ``*`` matches any text, e.g. ``container.annotations.*``."""
+    """A pattern of the place, e.g. ``container.annotations.*``; ``*`` matches any text."""
     key: str = ""
     """A regular expression (RE2), searched for in the value's key."""
     value: str = ""
-    """A regular expression (RE2), searched for in the value. Its first group, or else the whole
-    match, is replaced; without an expression, the whole value is."""
+    """A regular expression (RE2), searched for in the value. Its first group is replaced, or the
+    whole match if it has no group. If empty, the whole value is replaced."""
 
-    def fits(self, place: str, key: str) -> bool:
-        """Return whether the rule applies to a value at ``place``; ``key`` is "" without a key."""
-        if self.path and self._path.fullmatch(place) is None:
+    def applies_to(self, place: str, key: str) -> bool:
+        """Return whether the rule applies to a value at ``place``; ``key`` may be ""."""
+        if self.path and self._path_pattern.fullmatch(place) is None:
             return False
-        return not self.key or (bool(key) and self._key.search(key) is not None)
+        return not self.key or (bool(key) and self._key_pattern.search(key) is not None)
 
     @cached_property
-    def _path(self) -> re2._Regexp[str]:
+    def _path_pattern(self) -> re2._Regexp[str]:
         return compiled(glob(self.path))
 
     @cached_property
-    def _key(self) -> re2._Regexp[str]:
+    def _key_pattern(self) -> re2._Regexp[str]:
         return compiled(self.key)
 
     @cached_property
-    def pattern(self) -> re2._Regexp[str] | None:
-        """The compiled ``value``; None to match the whole value."""
+    def value_pattern(self) -> re2._Regexp[str] | None:
+        """The compiled ``value``, or None if the rule applies to the whole value."""
         return compiled(self.value) if self.value else None
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of one redaction. The user's rules come first, in their order."""
+    """The rules of one redaction. The user's rules are applied first, in their order."""
 
     DEFAULT: ClassVar[Rules]
 
-    on: frozenset[str] = DEFAULT_RULES
+    enabled: frozenset[str] = DEFAULT_RULES
     """Names of the rules of `builtin.BUILT_IN` that are on."""
-    rules: tuple[Rule, ...] = ()
-    env: tuple[str, ...] = ()
-    """Additional variables whose values are kept; ``*`` in a name matches any text."""
-    keys: tuple[str, ...] = ()
-    """Additional annotations and labels whose values are kept; ``*`` as in ``env``."""
-    hosts: tuple[str, ...] = ()
-    """Additional host names that are kept; ``*`` as in ``env``."""
-    registries: tuple[str, ...] = ()
-    """Additional registries whose names are kept; ``*`` as in ``env``."""
-    values: tuple[str, ...] = ()
-    """Values that are always kept, if the whole value matches."""
-    nodes: tuple[str, ...] = ()
-    """Names of nodes that the built-in rule ``nodes`` replaces."""
+    user_rules: tuple[Rule, ...] = ()
+    kept_variables: tuple[str, ...] = ()
+    """Names of variables whose values are kept; ``*`` matches any text."""
+    kept_keys: tuple[str, ...] = ()
+    """Keys of annotations and labels whose values are kept; ``*`` matches any text."""
+    kept_hosts: tuple[str, ...] = ()
+    """Host names that are kept, in addition to `harmless.HOSTS`; ``*`` matches any text."""
+    kept_registries: tuple[str, ...] = ()
+    """Registries that are kept, in addition to `harmless.REGISTRIES`; ``*`` matches any text."""
+    kept_values: tuple[str, ...] = ()
+    """Values that are kept everywhere, if the whole value is equal."""
+    node_names: tuple[str, ...] = ()
+    """Names of nodes for the built-in rule ``nodes``."""
     source: str = ""
     """The name of the rule file without its folder; "" for the default rules."""
 

@@ -56,10 +56,10 @@ class Scopes:
         is_isulad = name.startswith("k8s_")
         if (is_isulad or not container) and pod and name:
             bare = name.split("_")[1] if is_isulad else name
-            whose = f"container {bare} of {self._name('pod', pod)}"
+            unit = f"container {bare} of {self._name('pod', pod)}"
         else:
-            whose = self._name("container", container)
-        scope = Scope(whose, f"pod {pod}" if pod else f"container {container}")
+            unit = self._name("container", container)
+        scope = Scope(unit, f"pod {pod}" if pod else f"container {container}")
         if container and pod:
             self._containers.put(container, scope)
         return scope
@@ -69,6 +69,6 @@ class Scopes:
         name = f"{place} {hashlib.sha256(content).hexdigest()}"
         return Scope(name, name)
 
-    def _name(self, kind: str, of: str) -> str:
-        linked = self._linked.get(of)
-        return f"{kind} {of}" if linked is None else f"{kind}s called {linked}"
+    def _name(self, kind: str, object_id: str) -> str:
+        linked = self._linked.get(object_id)
+        return f"{kind} {object_id}" if linked is None else f"{kind}s called {linked}"

@@ -30,7 +30,7 @@ _WRITE_OPERATORS = frozenset({">", ">>", ">|", "&>", "&>>"})
 _LOOPS = words("while until for select")
 _LEADING_WORDS = _LOOPS | words("if elif then do else { ! time exec command")
 """Words that may precede the name of a program."""
-# Documents, whose credentials have keys of their own, and programs.
+# Documents and programs, whose credentials are recognized by keys.
 _DOCUMENT_NAME = re.compile(
     r"(?i)\.(?:sh|bash|py|pl|rb|js|ts|go|rs|c|h|ya?ml|json|toml|ini|cnf|conf|cfg|xml|html?|md|sql"
     r"|service|properties|pub|crt|cer)$"
@@ -67,7 +67,7 @@ class _Group:
 
 
 def may_feed_input(text: str) -> bool:
-    """Return whether a text may have commands that are given text (quick check)."""
+    """Return whether a script may pass text to a command or file (quick check)."""
     return _HINT.search(text) is not None
 
 
@@ -79,32 +79,32 @@ def redact_credentials(
     hidden = 0
     for literal, sink in _credential_inputs(commands):
         if isinstance(literal, Word):
-            given = _redact_input(engine, literal.text, literal.quote, sink, place)
-            if given is not None and given != literal.text:
-                changes[literal.start] = literal.end, quoted(given, literal.quote)
+            redacted = _redact_input(engine, literal.text, literal.quote, sink, place)
+            if redacted is not None and redacted != literal.text:
+                changes[literal.start] = literal.end, quoted(redacted, literal.quote)
         elif literal[0] >= hidden:
-            # Here-documents inside of another one are a part of it.
+            # A here-document inside another one is part of the outer one.
             hidden = literal[1]
             for start, end in _values(text, literal, sink):
-                given = _redact_input(engine, text[start:end], "", sink, place)
-                if given is not None and given != text[start:end]:
-                    changes[start] = end, given
+                redacted = _redact_input(engine, text[start:end], "", sink, place)
+                if redacted is not None and redacted != text[start:end]:
+                    changes[start] = end, redacted
     return changes
 
 
 def _values(text: str, document: tuple[int, int], sink: _Sink) -> Iterator[tuple[int, int]]:
-    """Yield start and end of what a here-document contains: all of it, or each line."""
-    at, end = document
-    body = text[at:end]
+    """Yield start and end of a here-document's values: the whole body, or each line."""
+    pos, end = document
+    body = text[pos:end]
     if body.startswith("#!"):
         # A script.
         return
     for line in [body] if sink.is_file else body.splitlines(keepends=True):
         bare = line.strip()
         if bare:
-            start = at + line.index(bare)
+            start = pos + line.index(bare)
             yield start, start + len(bare)
-        at += len(line)
+        pos += len(line)
 
 
 def _redact_input(engine: Engine, value: str, quote: str, sink: _Sink, place: str) -> str | None:
@@ -126,7 +126,7 @@ def _redact_input(engine: Engine, value: str, quote: str, sink: _Sink, place: st
 
 
 def _credential_inputs(commands: Iterable[Command | str]) -> Iterator[tuple[_Literal, _Sink]]:
-    """Yield what is written where a credential is expected; nothing is yielded twice."""
+    """Yield each text passed to a file or program that takes credentials, once."""
     groups = [_Group()]
     for command in commands:
         group = groups[-1]
@@ -159,13 +159,13 @@ def _read_command(command: Command, groups: list[_Group]) -> Iterator[tuple[_Lit
         group.written = _concatenated(group.written, group.flowing)
         group.flowing = []
     group.is_piped = False
-    at = 0
-    while at < len(plain) and (
-        plain[at].text in _LEADING_WORDS or _ASSIGNED.fullmatch(plain[at].text)
+    pos = 0
+    while pos < len(plain) and (
+        plain[pos].text in _LEADING_WORDS or _ASSIGNED.fullmatch(plain[pos].text)
     ):
-        at += 1
-    program = plain[at].text.rpartition("/")[2] if at < len(plain) else first
-    arguments = plain[at + 1 :]
+        pos += 1
+    program = plain[pos].text.rpartition("/")[2] if pos < len(plain) else first
+    arguments = plain[pos + 1 :]
     sink = _credential_reader(program, [word.text for word in arguments])
     if first in _LOOPS or first == "{":
         groups.append(_Group(reader=sink))
@@ -183,7 +183,7 @@ def _read_command(command: Command, groups: list[_Group]) -> Iterator[tuple[_Lit
 
 
 def _close_group(groups: list[_Group]) -> None:
-    """End a group; all that its commands write is written by the group."""
+    """End a group: the output of its commands becomes the output of the enclosing group."""
     if len(groups) == 1:
         return
     group = groups.pop()
@@ -207,24 +207,24 @@ def _echo_arguments(program: str, arguments: Sequence[Word]) -> Iterator[Word]:
 
 
 def _credential_reader(program: str, arguments: Sequence[str]) -> _Sink | None:
-    """Return the credential that a program reads from its standard input."""
+    """Return the sink if a program reads a credential from its standard input, otherwise None."""
     if program == "read":
         names = [word for word in arguments if _NAME.fullmatch(word)]
         certainty = max(map(certainty_at, names), default=Certainty.NONE)
         return _Sink(names[-1], certainty, names) if certainty is not Certainty.NONE else None
-    given = {program, *arguments}
-    for key in STDIN_READERS & given:
-        return _Sink("chpasswd" if "chpasswd" in given else key, Certainty.SURE)
+    redacted = {program, *arguments}
+    for key in STDIN_READERS & redacted:
+        return _Sink("chpasswd" if "chpasswd" in redacted else key, Certainty.SURE)
     if program == "sudo" and any(map(_FROM_STDIN.fullmatch, arguments)):
         return _Sink(program, Certainty.SURE)
-    if "-" in arguments[-1:] and not given.isdisjoint({"secret", "login"}):
+    if "-" in arguments[-1:] and not redacted.isdisjoint({"secret", "login"}):
         # docker secret create NAME -
         return _Sink(program, Certainty.SURE)
     return None
 
 
 def _written_file(command: Sequence[Word]) -> _Sink | None:
-    """Return the file of a credential that a command writes."""
+    """Return the sink if a command writes to a file of credentials, otherwise None."""
     is_tee = False
     for word in command:
         if word.redirect in _WRITE_OPERATORS or (is_tee and not word.redirect):

@@ -41,8 +41,8 @@ class Word:
     """The quotation mark if the whole word is quoted, otherwise ""."""
     parts: tuple[Quoted, ...] = ()
     redirect: str = ""
-    """The operator that redirects from or to this word, such as ``>`` or ``<<<``; a number before
-    such an operator has ``n``."""
+    """The operator that redirects from or to this word, such as ``>`` or ``<<<``; ``n`` if the word
+    is the file descriptor before such an operator."""
 
 
 @dataclass(slots=True)
@@ -57,29 +57,29 @@ class Command:
 def commands(text: str) -> Iterator[Command | str]:
     """Yield every command of a script or similar text, and the operators between them.
 
-    Unclosed quotes are accepted. A here-document's body is also read as commands, as it may be a
-    script. It is a part of its command only after the end of that line: read all before using it.
+    Unclosed quotes are accepted. A here-document's body is also parsed as commands, as it may be a
+    script. `Command.documents` is complete only once the whole text has been parsed.
     """
     command = Command()
     redirect = ""
-    at = 0
+    pos = 0
     unclosed = {'"': False, "'": False}
     documents = _Documents(text)
-    while at < len(text):
-        blank = _BLANK.match(text, at)
+    while pos < len(text):
+        blank = _BLANK.match(text, pos)
         if blank is not None:
-            at = blank.end()
+            pos = blank.end()
             continue
-        operator = _OPERATOR.match(text, at)
+        operator = _OPERATOR.match(text, pos)
         if operator is None:
-            command.words.append(word(text, at, unclosed))
-            at = command.words[-1].end
+            command.words.append(word(text, pos, unclosed))
+            pos = command.words[-1].end
             command.words[-1].redirect = redirect
             if redirect in {"<<", "<<-"}:
                 documents.expect(command, redirect)
             redirect = ""
             continue
-        at = operator.end()
+        pos = operator.end()
         redirect = operator[0] if operator[0] in _REDIRECTS else ""
         if redirect:
             last = command.words[-1] if command.words else None
@@ -90,14 +90,14 @@ def commands(text: str) -> Iterator[Command | str]:
             yield command
             command = Command()
         if operator[0] == "\n":
-            documents.begin(at)
+            documents.begin(pos)
         yield operator[0]
     if command.words:
         yield command
 
 
 class _Documents:
-    """Finds the bodies of here-documents; each line of the text is looked at once for all."""
+    """Finds the bodies of here-documents, with one index of the text's lines."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -108,19 +108,19 @@ class _Documents:
         """Note that the last word of ``command`` ends a document that begins in the next line."""
         self._expected.append((command, command.words[-1].text, redirect == "<<-"))
 
-    def begin(self, at: int) -> None:
+    def begin(self, pos: int) -> None:
         """Find the expected documents, which begin at ``at``."""
         for command, delimiter, is_indented in self._expected:
-            end = self._end(delimiter, at, is_indented=is_indented)
+            end = self._end(delimiter, pos, is_indented=is_indented)
             if end is None:
                 # Perhaps not a script.
                 break
-            command.documents.append((at, end))
+            command.documents.append((pos, end))
             newline = self._text.find("\n", end)
-            at = newline + 1 if newline >= 0 else len(self._text)
+            pos = newline + 1 if newline >= 0 else len(self._text)
         self._expected = []
 
-    def _end(self, delimiter: str, at: int, *, is_indented: bool) -> int | None:
+    def _end(self, delimiter: str, pos: int, *, is_indented: bool) -> int | None:
         """Return the start of the first line after ``at`` that is the delimiter."""
         if self._lines is None:
             self._lines = {}
@@ -132,7 +132,7 @@ class _Documents:
             starts[number]
             for tabs in (range(9) if is_indented else range(1))
             if (starts := self._lines.get("\t" * tabs + delimiter))
-            and (number := bisect_left(starts, at)) < len(starts)
+            and (number := bisect_left(starts, pos)) < len(starts)
         ]
         return min(found, default=None)
 
@@ -142,37 +142,37 @@ def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word
     unclosed = unclosed if unclosed is not None else {'"': False, "'": False}
     pieces: list[str] = []
     parts: list[Quoted] = []
-    at = start
-    while at < len(text):
-        plain = _PLAIN.match(text, at)
+    pos = start
+    while pos < len(text):
+        plain = _PLAIN.match(text, pos)
         if plain is not None:
             pieces.append(plain[0])
-            at = plain.end()
+            pos = plain.end()
             continue
-        mark = text[at]
+        mark = text[pos]
         if mark == "\\":
-            if text.startswith(("\\\n", "\\\r\n"), at):
+            if text.startswith(("\\\n", "\\\r\n"), pos):
                 break
-            pieces.append(text[at + 1 : at + 2])
-            at = min(at + 2, len(text))
+            pieces.append(text[pos + 1 : pos + 2])
+            pos = min(pos + 2, len(text))
         elif mark in "\"'":
             quoted = None
             # The apostrophe of "can't" is not a quotation mark.
             if not unclosed[mark] and not (mark == "'" and pieces and pieces[-1].isalpha()):
-                quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at)
+                quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, pos)
                 unclosed[mark] = quoted is None
             if quoted is None:
                 pieces.append(mark)
-                at += 1
+                pos += 1
                 continue
             content = quoted[1]
             pieces.append(_ESCAPED.sub(_unescaped, content) if mark == '"' else content)
-            parts.append(Quoted(pieces[-1], at, quoted.end(), mark))
-            at = quoted.end()
+            parts.append(Quoted(pieces[-1], pos, quoted.end(), mark))
+            pos = quoted.end()
         else:
             break
     quote = parts[0].mark if len(pieces) == len(parts) == 1 else ""
-    return Word("".join(pieces), start, max(at, start + 1), quote, tuple(parts))
+    return Word("".join(pieces), start, max(pos, start + 1), quote, tuple(parts))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -24,48 +24,48 @@ class SortedStrings:
     def add(self, value: str) -> Position:
         """Add a new string; return its place."""
         number = bisect_right(self._firsts, value)
-        some = self._lists[number]
-        at = bisect_left(some, value)
-        some.insert(at, value)
-        if len(some) <= MAX_BLOCK:
-            return number, at
-        half = len(some) // 2
-        self._lists[number : number + 1] = [some[:half], some[half:]]
-        self._firsts.insert(number, some[half])
-        return (number, at) if at < half else (number + 1, at - half)
+        block = self._lists[number]
+        index = bisect_left(block, value)
+        block.insert(index, value)
+        if len(block) <= MAX_BLOCK:
+            return number, index
+        half = len(block) // 2
+        self._lists[number : number + 1] = [block[:half], block[half:]]
+        self._firsts.insert(number, block[half])
+        return (number, index) if index < half else (number + 1, index - half)
 
     def remove(self, value: str) -> Position:
         """Remove a string, which must exist; return the place of the strings after it."""
         number = bisect_right(self._firsts, value)
-        some = self._lists[number]
-        at = bisect_left(some, value)
-        del some[at]
-        return number, at
+        block = self._lists[number]
+        index = bisect_left(block, value)
+        del block[index]
+        return number, index
 
     def last_to(self, value: str) -> Position | None:
         """Return the place of the last string that does not sort after ``value``, or None."""
         number = bisect_right(self._firsts, value)
-        at = bisect_right(self._lists[number], value) - 1
-        return (number, at) if at >= 0 else self._end_before(number)
+        index = bisect_right(self._lists[number], value) - 1
+        return (number, index) if index >= 0 else self._end_before(number)
 
-    def at(self, place: Position) -> str:
+    def string_at(self, position: Position) -> str:
         """Return the string at a place."""
-        return self._lists[place[0]][place[1]]
+        return self._lists[position[0]][position[1]]
 
-    def before(self, place: Position) -> Position | None:
+    def before(self, position: Position) -> Position | None:
         """Return the preceding place, or None."""
-        number, at = place
-        return (number, at - 1) if at else self._end_before(number)
+        number, index = position
+        return (number, index - 1) if index else self._end_before(number)
 
-    def since(self, place: Position) -> Iterator[str]:
+    def since(self, position: Position) -> Iterator[str]:
         """Yield all strings from a place on."""
-        number, at = place
+        number, index = position
         while number < len(self._lists):
-            some = self._lists[number]
-            while at < len(some):
-                yield some[at]
-                at += 1
-            number, at = number + 1, 0
+            block = self._lists[number]
+            while index < len(block):
+                yield block[index]
+                index += 1
+            number, index = number + 1, 0
 
     def _end_before(self, number: int) -> Position | None:
         while number:

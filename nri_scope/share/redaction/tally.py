@@ -33,18 +33,18 @@ class Tally:
         """How often messages with these rules and places were repeated."""
         self._remembered = 0
 
-    def repeat(self, found: tuple[tuple[str, str], ...]) -> None:
+    def repeat(self, replacements: tuple[tuple[str, str], ...]) -> None:
         """Count the replacements of a repeated message, given as rules with places, once more."""
-        if found not in self._repeated:
-            if self._remembered + len(found) > _MAX_REPEATED:
+        if replacements not in self._repeated:
+            if self._remembered + len(replacements) > _MAX_REPEATED:
                 self._all()
-            self._remembered += len(found)
-        self._repeated[found] += 1
+            self._remembered += len(replacements)
+        self._repeated[replacements] += 1
 
     def _all(self) -> Counter[tuple[str, str]]:
-        for found, times in self._repeated.items():
-            for rule, place in found:
-                self.add(rule, place, times)
+        for replacements, count in self._repeated.items():
+            for rule, place in replacements:
+                self.add(rule, place, count)
         self._repeated.clear()
         self._remembered = 0
         return self._counts

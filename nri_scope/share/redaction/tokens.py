@@ -39,7 +39,7 @@ _NETWORK_PREFIXES = ("198.18.", "198.19.", "2001:")
 """The beginnings of all addresses in these networks, in any spelling."""
 _ATTEMPTS = 64
 _RESERVED4 = TOKEN_NETWORK4.num_addresses // 8
-"""Number of IPv4 addresses left unused per scope, as finding the last ones would take long."""
+"""Number of IPv4 addresses left unused per scope: a search for the last free ones takes long."""
 _TOKEN = re.compile(f"/?{PLAIN_TOKEN}(?:{re.escape(HOST_SUFFIX)}|{re.escape(MAIL_SUFFIX)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
@@ -76,26 +76,26 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 class Tokens:
-    """Makes tokens: in each scope exactly one per original, different for different originals."""
+    """Generator of tokens: one per original and scope, different for different originals."""
 
-    def __init__(self, key: bytes, most: int = 200_000) -> None:
+    def __init__(self, key: bytes, max_tokens: int = 200_000) -> None:
         """Create a cache of about ``most`` tokens; others are computed again."""
         self._key = key
-        self._most = most
-        self._of: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(most)
+        self._most = max_tokens
+        self._cache: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(max_tokens)
         self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._taken_count = 0
         self.scope = NAMES_SCOPE
         """The scope of new tokens."""
 
-    def of(self, original: str, scope: str | None = None) -> str:
-        """Return the token for ``original`` in its form; ``scope`` replaces the current one."""
+    def token_for(self, original: str, scope: str | None = None) -> str:
+        """Return the token for ``original`` in ``scope``; None: the current scope."""
         if scope is None:
             scope = self.scope
-        token = self._of.get((scope, original))
+        token = self._cache.get((scope, original))
         if token is None:
             token = self._made(original, scope)
-            self._of.put((scope, original), token)
+            self._cache.put((scope, original), token)
         return token
 
     def _made(self, original: str, scope: str) -> str:
@@ -126,30 +126,32 @@ class Tokens:
         There are only 2^17 addresses, so originals may collide. The plain token used in this case
         is not a valid address, so no program can mistake it for a host's.
         """
-        taken = self._taken.get(scope)
-        if taken is None:
+        in_use = self._taken.get(scope)
+        if in_use is None:
             while self._taken and self._taken_count > self._most:
                 self._taken_count -= len(self._taken.popitem(last=False)[1])
-            taken = self._taken[scope] = {}
+            in_use = self._taken[scope] = {}
         for attempt in range(_ATTEMPTS):
             token = _address_in(TOKEN_NETWORK4, self._digest(original, scope, attempt))
-            owner = taken.get(token)
+            owner = in_use.get(token)
             if owner == original:
                 return token
             if owner is None:
-                if len(taken) >= TOKEN_NETWORK4.num_addresses - _RESERVED4:
+                if len(in_use) >= TOKEN_NETWORK4.num_addresses - _RESERVED4:
                     break
-                taken[token] = original
+                in_use[token] = original
                 self._taken_count += 1
                 return token
         return None
 
     def _digest(self, original: str, scope: str, attempt: int = 0) -> bytes:
-        whose = scope.encode("utf-8", "surrogatepass")
+        encoded_scope = scope.encode("utf-8", "surrogatepass")
         content = original.encode("utf-8", "surrogatepass")
         # The length prefix separates the scope from the original.
-        whole = b"".join((bytes([attempt]), len(whose).to_bytes(4, "big"), whose, content))
-        return hmac.digest(self._key, whole, hashlib.sha256)
+        message = b"".join(
+            (bytes([attempt]), len(encoded_scope).to_bytes(4, "big"), encoded_scope, content)
+        )
+        return hmac.digest(self._key, message, hashlib.sha256)
 
 
 def _plain_token(digest: bytes) -> str:

@@ -23,42 +23,42 @@ _HTML = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
 def forms(value: str) -> set[bytes]:
     """Return the forms in which ``value`` may occur in a file, including ``value`` itself."""
     plain = value.encode("utf-8", "surrogatepass")
-    found = {plain}
+    encoded = {plain}
     # Most values look the same in JSON, in a URL and in a path.
     if _SIMPLE.fullmatch(value) is None:
-        found |= _escaped(value, plain)
+        encoded |= _escaped(value, plain)
     if len(plain) >= _MIN_HEX:
-        found |= {plain.hex().encode(), plain.hex().upper().encode()}
+        encoded |= {plain.hex().encode(), plain.hex().upper().encode()}
     for offset in range(3):
-        packed = within_base64(plain, offset)
-        if len(packed) >= _MIN_PACKED:
-            found |= {packed, _for_urls(packed)}
+        base64_text = within_base64(plain, offset)
+        if len(base64_text) >= _MIN_PACKED:
+            encoded |= {base64_text, _for_urls(base64_text)}
     if len(plain) >= _MIN_HEX:
         # With padding, for a value that is the whole encoded content, which determines its last
         # bits.
         whole = base64.b64encode(plain)
-        found |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
-    return found
+        encoded |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
+    return encoded
 
 
 def _escaped(value: str, plain: bytes) -> set[bytes]:
-    found: set[bytes] = set()
+    encoded: set[bytes] = set()
     if not value.isascii():
         try:
             # Bytes that are not text are decoded as one character each.
-            found.add(value.encode("latin-1"))
+            encoded.add(value.encode("latin-1"))
         except UnicodeEncodeError:
             pass
-        found.add(plain.decode("latin-1").encode())
+        encoded.add(plain.decode("latin-1").encode())
     for text in _in_json(value):
-        found.add(text.encode("utf-8", "surrogatepass"))
+        encoded.add(text.encode("utf-8", "surrogatepass"))
     if not plain.isalnum():
         for safe in _SAFE:
-            found.add(quote(plain, safe=safe).encode())
-        found.add(quote_plus(plain).encode())
+            encoded.add(quote(plain, safe=safe).encode())
+        encoded.add(quote_plus(plain).encode())
         # A key in a JSON pointer (RFC 6901), as used in `event.changed`.
-        found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
-    return found
+        encoded.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
+    return encoded
 
 
 def base64_words(value: str) -> set[str]:
@@ -67,24 +67,24 @@ def base64_words(value: str) -> set[str]:
     These are its base64, alone and with a newline, as ``echo VALUE | base64`` makes it.
     """
     plain = value.encode("utf-8", "surrogatepass")
-    packed = [base64.b64encode(content).rstrip(b"=") for content in (plain, plain + b"\n")]
-    return {form.decode() for one in packed for form in (one, _for_urls(one))}
+    base64_text = [base64.b64encode(content).rstrip(b"=") for content in (plain, plain + b"\n")]
+    return {form.decode() for one in base64_text for form in (one, _for_urls(one))}
 
 
-def _for_urls(packed: bytes) -> bytes:
-    return packed.replace(b"+", b"-").replace(b"/", b"_")
+def _for_urls(base64_text: bytes) -> bytes:
+    return base64_text.replace(b"+", b"-").replace(b"/", b"_")
 
 
 def text_forms(value: str) -> set[str]:
     """Return the forms as text, except ``value`` itself."""
-    found: set[str] = set()
+    encoded: set[str] = set()
     for form in forms(value):
         try:
-            found.add(form.decode())
+            encoded.add(form.decode())
         except UnicodeDecodeError:
             continue
-    found.discard(value)
-    return found
+    encoded.discard(value)
+    return encoded
 
 
 def _in_json(value: str) -> Iterator[str]:
@@ -105,6 +105,6 @@ def within_base64(content: bytes, offset: int) -> bytes:
     Each character encodes six bits: characters at the ends depend on neighbouring bytes, and are
     omitted.
     """
-    packed = base64.b64encode(bytes(offset) + content)
+    base64_text = base64.b64encode(bytes(offset) + content)
     first = -(-offset * 8 // 6)
-    return packed[first : (offset + len(content)) * 8 // 6]
+    return base64_text[first : (offset + len(content)) * 8 // 6]

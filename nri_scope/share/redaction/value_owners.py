@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods from which values are known, and whether texts of other pods may reveal that."""
+"""Track the pods from which values are known, so that texts of other pods do not reveal them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ValueOwners:
     """
 
     def __init__(self, values: int) -> None:
-        """Start without values. ``values``: the maximum number to expect. Once there are ten times
-        as many pairs of a value and a pod, further values are replaced everywhere.
+        """Start without values. ``values``: the expected maximum. Once there are ten times as many
+        pairs of a value and a pod, further values are replaced everywhere.
         """
         self._most_pairs = values * _PAIRS_PER_VALUE
         self._of: dict[str, int | set[int]] = {}
@@ -63,21 +63,21 @@ class ValueOwners:
         current = self._current
         if self._is_of(value, current):
             return
-        owners = self._of.get(value)
+        pods = self._of.get(value)
         if self._pairs >= self._most_pairs:
-            # Replacing too much is better than too little.
+            # No room to record the pod: replace the value everywhere.
             self._random.add(value)
             return
         self._pairs += 1
-        if owners is None:
+        if pods is None:
             self._of[value] = current
             if not can_be_guessed(value):
                 self._random.add(value)
             return
-        if isinstance(owners, set):
-            owners.add(current)
+        if isinstance(pods, set):
+            pods.add(current)
         else:
-            self._of[value] = {owners, current}
+            self._of[value] = {pods, current}
         self.added += 1
         self._late[current] = self._late.get(current, 0) + 1
 
@@ -85,7 +85,7 @@ class ValueOwners:
         """Return whether a value is known from the current pod."""
         return self._is_of(value, self._current)
 
-    def may_tell(self, value: str) -> bool:
+    def may_replace(self, value: str) -> bool:
         """Return whether to replace a known value in the current pod's texts; record refusals."""
         if self._current == 0 or value in self._random or self.has(value):
             return True
@@ -93,13 +93,13 @@ class ValueOwners:
         self.skipped += 1
         return False
 
-    def left(self) -> set[str]:
+    def skipped_values(self) -> set[str]:
         """Return values that were not replaced in texts of pods from which they are not known."""
         return {value for value, pod in self._left if not self._is_of(value, pod)}
 
     def _is_of(self, value: str, pod: int) -> bool:
-        owners = self._of.get(value)
-        return owners == pod or (isinstance(owners, set) and pod in owners)
+        pods = self._of.get(value)
+        return pods == pod or (isinstance(pods, set) and pod in pods)
 
 
 def can_be_guessed(value: str) -> bool:

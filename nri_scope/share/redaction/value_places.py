@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redact values according to place: variables, arguments, annotations, options, images."""
+"""Redact values by place: variables, annotations, labels, names, ids and images."""
 
 from __future__ import annotations
 
@@ -81,23 +81,25 @@ def redact_variable(engine: Engine, entry: str, place: str) -> str:
     """Redact a variable such as ``NAME=value``."""
     name, equals, value = entry.partition("=")
     if not equals:
-        # Not a variable. Only plain names are shown.
+        # Not a variable. It stays only if it has the form of a constant's name.
         is_name = _CONSTANT.fullmatch(entry) is not None
         return (
-            engine.key(entry, place) if is_name else redact_variable_value(engine, "", entry, place)
+            engine.redact_key(entry, place)
+            if is_name
+            else redact_variable_value(engine, "", entry, place)
         )
     shown = redact_variable_name(engine, name, place)
     place = f"{place}.{shown}"
-    given = redact_variable_value(engine, name, value, place)
+    redacted = redact_variable_value(engine, name, value, place)
     if (
-        given == value
+        redacted == value
         and len(entry) <= MAX_TEXT
         and engine.is_on("env-values")
         and engine.known.replace(entry)[1]
     ):
-        # NAME=value as a whole is a known value that was replaced elsewhere.
-        given = engine.put("env-values", value, Strength.PRIVATE, place)
-    return f"{shown}={given}"
+        # NAME=value as a whole is a known value, which would be replaced elsewhere.
+        redacted = engine.replace("env-values", value, Strength.PRIVATE, place)
+    return f"{shown}={redacted}"
 
 
 def redact_variable_name(engine: Engine, name: str, place: str) -> str:
@@ -106,19 +108,19 @@ def redact_variable_name(engine: Engine, name: str, place: str) -> str:
         return name
     if not _ENV_NAME.fullmatch(name):
         return redact_variable_value(engine, "", name, place)
-    return engine.key(name, place)
+    return engine.redact_key(name, place)
 
 
 def redact_variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     """Redact the value of the variable ``name``; ``place`` includes the name."""
     if not value or is_token(value):
         return value
-    given = apply_user_rules(engine, value, place, name)
-    if given is not None:
-        return given
-    if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
-        engine.known.show(value, engine.scope.pod)
-        return engine.text(value, place)
+    redacted = apply_user_rules(engine, value, place, name)
+    if redacted is not None:
+        return redacted
+    if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.kept_variables)):
+        engine.known.mark_visible(value, engine.scope.pod)
+        return engine.redact_text(value, place)
     if engine.is_on("nodes") and names_node(name):
         return redact_node(engine, value, place)
     secret = redact_credential(engine, name, value, place)
@@ -126,17 +128,17 @@ def redact_variable_value(engine: Engine, name: str, value: str, place: str) -> 
         return secret
     if is_plain_for(name, value):
         # A version may have the form of an address.
-        return engine.key(value, place)
+        return engine.redact_key(value, place)
     if (
         not engine.is_on("env-values")
         or _is_plain(name, value)
-        or engine.known.is_shown(value, engine.scope.pod)
+        or engine.known.is_visible(value, engine.scope.pod)
     ):
-        return engine.text(value, place)
-    given = option_variables.redact_option_variable(engine, name, value, place)
-    if given is not None:
-        return given
-    return engine.whole("env-values", value, Strength.PRIVATE, place)
+        return engine.redact_text(value, place)
+    redacted = option_variables.redact_option_variable(engine, name, value, place)
+    if redacted is not None:
+        return redacted
+    return engine.replace_whole("env-values", value, Strength.PRIVATE, place)
 
 
 @lru_cache(maxsize=8192)
@@ -170,19 +172,19 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
 
 def redact_map(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
     """Redact annotations or labels; return None if nothing changed."""
-    given: dict[str, str] = {}
+    redacted: dict[str, str] = {}
     is_changed = False
     pairs = sorted(mapping.items())
     for number, (key, value) in enumerate(pairs):
-        if engine.is_spent():
-            rest = engine.rest((text for pair in pairs[number:] for text in pair), place)
-            given[rest] = rest
-            return given
-        shown = engine.key(key, place)
+        if engine.is_exhausted():
+            rest = engine.replace_rest((text for pair in pairs[number:] for text in pair), place)
+            redacted[rest] = rest
+            return redacted
+        shown = engine.redact_key(key, place)
         text = redact_keyed_value(engine, key, value, f"{place}.{shown}")
-        given[shown] = text
+        redacted[shown] = text
         is_changed = is_changed or shown != key or text != value
-    return given if is_changed else None
+    return redacted if is_changed else None
 
 
 def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
@@ -190,12 +192,12 @@ def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     if not value or is_token(value):
         return value
     key = key.removeprefix("-")
-    given = apply_user_rules(engine, value, place, key)
-    if given is not None:
-        return given
-    if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
-        engine.known.show(value, engine.scope.pod)
-        return engine.text(value, place)
+    redacted = apply_user_rules(engine, value, place, key)
+    if redacted is not None:
+        return redacted
+    if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.kept_keys)):
+        engine.known.mark_visible(value, engine.scope.pod)
+        return engine.redact_text(value, place)
     match _KNOWN_KEYS.get(key):
         case NameKind() as kind:
             return redact_name(engine, kind, value, place)
@@ -206,13 +208,13 @@ def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
         case _:
             pass
     if key in _MANIFEST_ANNOTATIONS and engine.is_on("secret-annotations"):
-        return engine.whole("secret-annotations", value, Strength.SECRET, place)
+        return engine.replace_whole("secret-annotations", value, Strength.SECRET, place)
     credential = redact_keyed(engine, key, value, place)
     if credential is not None:
         return credential
     if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
-        return engine.whole("personal-keys", value, Strength.PRIVATE, place)
-    return engine.text(value, place)
+        return engine.replace_whole("personal-keys", value, Strength.PRIVATE, place)
+    return engine.redact_text(value, place)
 
 
 # -- names ----------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def redact_id(engine: Engine, value: str, place: str) -> str:
         if _ID.fullmatch(value):
             # An id contains the pod's name if the pod has no UID.
             return engine.known.replace(value)[0] if _replaces_names(engine) else value
-        return engine.key(value, place)
+        return engine.redact_key(value, place)
 
 
 def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
@@ -233,12 +235,12 @@ def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
         return value
     switch = _SWITCHES.get(kind, "")
     if switch and engine.is_on(switch) and not (kind is NameKind.NAMESPACE and value in NAMESPACES):
-        return engine.put(switch, value, Strength.NAME, place)
+        return engine.replace(switch, value, Strength.NAME, place)
     with engine.within(NAMES_SCOPE):
         if kind is NameKind.NODE:
             is_on = engine.is_on("nodes")
-            return redact_node(engine, value, place) if is_on else engine.text(value, place)
-        return engine.key(value, place)
+            return redact_node(engine, value, place) if is_on else engine.redact_text(value, place)
+        return engine.redact_key(value, place)
 
 
 def _replaces_names(engine: Engine) -> bool:
@@ -246,18 +248,18 @@ def _replaces_names(engine: Engine) -> bool:
 
 
 def note_name(engine: Engine, kind: NameKind | None, value: str) -> None:
-    """Note a name that stays visible or is replaced; ``kind`` is None for an id."""
+    """Mark a name as visible, or remember it for replacement; ``kind`` is None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
         pod = engine.scope.pod
-        if not engine.known.shows(value, pod) and engine.keeps(value):
-            engine.known.show(value, pod)
+        if not engine.known.is_marked_visible(value, pod) and engine.leaves_unchanged(value):
+            engine.known.mark_visible(value, pod)
     elif value and not is_token(value) and value not in NAMESPACES:
         engine.known.add(value, switch, Strength.NAME)
 
 
 def note_map_names(engine: Engine, mapping: Mapping[str, str]) -> None:
-    """Note the names in annotations and labels; see `show`."""
+    """Note the names in annotations and labels; see `note_name`."""
     for key, value in mapping.items():
         kind = _KNOWN_KEYS.get(key)
         if isinstance(kind, NameKind):
@@ -265,7 +267,7 @@ def note_map_names(engine: Engine, mapping: Mapping[str, str]) -> None:
         elif kind == "image":
             note_image(engine, value)
         elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
-            engine.known.show(value, engine.scope.pod)
+            engine.known.mark_visible(value, engine.scope.pod)
 
 
 # -- images ---------------------------------------------------------------------------------
@@ -275,49 +277,49 @@ def redact_image(engine: Engine, reference: str, place: str) -> str:
     """Redact an image reference: its login, and its host unless the registry is public."""
     login, rest = _split_login(reference)
     if login and engine.is_on("url-passwords"):
-        # No image can be pulled with such a reference, but references like this may occur.
+        # Such a reference cannot be pulled, but may occur.
         user, colon, password = login.partition(":")
         if not colon:
             user, password = "", user
         elif not is_token(user):
-            user = engine.put("url-passwords", user, Strength.PRIVATE, place)
+            user = engine.replace("url-passwords", user, Strength.PRIVATE, place)
         if not is_token(password):
-            password = engine.put("url-passwords", password, Strength.SECRET, place)
+            password = engine.replace("url-passwords", password, Strength.SECRET, place)
         return f"{user}{colon}{password}@{redact_image(engine, rest, place)}"
     registry, rest = _split_registry(reference)
     if not registry or is_token(registry) or not engine.is_on("registries"):
-        return engine.key(reference, place)
+        return engine.redact_key(reference, place)
     host, colon, port = registry.partition(":")
     if colon and not _PORT.fullmatch(port):
-        # Not a port, but possibly user and password.
+        # Not a port: host and port may be user and password.
         if not is_token(port):
-            port = engine.put("registries", port, Strength.SECRET, place)
+            port = engine.replace("registries", port, Strength.SECRET, place)
         if is_token(host):
-            return f"{host}:{port}/{engine.key(rest, place)}"
+            return f"{host}:{port}/{engine.redact_key(rest, place)}"
     if host == "localhost" or any(
-        pattern.fullmatch(host) for pattern in _globs((*REGISTRIES, *engine.rules.registries))
+        pattern.fullmatch(host) for pattern in _globs((*REGISTRIES, *engine.rules.kept_registries))
     ):
-        return engine.key(f"{host}{colon}{port}/{rest}", place)
+        return engine.redact_key(f"{host}{colon}{port}/{rest}", place)
     if address_of(host) is not None:
         host = redact_address(engine, host, place)
     else:
-        host = engine.put("registries", host, Strength.PRIVATE, place)
-    return f"{host}{colon}{port}/{engine.key(rest, place)}"
+        host = engine.replace("registries", host, Strength.PRIVATE, place)
+    return f"{host}{colon}{port}/{engine.redact_key(rest, place)}"
 
 
 def _split_login(reference: str) -> tuple[str, str]:
-    """Split off the text before the host, unless part of a digest; return both parts."""
+    """Split a reference at the @ before its host; the @ of a digest does not count."""
     digest = _DIGEST.search(reference)
     end = digest.start() if digest is not None else len(reference)
-    at = reference.rfind("@", 0, end)
-    return (reference[:at], reference[at + 1 :]) if at > 0 else ("", reference)
+    pos = reference.rfind("@", 0, end)
+    return (reference[:pos], reference[pos + 1 :]) if pos > 0 else ("", reference)
 
 
 def note_image(engine: Engine, reference: str) -> None:
-    """Note that an image's repository and tag stay visible."""
+    """Mark an image's repository and tag as visible."""
     rest = _split_registry(_split_login(reference)[1])[1]
     if len(rest) <= 300:
-        engine.known.show(rest, engine.scope.pod)
+        engine.known.mark_visible(rest, engine.scope.pod)
 
 
 def _split_registry(reference: str) -> tuple[str, str]:

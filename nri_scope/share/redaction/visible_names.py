@@ -15,9 +15,9 @@ _MIN_INDEXED = _GRAM + _STEP - 1
 class VisibleNames:
     """A set of names, oldest first."""
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, max_characters: int | None = None) -> None:
         """Keep ``most`` characters, dropping the older half of the names; None: keep all."""
-        self._most = most
+        self._most = max_characters
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._by_gram: dict[str, array[int]] = {}

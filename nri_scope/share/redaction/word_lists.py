@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of words in readable form."""
+"""Sets of words, written as one text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work limit of redacting a recording. A file stores repeated content only once, so its size
+"""Limit on the work of redacting a recording. A file stores repeated content only once, so its size
 alone does not bound the work.
 """
 
@@ -23,18 +23,18 @@ PART = 5
 AGAIN = 100
 """Units per message from which the redactor already learned; one more per 32 bytes."""
 ELEMENT = 4
-"""Units for an element that is unusual in a message of its size, such as each of a thousand empty
+"""Units per short element beyond the usual number for the message's size, such as a thousand empty
 mounts.
 """
 
 
 class WorkLimit:
-    """Keeps the remaining work."""
+    """A budget of units of work."""
 
-    def __init__(self, left: int | None) -> None:
+    def __init__(self, units: int | None) -> None:
         """Start with ``left`` units; None for no limit."""
-        self.is_limited = left is not None
-        self._left = left or 0
+        self.is_limited = units is not None
+        self._left = units or 0
 
     @classmethod
     def of_file(cls, size: int) -> int:

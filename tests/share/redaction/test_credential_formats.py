@@ -21,7 +21,7 @@ from tests.amount import amount
 
 KEY = bytes(range(32))
 # No other rule helps here.
-FORMATS = Rules(on=frozenset({"credential-formats"}))
+FORMATS = Rules(enabled=frozenset({"credential-formats"}))
 _HEX = "0123456789abcdef"
 _SMALL = "abcdefghijklmnopqrstuvwxyz234567"
 _ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -192,7 +192,7 @@ def test_ids_that_are_shown_are_no_credentials_of_a_service() -> None:
     )
 )
 def test_what_was_redacted_is_redacted_once_for_all(pieces: list[str]) -> None:
-    for rules in (FORMATS, Rules(on=DEFAULT_RULES)):
+    for rules in (FORMATS, Rules(enabled=DEFAULT_RULES)):
         once = Redactor(rules, KEY).text(" ".join(pieces))
 
         assert Redactor(rules, bytes(32)).text(once) == once

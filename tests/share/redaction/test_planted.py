@@ -292,7 +292,7 @@ def test_texts_tell_nothing_about_each_other_and_nothing_about_containers() -> N
 
 
 def test_a_planted_name_has_no_token_of_a_secret() -> None:
-    redactor = Redactor(Rules(on=frozenset(RULE_NAMES)), KEY)
+    redactor = Redactor(Rules(enabled=frozenset(RULE_NAMES)), KEY)
     victim = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     request = a_request(ATTACKER, [])
     request.pod.name = request.container.name = "hunter2"

@@ -331,7 +331,7 @@ def test_messages_with_anything_in_any_field_are_redacted_once_for_all(seed: int
     request = random_message(method.request, chance).SerializeToString()
     reply = random_message(method.reply, chance).SerializeToString()
     on = frozenset(RULE_NAMES) if seed % 2 else DEFAULT_RULES
-    first, second = Redactor(Rules(on=on), KEY), Redactor(Rules(on=on), OTHER_KEY)
+    first, second = Redactor(Rules(enabled=on), KEY), Redactor(Rules(enabled=on), OTHER_KEY)
     first.learn(method.name, request, reply)
     once = first.request(method.name, request), first.reply(method.name, reply)
     second.learn(method.name, *once)

@@ -362,7 +362,7 @@ def test_learning_counts_nothing_and_replaces_everywhere(redactor: Redactor) -> 
     assert original.value == "zebra-crossing-9" and original.is_searchable
 
 
-def test_what_was_looked_at_before_is_looked_at_again_when_more_is_known(
+def test_what_was_searched_before_is_searched_again_when_more_is_known(
     redactor: Redactor,
 ) -> None:
     text = "at the zebra-crossing-9, left"
@@ -423,10 +423,10 @@ def test_what_is_kept_has_bounds_and_the_oldest_goes_first() -> None:
 def test_names_that_were_shown_last_are_remembered_where_not_all_are() -> None:
     known = KnownValues(Tokens(KEY), Memory(shown=2_000))
     for number in range(1_000):
-        known.show(f"checkout-{number:04}", f"pod {number}")
+        known.mark_visible(f"checkout-{number:04}", f"pod {number}")
 
-    assert known.is_shown("checkout-0999", "pod 999")
-    assert not known.is_shown("checkout-0001", "pod 1")
+    assert known.is_visible("checkout-0999", "pod 999")
+    assert not known.is_visible("checkout-0001", "pod 1")
 
 
 def test_a_value_is_harmless_by_names_of_its_own_pod_alone(redactor: Redactor) -> None:

@@ -38,7 +38,7 @@ def container(redactor: Redactor, **fields: object) -> api.Container:
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     read = rules("", tmp_path)
 
-    assert (read.on, read.rules, read.env) == (DEFAULT_RULES, (), ())
+    assert (read.enabled, read.user_rules, read.kept_variables) == (DEFAULT_RULES, (), ())
     assert read.source == "rules.toml"
 
 

@@ -18,7 +18,7 @@ KEY = bytes(range(32))
 
 @given(original=st.text(max_size=80))
 def test_every_token_is_known_as_one(original: str) -> None:
-    assert is_token(Tokens(KEY).of(original))
+    assert is_token(Tokens(KEY).token_for(original))
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ def test_every_token_is_known_as_one(original: str) -> None:
     ],
 )
 def test_a_token_has_the_form_of_what_it_stands_for(original: str, form: str) -> None:
-    assert re.fullmatch(form, Tokens(KEY).of(original))
+    assert re.fullmatch(form, Tokens(KEY).token_for(original))
 
 
 def test_the_plain_one_can_be_a_label_of_a_host_name() -> None:
-    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", Tokens(KEY).of("x"))
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", Tokens(KEY).token_for("x"))
 
 
 def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
@@ -47,7 +47,7 @@ def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
     first = int(ipaddress.IPv4Address("10.0.0.0"))
     originals = [str(ipaddress.IPv4Address(first + number)) for number in range(4_000)]
 
-    assert len({tokens.of(original) for original in originals}) == len(originals)
+    assert len({tokens.token_for(original) for original in originals}) == len(originals)
 
 
 def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,27 +73,27 @@ def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyP
     tokens = Tokens(KEY)
     first = int(ipaddress.IPv4Address("10.0.0.0"))
     originals = [str(ipaddress.IPv4Address(first + number)) for number in range(5_000)]
-    given_ = [tokens.of(original) for original in originals]
+    given_ = [tokens.token_for(original) for original in originals]
 
     assert len(set(given_)) == len(originals)
     assert all(map(is_token, given_))
     assert sum(map(tokens_module.is_token_address, given_)) == network.num_addresses - left
     assert attempts < 10 * len(originals)
     assert re.fullmatch(r"redacted-[a-z2-7]{12}", given_[-1])
-    assert [tokens.of(original) for original in originals[-100:]] == given_[-100:]
+    assert [tokens.token_for(original) for original in originals[-100:]] == given_[-100:]
 
 
 def test_tokens_of_two_scopes_tell_nothing_about_each_other() -> None:
     tokens = Tokens(KEY)
     for original in ("hunter2", "10.2.3.4", "fd00::17", "/opt/acme", "jane@acme.com"):
-        assert tokens.of(original, "a") == tokens.of(original, "a")
-        assert tokens.of(original, "a") != tokens.of(original, "b")
-    assert tokens.of("xb", "a") != tokens.of("b", "ax")
+        assert tokens.token_for(original, "a") == tokens.token_for(original, "a")
+        assert tokens.token_for(original, "a") != tokens.token_for(original, "b")
+    assert tokens.token_for("xb", "a") != tokens.token_for("b", "ax")
 
 
 def test_another_key_gives_other_tokens() -> None:
-    assert Tokens(KEY).of("hunter2") == Tokens(KEY).of("hunter2")
-    assert Tokens(KEY).of("hunter2") != Tokens(bytes(32)).of("hunter2")
+    assert Tokens(KEY).token_for("hunter2") == Tokens(KEY).token_for("hunter2")
+    assert Tokens(KEY).token_for("hunter2") != Tokens(bytes(32)).token_for("hunter2")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class Work:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.characters = self.values = 0
-        redacted, add = Engine._redacted, KnownValues.add
+        redacted, add = Engine._redact_passes, KnownValues.add
 
         def counted(self_: Engine, text: str, place: str, depth: int, *, is_key: bool) -> str:
             self.characters += len(text)
@@ -86,7 +86,7 @@ class Work:
             self.values += 1
             return add(self_, value, rule, strength)
 
-        patch.setattr(Engine, "_redacted", counted)
+        patch.setattr(Engine, "_redact_passes", counted)
         patch.setattr(KnownValues, "add", added)
 
 
