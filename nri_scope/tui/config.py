@@ -48,16 +48,19 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
     try:
         content = read_regular(path, MAX_SIZE + 1)
         if len(content) > MAX_SIZE:
-            raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold keys only")
+            raise UsageError(
+                f"{path}: larger than {MAX_SIZE >> 10} KiB",
+                "it should contain only keys and a theme",
+            )
         text = content.decode()
     except FileNotFoundError:
         return Config()
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         # For example another user's file, after `sudo`: not a reason to show nothing.
-        return Config(warning=f"{path}: {words}; keys and theme are the usual ones")
+        return Config(warning=f"{path}: {words}; using the default keys and theme")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: this is no text in UTF-8", "write it anew") from error
+        raise UsageError(f"{path}: not valid UTF-8", "save it as UTF-8") from error
     try:
         return parsed(text, themes)
     except UsageError as error:
@@ -69,16 +72,17 @@ def parsed(text: str, themes: tuple[str, ...]) -> Config:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"this is no TOML: {error}", 'write for example follow = "F"') from error
+        raise UsageError(f"invalid TOML: {error}", 'write for example follow = "F"') from error
     theme = content.pop("theme", "")
     if theme and theme not in themes:
-        raise UsageError(f"there is no theme {theme!r}", f"it is one of {' '.join(themes)}")
+        raise UsageError(f"there is no theme {theme!r}", f"choose one of {', '.join(themes)}")
     keys = content.pop("keys", {})
     if not isinstance(keys, dict):
-        raise UsageError("keys is no table", "write [keys] on a line of its own")
+        raise UsageError("keys is not a table", "write [keys] on a line of its own")
     if content:
         raise UsageError(
-            f"{next(iter(content))!r} is not known here", "there are theme and the table [keys]"
+            f"unknown setting {next(iter(content))!r}",
+            "only theme and the table [keys] are allowed",
         )
     return Config(
         DEFAULT.rebound({name: _keys(name, value) for name, value in keys.items()}), theme
@@ -89,17 +93,17 @@ def _keys(name: str, value: object) -> tuple[str, ...]:
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list) or not all(isinstance(key, str) for key in given):
         raise UsageError(
-            f"the keys of {name} are no text",
+            f"the keys of {name} are not strings",
             f'write {name} = "x", {name} = ["x", "ctrl+x"], or {name} = [] for none',
         )
     for key in given:
         if not key or "," in key or key != key.strip():
             raise UsageError(
-                f"{key!r} is no key", 'keys are called like "x", "ctrl+x", "f5", "comma"'
+                f"{key!r} is not a key", 'write a key as "x", "ctrl+x", "f5" or "comma"'
             )
         if other := _OTHER_KEYS.get(key.lower()):
             raise UsageError(
-                f"the key {shown(key)} of {name} is {shown(other)} to a terminal",
-                f"take another one, or {other} itself",
+                f"terminals cannot distinguish the key {shown(key)} of {name} from {shown(other)}",
+                f"use another key, or {other} itself",
             )
     return tuple(given)

@@ -45,8 +45,8 @@ def in_place_of_rows(
         return ()
     if work.part is not None:
         return (
-            f"Looking through the recording … {work.part:.0%}",
-            f"for {narrowed}" if narrowed else "",
+            f"Filtering the recording … {work.part:.0%}",
+            f"filter: {narrowed}" if narrowed else "",
             f"{keymap.first('stop')} stops it",
         )
     if narrowed and facts.events:
@@ -67,21 +67,20 @@ def _none_of(events: int) -> str:
 
 def _no_event(facts: Facts, work: WorkState) -> tuple[str, ...]:
     if facts.damage:
-        return ("Nothing of this recording can be read", facts.damage)
+        return ("No event of this recording can be read", facts.damage)
     if work.recorder_ended:
-        return ("No event was recorded", safe(work.recorder))
+        return ("No events were recorded", safe(work.recorder))
     if facts.kind == "live":
         return (
-            "No event yet",
-            safe(work.recorder)
-            or "Waiting for the runtime: what it does with pods and containers appears here.",
+            "No events yet",
+            safe(work.recorder) or "Waiting for the runtime: its NRI events appear here.",
         )
     if facts.growing:
         return (
-            "No event yet",
-            "Waiting for what is being recorded into this file.",
+            "No events yet",
+            "Waiting for the recorder to write events to this file.",
         )
-    return ("This recording has no events", "Nothing happened while it was made.")
+    return ("This recording has no events", "No event occurred while it was recorded.")
 
 
 def status_words(
@@ -98,11 +97,11 @@ def status_words(
     if marked:
         parts.append(f"{marked:,} marked")
     if work.part is not None:
-        parts.append(f"looking through the recording: {work.part:.0%}, {_matches(view)} so far")
+        parts.append(f"filtering: {work.part:.0%}, {_matches(view)} so far")
     elif narrowed:
         parts.append(f"{_matches(view)}: {narrowed}")
     if work.recorder_ended:
-        parts.append(f"recording is over: {safe(work.recorder)}")
+        parts.append(f"recording ended: {safe(work.recorder)}")
     if work.busy:
         parts.insert(0, work.busy)
     if work.searching:

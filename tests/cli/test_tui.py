@@ -27,7 +27,7 @@ def test_without_a_terminal_it_is_log_and_says_so(capfd: pytest.CaptureFixture[s
     assert run(["tui", str(RECORDING), "--where", "event:CreateContainer"]) == 0
     out, errors = capfd.readouterr()
     assert out.count("CreateContainer") == 4
-    assert errors == f"tui: this is no terminal; this is `log {RECORDING}` instead\n"
+    assert errors == f"tui: this is not a terminal; running `log {RECORDING}` instead\n"
 
 
 def test_live_without_a_terminal_is_record(
@@ -49,9 +49,15 @@ def test_live_without_a_terminal_is_record(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "there is nothing to show; name a recording, or use --live"),
-        (["--live", "a.db"], "--live makes a recording of its own; use -o a.db to name it"),
-        (["a.db", "--index", "10"], "--index is for recording; add --live and leave out FILE"),
+        ([], "no recording was named; name a FILE, or use --live"),
+        (
+            ["--live", "a.db"],
+            "--live and FILE exclude each other; use -o a.db to name the recording",
+        ),
+        (
+            ["a.db", "--index", "10"],
+            "--index is only valid with --live; add --live and leave out FILE",
+        ),
         (["a.db", "--where", "spod:x"], 'unknown field "spod"'),
     ],
 )
@@ -89,7 +95,7 @@ def test_keys_that_cannot_be_read_are_warned_of(
     assert run(["tui", "--keys"]) == 0
     out, errors = capfd.readouterr()
     assert "Everywhere:" in out
-    assert errors == f"{path}: is a directory; keys and theme are the usual ones\n"
+    assert errors == f"{path}: is a directory; using the default keys and theme\n"
 
 
 @needs_tmux
@@ -108,7 +114,7 @@ async def test_a_recording_in_a_real_terminal(tmp_path: Path) -> None:
     [
         ((39, 20), "tmux-256color", "the terminal is smaller than 40×10"),
         ((100, 9), "tmux-256color", "the terminal is smaller than 40×10"),
-        ((100, 40), "dumb", "TERM says that this terminal can only print"),
+        ((100, 40), "dumb", "TERM is unset or dumb"),
     ],
 )
 async def test_a_terminal_that_cannot_show_it_gets_a_log(
@@ -167,9 +173,9 @@ async def test_live_without_a_runtime_says_why_before_the_screen_is_taken(tmp_pa
 @needs_tmux
 async def test_live_waits_for_a_runtime_when_told_to(tmp_path: Path) -> None:
     async with terminal(tmp_path, "tui --live --wait --socket no.sock") as window:
-        await window.shows("No event yet", "waiting for a runtime")
+        await window.shows("No events yet", "waiting for a runtime")
         await window.press("q")
-        await window.shows("nothing recorded: no runtime was there", "ended with 0")
+        await window.shows("nothing recorded: no connection to a runtime", "ended with 0")
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])

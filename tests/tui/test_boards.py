@@ -54,7 +54,7 @@ async def test_every_view_has_a_key_and_shows_something() -> None:
         for key, words in {
             "2": "▸ sidecar",
             "3": "► started",
-            "4": "our own connection",
+            "4": "passive connection",
             "5": "interrupted",
         }.items():
             await shown.press(key)
@@ -74,7 +74,7 @@ async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
 
 async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None:
     async with showing(size=(160, 50)) as shown:
-        await shown.shows("1 of 34", "[Summary]", "why ")
+        await shown.shows("1 of 34", "[Summary]", "reason ")
         await shown.press("2")
         await shown.shows("▾ shop/web", "▸ app")
         await shown.press("down", "down", "down", "right")
@@ -82,7 +82,7 @@ async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None
         await shown.press("down")
         await shown.shows("number ", "CreateContainer shop/web/app")
         await shown.press("1")
-        await shown.shows("> session 1", "why ")
+        await shown.shows("> session 1", "reason ")
 
 
 def _type(shown: Shown, *keys: str) -> None:
@@ -127,7 +127,7 @@ async def test_keys_typed_right_behind_that_of_the_palette_or_of_help_are_not_lo
         await shown.shows("[2 Containers]", "🔎 replay", "replay marked, else shown events")
         await shown.press("escape")
         _type(shown, "f1", "end")
-        await shown.shows("the runtime set.")
+        await shown.shows("set by the runtime.")
 
 
 async def test_keys_behind_that_of_a_filter_are_for_what_it_lets_through(tmp_path: Path) -> None:
@@ -195,18 +195,18 @@ async def test_keys_of_the_list_of_events_say_so_elsewhere() -> None:
         await shown.shows("[5 Sessions]", "interrupted")
         for key in ("F", "space"):
             await shown.press(key)
-            await shown.shows(f"{shown_key(key)} is of the list of events, key 1")
+            await shown.shows(f"{shown_key(key)} only works in the list of events (key 1)")
 
 
 async def test_the_palette_goes_to_the_view_that_can_do_it() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
         await screen.type("half a screen later")
-        await screen.shows("Timeline: half a screen later")
+        await screen.shows("Timeline: scroll half a screen later")
         await screen.press("enter")
         await screen.shows("[3 Timeline]")
         await screen.press("ctrl+p")
-        await screen.type("pause the view")
-        await screen.shows("Events: pause the view")
+        await screen.type("pause or resume")
+        await screen.shows("Events: pause or resume the view")
         await screen.press("enter")
         await screen.shows("[1 Events]")

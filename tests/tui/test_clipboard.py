@@ -142,14 +142,14 @@ async def test_a_command_line_with_controls_is_not_copied(tmp_path: Path) -> Non
     async with showing(where=where) as screen:
         await screen.shows("matches")
         await screen.press("Y")
-        await screen.shows("the command line has control characters and is not copied")
+        await screen.shows("the command line contains control characters and was not copied")
         assert screen.app.clipboard == ""
     path = tmp_path / "r\n\x1b[31m.nriscope.db"
     shutil.copy(RECORDING, path)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("Y")
-        await screen.shows("the command line has control characters and is not copied")
+        await screen.shows("the command line contains control characters and was not copied")
         assert screen.app.clipboard == ""
 
 

@@ -30,16 +30,16 @@ def test_keys_and_theme_are_read(tmp_path: Path) -> None:
     [
         ("[keys]\nfollow = 'q'", "the key q is both quit and follow"),
         ("[keys]\nnothing = 'q'", "there is no action 'nothing'"),
-        ("[keys]\nfollow = 1", "the keys of follow are no text"),
-        ("[keys]\nfollow = ''", "'' is no key"),
-        ("[keys]\nfollow = 'a,b'", "'a,b' is no key"),
-        ("[keys]\nfollow = 'ctrl+i'", "the key ^I of follow is Tab to a terminal"),
-        ("[keys]\nfollow = ['f5', 'ctrl+h']", "the key ^H of follow is Backspace to a terminal"),
-        ("[keys]\nfollow = 'ctrl+m'", "the key ^M of follow is Enter to a terminal"),
-        ("keys = 3", "keys is no table"),
-        ("theme = 'pink'", "there is no theme 'pink'; it is one of dark light"),
-        ("colour = 'pink'", "'colour' is not known here"),
-        ("[keys", "this is no TOML"),
+        ("[keys]\nfollow = 1", "the keys of follow are not strings"),
+        ("[keys]\nfollow = ''", "'' is not a key"),
+        ("[keys]\nfollow = 'a,b'", "'a,b' is not a key"),
+        ("[keys]\nfollow = 'ctrl+i'", "terminals cannot distinguish the key ^I of follow from Tab"),
+        ("[keys]\nfollow = ['f5', 'ctrl+h']", "terminals cannot distinguish the key ^H of follow"),
+        ("[keys]\nfollow = 'ctrl+m'", "terminals cannot distinguish the key ^M of follow"),
+        ("keys = 3", "keys is not a table"),
+        ("theme = 'pink'", "there is no theme 'pink'; choose one of dark, light"),
+        ("colour = 'pink'", "unknown setting 'colour'"),
+        ("[keys", "invalid TOML"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line_with_the_way_out(
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_told_in_one_line_with_the_way_out(
 def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="no text in UTF-8"):
+    with pytest.raises(UsageError, match="not valid UTF-8"):
         load(path, THEMES)
     path.write_bytes(b"#" * (MAX_SIZE + 1))
     with pytest.raises(UsageError, match="larger than"):
@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
     path.mkdir()
     config = load(path, THEMES)
     assert config.keymap is DEFAULT
-    assert config.warning.startswith(f"{path}: is a directory; keys and theme are the usual ones")
+    assert config.warning.startswith(f"{path}: is a directory; using the default keys and theme")
 
 
 def test_the_place_of_the_file_follows_xdg() -> None:

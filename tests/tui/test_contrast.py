@@ -31,7 +31,7 @@ async def test_nothing_is_written_in_the_colour_of_its_background(
         await screen.press("c")
         await screen.shows("10 matches")
         await screen.go_to(20)
-        for words in ("answer", "image", "seen by 00-probe-a", "# was bar", "request:"):
+        for words in ("reply", "image", "seen by 00-probe-a", "# was bar", "request:"):
             await screen.shows(words)
             _assert_readable(screen, words)
             await screen.press("]")

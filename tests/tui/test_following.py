@@ -184,10 +184,10 @@ async def test_gaps_are_rows_and_counted_in_the_title(writing: Writing) -> None:
 
 async def test_an_empty_recording_says_what_it_waits_for(writing: Writing) -> None:
     async with showing(writing.path) as screen:
-        await screen.shows("No event yet", "Waiting for what is being recorded into this file.")
+        await screen.shows("No events yet", "Waiting for the recorder to write events to this")
         writing.events()
         await screen.shows("RunPodSandbox")
-        await screen.hides("No event yet")
+        await screen.hides("No events yet")
 
 
 async def test_a_finished_recording_without_events_says_so(writing: Writing) -> None:
@@ -195,7 +195,7 @@ async def test_a_finished_recording_without_events_says_so(writing: Writing) -> 
     writing.recorder.close()
     async with showing(writing.path) as screen:
         await screen.until(lambda: screen.app.store.facts.sessions)
-        assert "No event yet" not in screen.text()
+        assert "No events yet" not in screen.text()
 
 
 class News:
@@ -212,7 +212,7 @@ class News:
 async def test_live_says_what_the_recorder_waits_for(writing: Writing) -> None:
     news = News("waiting for a runtime: /run/nri.sock: there is no such file")
     async with showing(writing.path, live=True, recorder=news) as screen:
-        await screen.shows("No event yet", "waiting for a runtime: /run/nri.sock", " live")
+        await screen.shows("No events yet", "waiting for a runtime: /run/nri.sock", " live")
 
 
 async def test_a_runtime_that_is_gone_is_told_in_the_title(writing: Writing) -> None:

@@ -274,7 +274,9 @@ async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None
     file.write_text("[]")
     path.chmod(0o400)
     async with showing(path, size=(200, 40)) as screen:
-        await screen.shows("is damaged: it holds no marks; it is left as it is, and marks are lost")
+        await screen.shows(
+            "is damaged: it contains no marks; it is left unchanged, and marks are lost"
+        )
         await screen.go_to(5)
         # Said before anything is typed.
         await screen.press("M")

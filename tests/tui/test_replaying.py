@@ -39,13 +39,13 @@ async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(
     async with showing(path, size=(100, 20), where=parse("container:app")) as screen:
         await screen.shows("matches: container:app")
         await screen.press("r")
-        await screen.shows("replay to", "the command that starts a plugin")
+        await screen.shows("replay to", "command line of a plugin")
         await screen.type("./p 'x")
-        await screen.shows("wrong: no closing quotation")
+        await screen.shows("error: no closing quotation")
         await screen.press("enter")
         assert screen.app.bar.is_open
         await screen.press("'", "enter")
-        await screen.shows("copied, to be run elsewhere: nri-scope replay ")
+        await screen.shows("copied; run it in another terminal: nri-scope replay ")
         name, verb, file, *rest = shlex.split(screen.app.clipboard)
         assert (name, verb) == ("nri-scope", "replay")
         assert rest == ["--session", "1", "--", "./p", "x"]
@@ -90,14 +90,14 @@ async def test_a_plugin_is_replayed_to_in_the_terminal(path: Path, tmp_path: Pat
     async with terminal(tmp_path, command, variables={"TMPDIR": str(folder)}) as window:
         await window.shows("matches: container:app")
         await window.press("r", "./plugin.py", "Enter")
-        await window.shows("replaying 8 shown events", '/process/env/MINE = "1"', "Enter goes back")
+        await window.shows("replaying 8 shown events", '/process/env/MINE = "1"', "Enter returns")
         await window.press("Enter")
         await window.shows("matches: container:app", "q quit")
         # A plugin that never comes: ^C ends the replay and not the screen.
         await window.press("r", "sleep 1000", "Enter")
         await window.shows("-- sleep 1000")
         await window.press("C-c")
-        await window.shows("ended with status", "Enter goes back")
+        await window.shows("exited with status", "Enter returns")
         await window.press("Enter")
         await window.shows("matches: container:app", "q quit")
         assert list(folder.iterdir()) == []

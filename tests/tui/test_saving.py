@@ -59,7 +59,7 @@ async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path)
         with await _saved(screen) as recording:
             events = [event.event for event in recording.events()]
         assert events.count("StopContainer") == 4 and "CreateContainer" in events
-        await screen.shows("4 shown events, +", " needed")
+        await screen.shows("4 shown events, plus ", " for context")
 
 
 async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_escape_stops_it_and_leaves_nothing(
         await held.begun.wait()
         await screen.shows("saving all 32 events: 0%")
         await screen.press("S")
-        await screen.shows("one thing at a time; Esc stops the other")
+        await screen.shows("another job is still running; Esc stops it")
         await screen.press("escape")
         held.go_on.set()
         await screen.shows("stopped: nothing was written")
@@ -171,7 +171,7 @@ async def test_what_is_written_already_is_not_said_to_be_stopped(
         await screen.press("escape", "escape")
         held.go_on.set()
         (made,) = _made()
-        await screen.shows(f"too late to be stopped: ./{made.name} was written")
+        await screen.shows(f"too late to stop: ./{made.name} was already written")
         assert screen.app.made == [made]
 
 
@@ -199,7 +199,7 @@ async def test_a_folder_that_is_gone_is_told(
         await screen.shows("1 of 34")
         gone.rmdir()
         await screen.press("S")
-        await screen.shows("! the current folder is gone; start in another one")
+        await screen.shows("! the current folder no longer exists; start in another folder")
 
 
 async def test_where_the_current_folder_cannot_be_written_to_another_is_taken_and_named(
@@ -232,7 +232,7 @@ async def test_a_bundle_is_redacted_and_says_what_was_replaced(path: Path) -> No
     async with showing(path, size=(100, 40), where=parse("container:app")) as screen:
         await screen.shows("matches: container:app")
         await screen.press("E")
-        await screen.shows("bundle", "8 events and 4 that they need", "values replaced by")
+        await screen.shows("bundle", "8 events, plus 4 for context", "values replaced by")
         await screen.shows(
             "credential-keys", "container.env.DB_PASSWORD", "The bundle was searched"
         )
@@ -275,5 +275,5 @@ async def test_a_bundle_that_cannot_be_is_told_in_full(
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("E")
-        await screen.shows("it could not be done", words)
+        await screen.shows("error", words)
         assert screen.app.made == []

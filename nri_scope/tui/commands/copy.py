@@ -52,7 +52,7 @@ class Copier:
     def copy_command(self) -> None:
         """Copy the command line that prints the same."""
         if self.context.only_marked:
-            self.frame.say("no command line can say which events are marked", problem=True)
+            self.frame.say("a command line cannot select marked events", problem=True)
             return
         try:
             line = command_line(self.path, self.context.filter())
@@ -121,9 +121,10 @@ def pasteable(words: Sequence[str]) -> str:
         line.encode()
     except UnicodeEncodeError as error:
         # A file name may contain any bytes, but a clipboard holds text.
-        raise UsageError("the command line is no text in UTF-8 and cannot be copied") from error
+        raise UsageError("the command line is not valid UTF-8 and cannot be copied") from error
     if safe(line) != line:
         raise UsageError(
-            "the command line has control characters and is not copied", "filter by something else"
+            "the command line contains control characters and was not copied",
+            "change the filter or rename the file",
         )
     return line

@@ -139,7 +139,7 @@ class Narrower:
         """Go to the next or previous event of the selected one's container."""
         row = self.views.events.selected_row
         if row is None or row.event is None or not row.event.container_id:
-            self.frame.say("this event is about no container", problem=True)
+            self.frame.say("this event has no container", problem=True)
             return
         work = partial(self._go_to_same, row.event, forwards)
         begin_reading(self.app, work, _GROUP)
@@ -194,7 +194,7 @@ class Narrower:
     def _narrow_to_that_of_event(self, find: _Find) -> None:
         number = self.views.current.selected_event_id
         if number is None:
-            self._say_none("this row is no event, and about no pod or container")
+            self._say_none("this row is not an event and has no pod or container")
             return
         work = partial(self._narrow_to, number, find)
         begin_reading(self.app, work, _GROUP)
@@ -206,9 +206,9 @@ class Narrower:
             self.narrow(found)
         elif pod is not None:
             key = self.keymap.first("narrow_pod")
-            self._say_none(f"this event is about a pod as a whole; {key} narrows to it")
+            self._say_none(f"this event concerns the whole pod; {key} narrows to it")
         else:
-            self._say_none("this event is about no pod or container")
+            self._say_none("this event has no pod or container")
 
     def _say_none(self, words: str) -> None:
         self.frame.say(words, problem=True)
@@ -224,7 +224,7 @@ class Narrower:
                 # A filter may hide any number of them.
                 await asyncio.sleep(0)
         where = "later" if forwards else "earlier"
-        self.frame.say(f"no {where} event of this container is shown here")
+        self.frame.say(f"no {where} event of this container in this list")
 
 
 def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:

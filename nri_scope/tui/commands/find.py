@@ -99,7 +99,7 @@ class Finder:
             self._add(_Search(forwards=forwards, here=False, in_detail=self.views.in_detail))
         else:
             key = self.keymap.first("search")
-            self.frame.say(f"nothing to search for yet: {key} begins", problem=True)
+            self.frame.say(f"no search text yet: {key} starts a search", problem=True)
 
     def _add(self, step: _Search) -> None:
         if len(self._steps) < _WAITING_MAX:
@@ -150,7 +150,7 @@ class Finder:
             self.frame.say(f"not found{where}: {safe(self.text, _SHOWN)}", problem=True)
         elif again:
             end = "beginning" if step.forwards else "end"
-            self.frame.say(f"searched on from the {end}")
+            self.frame.say(f"search continued from the {end}")
         return found
 
     async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:

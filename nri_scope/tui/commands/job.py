@@ -64,7 +64,7 @@ class Jobs:
         """
         if self.busy:
             key = self.keymap.first("stop")
-            self.frame.say(f"one thing at a time; {key} stops the other", problem=True)
+            self.frame.say(f"another job is still running; {key} stops it", problem=True)
         else:
             self._worker = begin(self.app, partial(self._do, job), "job")
 
@@ -91,7 +91,7 @@ class Jobs:
             self._tell(f"{where}{error_words(error)}")
         except asyncio.CancelledError:
             late = [path.name for path in self.made[made:]]
-            was_written = f"too late to be stopped: ./{late[0]} was written" if late else ""
+            was_written = f"too late to stop: ./{late[0]} was already written" if late else ""
             self.frame.say(was_written or "stopped: nothing was written")
             raise
 
@@ -101,7 +101,7 @@ class Jobs:
         else:
             # The remedy is at the end of the message.
             words = [line(safe(problem), Style.BAD)]
-            self.app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
+            self.app.push_screen(ReadingScreen("error", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
         """Run ``work`` with a `Recording` of its own. Raises the errors of ``work``.

@@ -15,6 +15,7 @@ from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.events import MAX_MARKS, Container, Event, Mark
+from nri_scope.recording.display import many
 from nri_scope.recording.marks.user_marks import LOST, Marks
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
@@ -90,8 +91,8 @@ class Marker:
         """Describe the events on which keys for several act: the marked or the shown ones."""
         if len(self.marks):
             key = self.keymap.first("view_marked")
-            return f"takes the {len(self.marks):,} marked ({key} shows them)"
-        return f"takes all {self.views.events.view.events:,} shown"
+            return f"replays {many(len(self.marks), 'marked event')} ({key} shows them)"
+        return f"replays {many(self.views.events.view.events, 'shown event')}"
 
     # -- actions of keys ----------------------------------------------------------------------
 
@@ -182,14 +183,14 @@ class Marker:
         known = self.marks.of(event) is not None
         marked = self._set(number, event, comment)
         if event is None:
-            self.frame.say(f"event {number} was removed meanwhile", problem=True)
+            self.frame.say(f"event {number} has been removed from the recording", problem=True)
             return
         if not marked and (comment is not None or not known):
-            self.frame.say(f"more than {MAX_MARKS:,} marks are not kept", problem=True)
+            self.frame.say(f"at most {MAX_MARKS:,} events can be marked", problem=True)
             return
         self.changed()
         which = f"event {number}{self._newest_of(number)}"
-        self.frame.say(f"{which} is {'marked' if marked else 'not marked any more'}")
+        self.frame.say(f"{which} is {'marked' if marked else 'no longer marked'}")
 
     def _newest_of(self, number: int) -> str:
         """Return why this event was chosen, if the cursor was not on an event."""
@@ -231,12 +232,12 @@ class Marker:
         found = self._pair(found, about)
         if len(found) != 2:
             key = self.keymap.first("mark")
-            have = f"{len(found):,} events are marked" if len(found) > 2 else "too few are marked"
-            what = "compare takes two events, or those of two containers"
+            have = f"{len(found):,} events are marked" if len(found) > 2 else "too few marks"
+            what = "compare needs two events, or the events of two containers"
             self.frame.say(f"{have}: {what}; {key} marks and unmarks", problem=True)
             return
-        if told := _of_no_container(found):
-            self.frame.say(f"compare takes containers: {told}", problem=True)
+        if told := _events_without_container(found):
+            self.frame.say(f"compare needs events of containers: {told}", problem=True)
             return
         # The differ takes long to import: not before the first screen.
         from ..detail.comparison import CompareScreen
@@ -245,13 +246,14 @@ class Marker:
         await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap))
 
 
-def _of_no_container(pair: list[Event]) -> str:
+def _events_without_container(pair: list[Event]) -> str:
     """Return in words which of the two events have no container; "" if both have one."""
     bare = [event for event in pair if not event.container_id]
     if not bare:
         return ""
     which = " and ".join(str(event.id) for event in bare)
-    are = f"event {which} is of" if len(bare) == 1 else f"events {which} are of"
-    if not all(event.pod_id for event in bare):
-        return f"{are} none"
-    return f"{are} a pod" if len(bare) == 1 else f"{are} pods"
+    if len(bare) == 1:
+        has = "concerns a pod" if bare[0].pod_id else "has no container"
+        return f"event {which} {has}"
+    have = "concern pods" if all(event.pod_id for event in bare) else "have no container"
+    return f"events {which} {have}"

@@ -72,7 +72,7 @@ class Replayer:
                 self.jobs.made.append(file)
                 command = pasteable(["nri-scope", *arguments])
                 self.app.copy_to_clipboard(command)
-                self.frame.say(f"copied, to be run elsewhere: {command}")
+                self.frame.say(f"copied; run it in another terminal: {command}")
         finally:
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -96,7 +96,7 @@ def _in_terminal(shown: ShownEvents, arguments: Sequence[str]) -> None:
     _say(f"$ nri-scope {safe(shlex.join(arguments))}\n")
     with _interrupts_are_for_the_child():
         status = subprocess.run([sys.executable, "-P", "-m", "nri_scope", *arguments]).returncode
-        _say(f"\nended with status {status}; Enter goes back to the recording")
+        _say(f"\nexited with status {status}; Enter returns to the recording")
         sys.stdin.readline()
 
 

@@ -95,9 +95,9 @@ async def shown_events(marker: Marker, view: View) -> ShownEvents:
         words = many(len(marked), "marked event")
         return ShownEvents(Selection(numbers=marked), marked, words)
     if not view.complete:
-        raise UsageError("the filter is still at work", "wait until it is done")
+        raise UsageError("the filter is still running", "wait until it has finished")
     if not view.events:
-        raise UsageError("no event is shown", "show some first")
+        raise UsageError("no event is shown", "change the filter")
     numbers = view.numbers_between(0, view.length)
     if view.is_everything:
         return ShownEvents(Selection(), numbers, f"all {many(view.events, 'event')}")
@@ -192,9 +192,9 @@ class Saver:
 
 
 def saved_words(words: str, made: Extracted) -> str:
-    """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
-    more = f", +{made.counts.context:,} needed" if made.counts.context else ""
-    damage = "; it ends where the original cannot be read" if made.damage else ""
+    """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, plus 5 for context``."""
+    more = f", plus {made.counts.context:,} for context" if made.counts.context else ""
+    damage = "; it ends where the original is damaged" if made.damage else ""
     return f"saved {shown_path(made.path)}: {words}{more}{damage}"
 
 
@@ -202,16 +202,19 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
     """Return the path, the content, and the places of replaced values; never the values."""
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
-    needed = f" and {counts.context:,} that they need" if counts.context else ""
+    needed = f", plus {counts.context:,} for context" if counts.context else ""
     lines = [
         line(safe(str(made.path)), Style.STRONG),
         line(f"{size(made.size)}, {many(counts.events, 'event')}{needed}"),
         line(),
     ]
     if manifest.damage:
-        lines += [line(f"only what came before: {safe(manifest.damage)}", Style.BAD), line()]
+        lines += [
+            line(f"incomplete, the original is damaged: {safe(manifest.damage)}", Style.BAD),
+            line(),
+        ]
     if redaction is None or not redaction.replaced:
-        lines.append(line("Nothing was found to be replaced by the default rules.", Style.WARN))
+        lines.append(line("The default rules matched no value; nothing was replaced.", Style.WARN))
     else:
         lines.append(line(f"{many(redaction.total, 'value')} replaced by the default rules:"))
         for rule, total in redaction.by_rule().items():
@@ -222,10 +225,12 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
                 if one.rule == rule
             ]
     searched = (
-        "The bundle was searched for what was replaced, short and common words aside, and nothing "
-        "of it is left. "
+        "The bundle was searched for the replaced values, except short and common words, and "
+        "contains none of them. "
     )
-    stays = "Names of pods, containers and namespaces stay. Look at it before you share it:"
+    stays = (
+        "Names of pods, containers and namespaces are kept. Review the bundle before sharing it:"
+    )
     if redaction is not None and redaction.replaced:
         stays = searched + stays
     return [
@@ -250,7 +255,7 @@ def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) ->
         path = (folder or _current_folder()) / f"{stem}{more}{suffix}"
         if not os.path.lexists(path):
             return path
-    raise UsageError(f"{stem}{suffix}: too many files of this name", "remove some")
+    raise UsageError(f"{stem}{suffix}: too many files with this name", "remove some")
 
 
 def shown_path(path: Path) -> str:
@@ -265,7 +270,9 @@ def _current_folder() -> Path:
     try:
         current = Path.cwd()
     except OSError as error:
-        raise UsageError("the current folder is gone", "start in another one") from error
+        raise UsageError(
+            "the current folder no longer exists", "start in another folder"
+        ) from error
     if _writable(current):
         return current
     # For example in a container with a read-only root.

@@ -177,14 +177,14 @@ class CensusBoard(Board):
 
     def say_empty(self, otherwise: str = "") -> None:
         """Explain why there are no lines; ``otherwise``: if none of the usual reasons applies."""
-        words = "no pod or container yet: they appear with the first event that is about one"
+        words = "no pods or containers yet: they appear with their first event"
         if otherwise:
             words = otherwise
         elif self.context.shown() is not None:
             what = "the filter matched no" if self.context.where_text else "no marked"
             words = f"{what} event of a pod or container"
         elif not self.store.facts.growing:
-            words = "nothing in this recording is about a pod or container"
+            words = "this recording has no events of pods or containers"
         if self.body.empty != words:
             self.body.empty = words
             self.body.changed()

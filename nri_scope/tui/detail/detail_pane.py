@@ -284,8 +284,8 @@ class DetailPane(Widget):
                 timer.stop()
         key = self._keymap.first("full")
         if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
-            rest = "only what was changed" if wanted.full else "all lines"
-            lines = [*lines, (), line(f"{key} here shows {rest}", Style.DIM)]
+            kind = "only changed lines" if wanted.full else "all lines"
+            lines = [*lines, (), line(f"{key} in this pane shows {kind}", Style.DIM)]
         self._read_last = wanted
         if before == wanted and lines == self._body.source:
             return

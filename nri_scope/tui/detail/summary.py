@@ -44,7 +44,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
     yield _fact("time", _moment(event.at_ns))
     yield from _answer(event)
     for known in tapped(recording, [event.id]):
-        yield _fact("in the tap", duration(known.held_ns), "  beside that, on both ways")
+        yield _fact("tap", duration(known.held_ns), "  held by the tap, both directions")
         for key, value in known.metadata:
             yield _fact("metadata", f"{key}: {value}")
     if event.mark:
@@ -63,10 +63,10 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     """Return the time and the reason of a gap. Raises RecordingError."""
-    yield _fact("gap", ("not, or not wholly, observed", Style.STRONG))
+    yield _fact("gap", ("not or only partly observed", Style.STRONG))
     yield _fact("from", _moment(gap.from_ns))
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
-    yield _fact("why", (gap.reason or "not known", Style.WARN))
+    yield _fact("reason", (gap.reason or "unknown", Style.WARN))
     lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
     if gap.is_left_out:
         yield _fact("events", lost)
@@ -76,8 +76,10 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     if session is not None:
         yield _fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
     yield ()
-    said = "What happened in this time may be missing: what follows may look different without any "
-    yield (Span(f"{said}event that shows why.", Style.DIM),)
+    text = (
+        "Events of this interval may be missing: changes in later events may have no visible cause."
+    )
+    yield (Span(text, Style.DIM),)
 
 
 def of_session(session: Session) -> Iterator[StyledLine]:
@@ -87,15 +89,13 @@ def of_session(session: Session) -> Iterator[StyledLine]:
     yield _fact("runtime", runtime(session))
     yield _fact("began", _moment(session.started_ns))
     if session.ended_ns is None:
-        yield _fact(
-            "ended", "not that this recording knows: it is open, or its recorder was killed"
-        )
+        yield _fact("ended", "not recorded: the session is open, or its recorder was killed")
     else:
         lasted = duration(max(0, session.ended_ns - session.started_ns))
         yield _fact("ended", _moment(session.ended_ns), f"  (after {lasted})")
-        yield _fact("why", session.end_reason or "not known")
+        yield _fact("reason", session.end_reason or "unknown")
     yield _fact("deadlines", *_deadlines(session))
-    mask = f"0x{session.mask:x}" if session.mask else "all events, as the runtime told no mask"
+    mask = f"0x{session.mask:x}" if session.mask else "all events: the plugin set no mask"
     yield _fact("events", mask)
 
 
@@ -105,9 +105,9 @@ def _answer(event: Event) -> Iterator[StyledLine]:
         event.status, Style.WARN
     )
     code = f"  {_code(event.status_code)}" if event.status_code else ""
-    yield _fact("answer", (event.status, style), code, f"  {took}{_of_deadline(event)}")
+    yield _fact("reply", (event.status, style), code, f"  {took}{_of_deadline(event)}")
     if event.status_message:
-        yield _fact("said", (event.status_message, Style.BAD))
+        yield _fact("message", (event.status_message, Style.BAD))
 
 
 def _code(number: int) -> str:
@@ -121,14 +121,14 @@ def _of_deadline(event: Event) -> str:
     part = event.took_ns / event.timeout_ns
     percent = f"{part:.0%}" if part >= 0.095 else f"{part * 100:.2g} %"
     slow = ": too late" if part > 1 else ": slow" if part >= _SLOW else ""
-    return f", {percent} of the {duration(event.timeout_ns)} there were{slow}"
+    return f", {percent} of the {duration(event.timeout_ns)} deadline{slow}"
 
 
 def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
     about = subject(event)
     if not about:
-        said = "not known" if event.mark else "no pod and no container"
-        yield _fact("about", (said, Style.DIM))
+        text = "unknown" if event.mark else "no pod or container"
+        yield _fact("about", (text, Style.DIM))
         return
     if event.container or event.container_id:
         yield _fact("container", (event.container or "(no name)", Style.STRONG))
@@ -149,7 +149,7 @@ def _changed(event: Event) -> Iterator[StyledLine]:
     if len(event.changed) > _LISTED:
         yield _fact("", f"… {len(event.changed) - _LISTED:,} more")
     if event.owners:
-        yield _fact("by", ", ".join(event.owners[:_LISTED]))
+        yield _fact("changed by", ", ".join(event.owners[:_LISTED]))
 
 
 def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
@@ -161,7 +161,7 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
     for name, other in beside:
         of_same = " of this container" if name in ("earlier", "later") else ""
         if other is None:
-            yield _fact(name, (f"nothing{of_same}", Style.DIM))
+            yield _fact(name, (f"no event{of_same}", Style.DIM))
             continue
         apart = abs(other.at_ns - event.at_ns)
         about = of_same or f"  {subject(other)}"
@@ -174,7 +174,7 @@ def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
     for line in lines:
         yield _fact(line.stream, line.text)
     if count > len(lines):
-        yield _fact("", (f"and {count - len(lines):,} lines more", Style.DIM))
+        yield _fact("", (f"and {count - len(lines):,} more lines", Style.DIM))
     if lines:
         yield ()
 
@@ -191,12 +191,12 @@ def _role(session: Session | None) -> str:
 
 def _deadlines(session: Session) -> Iterator[str]:
     if session.request_timeout_ms:
-        yield f"{duration(session.request_timeout_ms * 10**6)} for an answer"
+        yield f"{duration(session.request_timeout_ms * 10**6)} for a reply"
     if session.registration_timeout_ms:
         between = ", " if session.request_timeout_ms else ""
         yield f"{between}{duration(session.registration_timeout_ms * 10**6)} to register"
     if not (session.request_timeout_ms or session.registration_timeout_ms):
-        yield "the runtime tells none"
+        yield "not reported by the runtime"
 
 
 def _moment(at_ns: int) -> str:

@@ -175,7 +175,7 @@ def no_event(row: Row) -> str:
         case RowKind.BEGAN | RowKind.ENDED:
             return "this row is a session, not an event"
         case RowKind.DAMAGED:
-            return "what is here cannot be read"
+            return "this row cannot be read"
         case RowKind.GONE:
             return "this event was removed from the recording"
 
@@ -193,8 +193,8 @@ def no_filter(row: Row, column: str) -> str:
 def no_container(row: Row) -> str:
     """Return why there is no next event of the same container; "" if there may be one."""
     if row.event is None:
-        return f"{no_event(row)}, and about no container"
-    return "" if row.event.container_id else "this event is about no container"
+        return f"{no_event(row)}, and has no container"
+    return "" if row.event.container_id else "this event has no container"
 
 
 def term(event: Event, column: str) -> str:

@@ -351,7 +351,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def _say_ended(self, words: str) -> None:
-        self.post_message(StatusText(f"this recording is over: {words}", problem=True))
+        self.post_message(StatusText(f"this recording has ended: {words}", problem=True))
 
     def action_open(self) -> None:
         """Show the details of the row under the cursor."""

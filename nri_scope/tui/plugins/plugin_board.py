@@ -33,11 +33,11 @@ class ChainPlaceKind(StrEnum):
 
     PLUGIN = "plugin"
     """A plugin whose traffic was observed."""
-    OURS = "we"
-    """One of our passive connections: the time is our own."""
+    PASSIVE = "passive"
+    """A passive connection of nri-scope: times are its own reply times."""
     BETWEEN = "between"
     """The gap between two observed connections: its plugins, and the runtime."""
-    NAMED = "named"
+    OWNER = "owner"
     """A plugin that is known only from its changes."""
 
 
@@ -86,7 +86,7 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
             found.append(((time.after, 1, time.before), _between(time)))
     for plugin, count in told.items():
         if plugin not in by_plugin:
-            place = ChainPlace(ChainPlaceKind.NAMED, plugin, None, None, 0, 0, None, count)
+            place = ChainPlace(ChainPlaceKind.OWNER, plugin, None, None, 0, 0, None, count)
             found.append(((plugin, 0, ""), place))
     there = (place for _, place in sorted(found, key=lambda entry: entry[0]))
     return tuple(place for place in there if not tally.is_narrowed or place.calls or place.changes)
@@ -116,7 +116,7 @@ def _connection(
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
     return ChainPlace(
-        ChainPlaceKind.OURS if ours else ChainPlaceKind.PLUGIN,
+        ChainPlaceKind.PASSIVE if ours else ChainPlaceKind.PLUGIN,
         plugin,
         sum(one.calls for one in counts),
         # A plugin's time is measured in the chain, as in `stats`.
@@ -163,7 +163,7 @@ _BETWEEN = "  ↕ "
 
 def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
     """Format one place as a line of `FIELDS`. Unknown values are ``?``."""
-    style = {ChainPlaceKind.OURS: Style.DIM, ChainPlaceKind.BETWEEN: Style.DIM}.get(
+    style = {ChainPlaceKind.PASSIVE: Style.DIM, ChainPlaceKind.BETWEEN: Style.DIM}.get(
         place.what, Style.PLAIN
     )
     took = place.took
@@ -193,13 +193,13 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
 def place_words(place: ChainPlace) -> str:
     """Describe the place in a sentence."""
     match place.what:
-        case ChainPlaceKind.OURS:
-            return f"{place.name}: our own connection; the time is what we took to answer"
+        case ChainPlaceKind.PASSIVE:
+            return f"{place.name}: passive connection of nri-scope; times are its own reply times"
         case ChainPlaceKind.BETWEEN:
-            return f"{place.name}: {place.between}, the runtime included"
-        case ChainPlaceKind.NAMED:
-            return f"{place.name}: known from its changes alone; how long it takes was not observed"
-    return f"{place.name}: seen itself; the time is from request to reply"
+            return f"{place.name}: {place.between}; times include the runtime"
+        case ChainPlaceKind.OWNER:
+            return f"{place.name}: known only from its changes; its reply times were not observed"
+    return f"{place.name}: observed directly; times are from request to reply"
 
 
 def _count(count: int | None) -> str:
@@ -285,10 +285,12 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def _empty(self) -> str:
         if self._tally is not None and self._tally.is_narrowed:
-            return "none of the events that are shown came to a plugin"
+            return "no plugin received any of the shown events"
         if self.store.facts.growing:
-            return "no plugin connection yet: the first one comes when the runtime configures it"
-        return "there is no plugin connection in this recording"
+            return (
+                "no plugin connection yet: the first appears when the runtime configures a plugin"
+            )
+        return "this recording has no plugin connections"
 
     @property
     def selected_event_id(self) -> int | None:

@@ -211,10 +211,10 @@ class SessionBoard(TableBoard[Entry]):
 
     def _empty(self) -> str:
         if self.context.is_narrowed:
-            return "no session has an event that is shown"
+            return "no session has any of the shown events"
         if self.store.facts.growing:
             return "no session yet: one begins when a runtime accepts the plugin connection"
-        return "there is no session in this recording"
+        return "this recording has no sessions"
 
     @property
     def selected_event_id(self) -> int | None:
@@ -244,7 +244,7 @@ class SessionBoard(TableBoard[Entry]):
             if number:
                 self.post_message(OpenEvent(number))
             else:
-                self.post_message(StatusText("this session has no event"))
+                self.post_message(StatusText("this session has no events"))
 
     async def _open_after(self, at_ns: int) -> None:
         where, about = self.context.shown(), self.context.about
@@ -254,6 +254,6 @@ class SessionBoard(TableBoard[Entry]):
 
         number = await self.store.run(find)
         if number is None:
-            self.post_message(StatusText("no event that is shown came after this gap"))
+            self.post_message(StatusText("no shown event follows this gap"))
         else:
             self.post_message(OpenEvent(number))

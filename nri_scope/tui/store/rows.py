@@ -160,7 +160,7 @@ def marker_text(one: RowMarker) -> str:
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
             length = display.duration(max(0, gap.to_ns - gap.from_ns))
             if gap.is_left_out:
-                return f"gap of {length}, events that are not in this part of a recording: {lost}"
+                return f"gap of {length}, events left out of this part of the recording: {lost}"
             return f"gap of {length}, events lost: {lost}{whose} ({_words(gap.reason)})"
         case SessionBegan(session=session):
             who = _cut(session.plugin, _WIDTH)

@@ -202,7 +202,7 @@ def point_line(
         Span(f"  event {point.event}"),
     ]
     if not points.complete:
-        parts.append(Span("  with many more: zoom in to see each", Style.WARN))
+        parts.append(Span("  and many more in this column: zoom in to see them", Style.WARN))
     elif others:
         parts.append(Span(f"  and {others:,} more in this column", Style.DIM))
     return tuple(parts)

@@ -129,8 +129,9 @@ class TimelineBoard(CensusBoard):
             shown = self.window.shows(first)
             self.at_ns = first if shown else self.window.middle(0, self.width)
         await self._pack()
-        nothing_then = f"nothing was there at this time; {self.keymap.first('zoom_all')} shows all"
-        self.say_empty(nothing_then if len(lanes) else "")
+        key = self.keymap.first("zoom_all")
+        no_lane = f"nothing existed at this time; {key} shows the whole time range"
+        self.say_empty(no_lane if len(lanes) else "")
 
     def _show(self, window: TimeWindow) -> None:
         """Draw another window, with the known part of its content."""

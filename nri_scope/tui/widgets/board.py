@@ -251,7 +251,7 @@ class Board(Widget, can_focus=False):
     def counted_words(self) -> str:
         """Return in words which events are counted; "" for all."""
         told = self.context.told()
-        return f"counts only: {told}" if told else ""
+        return f"counts include only: {told}" if told else ""
 
     def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Work in the background, replacing older work for the same purpose."""
@@ -298,10 +298,12 @@ class Board(Widget, can_focus=False):
             if {event.key, event.character} & set(self.keymap[name].keys):
                 event.stop()
                 key, there = self.keymap.first(name), self.keymap.first("mode_events")
-                told = f"{key} is of the list of events" + (f", key {there}" if there else "")
+                words = f"{key} only works in the list of events" + (
+                    f" (key {there})" if there else ""
+                )
                 if self.store.facts.growing:
-                    told += "; this view shows what comes as it comes"
-                self.post_message(StatusText(told))
+                    words += "; this view always shows new events"
+                self.post_message(StatusText(words))
 
     async def _work(self) -> None:
         while self._wanted:

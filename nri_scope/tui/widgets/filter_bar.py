@@ -188,24 +188,26 @@ class FilterBar(Vertical, inherit_bindings=False):
         text = self.query_one(Input).value
         key = self._keymap.first
         problem, position = "", None
-        said = f"{key('accept')} use it · {key('cancel')} cancel"
+        said = f"{key('accept')} accept · {key('cancel')} cancel"
         match self.purpose:
             case Purpose.FILTER:
                 found = check(text)
                 if found.filter is None:
                     problem, position = found.problem, found.position
                 elif text.strip():
-                    said = f"fine · {said} · {key('complete')} complete"
+                    said = f"valid · {said} · {key('complete')} complete"
                 else:
-                    said = f"everything passes · {key('complete')} names the fields · {said}"
+                    said = (
+                        f"no filter: shows everything · {key('complete')} lists the fields · {said}"
+                    )
             case Purpose.SEARCH:
                 said = (
-                    f"text in names, ids, changes · {said} · "
-                    f"then {key('search_next')} and {key('search_previous')}"
+                    f"searches names, ids and changes · {said} · "
+                    f"then {key('search_next')} next, {key('search_previous')} previous"
                 )
             case Purpose.PLUGIN:
                 problem = _problem_of_command(text)
-                said = f"the command that starts a plugin · {self._note} · {said}"
+                said = f"command line of a plugin · {self._note} · {said}"
             case Purpose.COMMENT:
                 said = f"{self._note} · {said}"
         if self._options:
@@ -213,7 +215,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._problem.position = position
         wrong = bool(problem) and not self._options
         self.set_class(wrong, "-wrong")
-        self.query_one("#said", Label).update(f"wrong: {safe(problem)}" if wrong else said)
+        self.query_one("#said", Label).update(f"error: {safe(problem)}" if wrong else said)
 
     def _options_in_words(self) -> str:
         first = max(0, min(self._option, len(self._options) - _SHOWN_OPTIONS))
@@ -261,7 +263,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         if not self._options:
             found = complete(line.value, line.cursor_position, self.values)
             if not found.options:
-                self.query_one("#said", Label).update("nothing is known that this could be")
+                self.query_one("#said", Label).update("no completion found")
                 return
             self._options = found.options
             self._option_at = (found.start, found.end)

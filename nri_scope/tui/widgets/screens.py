@@ -64,10 +64,12 @@ class MainScreen(Screen[None], inherit_bindings=False):
                 screen.set_focus(screen.focus_chain[0])
 
 
-_TEXTS = (
-    "A * stands before a marked event. Took is the time of our own answer,",
-    "Of the deadline that the runtime set.",
+_NOTES = (
+    "*: a marked event.",
+    "Took: time from request to reply; nri-scope's own in a passive recording.",
+    "Of: deadline set by the runtime.",
 )
+"""Signs and column titles, explained below the keys."""
 
 
 def help_lines(
@@ -87,7 +89,7 @@ def help_lines(
             if action.keys and action.name in available
         ]
         lines.append(line())
-    return [*lines, *(line(text, Style.DIM) for text in _TEXTS)]
+    return [*lines, *(line(text, Style.DIM) for text in _NOTES)]
 
 
 class ReadingScreen(ModalScreen[None], inherit_bindings=False):

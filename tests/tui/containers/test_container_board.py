@@ -139,7 +139,7 @@ async def test_finds_by_name_and_id_and_goes_round() -> None:
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, ContainerBoard) as shown:
-        assert shown.screen[1] == "nothing in this recording is about a pod or container"
+        assert shown.screen[1] == "this recording has no events of pods or containers"
         await shown.press("enter", "right", "left", "o")
         assert shown.board.selected_event_id is None
 

@@ -69,13 +69,13 @@ def test_two_containers_differ_in_what_is_not_made_up(recording: Recording) -> N
 
 def test_the_same_is_no_difference(recording: Recording) -> None:
     event = _event(recording, "CreateContainer")
-    assert "No difference." in _lines(_compared(recording, event, event))
+    assert "No differences." in _lines(_compared(recording, event, event))
 
 
 def test_an_event_without_a_container_cannot_be_compared(recording: Recording) -> None:
     a, b = _event(recording, "RunPodSandbox"), _event(recording, "CreateContainer")
     lines = _lines(_compared(recording, a, b))
-    assert "   no event tells what a container is made of here" in lines
+    assert "   no event contains the container's spec" in lines
     assert "There is nothing to compare." in lines
 
 
@@ -88,8 +88,8 @@ def test_an_event_that_tells_only_the_id_counts_as_what_was_told_before(tmp_path
     with Recording.open(make(tmp_path / "r.nriscope.db", events)) as found:
         a, b = _event(found, "CreateContainer"), _event(found, "StopContainer")
         lines = _lines(_compared(found, a, b))
-        assert f"   as event {a.id} told it" in lines
-        assert "No difference." in lines
+        assert f"   container as of event {a.id}" in lines
+        assert "No differences." in lines
 
 
 @pytest.mark.parametrize("width", [30, 80, 99, 100, 160])

@@ -268,7 +268,7 @@ async def test_blame_shows_all_lines_when_asked_to(store: Store) -> None:
     async with app.run_test(size=(100, 60)) as pilot:
         app.pane.show_tab(Tab.BLAME)
         app.pane.show(rows[4])
-        text = await _shows(pilot, "Enter here shows all lines")
+        text = await _shows(pilot, "Enter in this pane shows all lines")
         assert "PATH=/bin" not in text
         app.pane.body.focus()
         await press(pilot, "enter")
@@ -337,7 +337,7 @@ async def test_what_came_later_shows_while_the_recording_grows(
         async with app.run_test(size=(100, 40)) as pilot:
             await until(1)
             app.pane.show((await _rows(store))[0])
-            await _shows(pilot, "after       nothing")
+            await _shows(pilot, "after       no event")
             recorder.capture(session, an_item("Configure", wall_ns=NOW + 10**9))
             await until(2)
             app.pane.grown()

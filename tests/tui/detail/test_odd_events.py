@@ -67,7 +67,7 @@ def test_malformed_is_said_of_what_is_malformed_and_of_nothing_else(tmp_path: Pa
             assert ("unknown method or service" in text) == unknown
             # Nothing is claimed of what was not understood.
             if unknown or malformed:
-                assert "can change nothing" not in text
+                assert "cannot change anything" not in text
                 assert "no pod" not in text and "no container" not in text
             # The reply to a malformed request is decoded all the same.
             assert ('"annotations": {"a": "b"}' in text) == (not unknown and item.reply == REPLY)

@@ -64,7 +64,7 @@ class TestTheSummaryOfAnEvent:
         text = "\n".join(_lines(recording, a_row(event), Tab.SUMMARY))
         for said in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
             assert said in text
-        assert "answer      ok  in 176µs, 0.0088 % of the 1.99s there were" in text
+        assert "reply       ok  in 176µs, 0.0088 % of the 1.99s deadline" in text
         assert "uid         shop-web-0" in text
         assert "runtime     containerd 2.1.9+unknown, NRI 0.8.0 (inferred)" in text
 
@@ -81,7 +81,7 @@ class TestTheSummaryOfAnEvent:
 
     def test_says_that_there_is_nothing_before_the_first(self, recording: Recording) -> None:
         first = next(iter(recording.events()))
-        assert "before      nothing" in _lines(recording, a_row(first), Tab.SUMMARY)
+        assert "before      no event" in _lines(recording, a_row(first), Tab.SUMMARY)
 
     def test_has_what_the_user_wrote_about_it(self, recording: Recording) -> None:
         event = next(iter(recording.events()))
@@ -94,7 +94,7 @@ class TestTheSummaryOfAnEvent:
             event = next(one for one in found.events() if one.status == "error")
             lines = _lines(found, a_row(event), Tab.SUMMARY)
             assert any("error  code 2 (unknown)" in one for one in lines)
-            assert any(one.startswith("said        failed: ") for one in lines)
+            assert any(one.startswith("message     failed: ") for one in lines)
             odd = next(one for one in found.events() if one.mark == "malformed")
             assert "marked      malformed request, kept raw" in _lines(
                 found, a_row(odd), Tab.SUMMARY
@@ -109,12 +109,12 @@ class TestTheContainer:
 
     def test_is_the_pod_where_there_is_none(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.CONTAINER)
-        assert lines[0] == "This event is about a pod. As it tells it:"
+        assert lines[0] == "This event concerns a pod:"
         assert "name: web" in lines
 
     def test_is_none_in_an_event_about_nobody(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CONTAINER)
-        assert lines == ["This event tells of no container and no pod."]
+        assert lines == ["This event contains no pod or container."]
 
 
 class TestChanges:
@@ -133,7 +133,7 @@ class TestChanges:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.CHANGES)
         assert any("no change seen" in one for one in lines)
         lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CHANGES)
-        assert lines == ["Plugins can change nothing in this event."]
+        assert lines == ["Plugins cannot change anything in this event."]
 
 
 class TestBlame:
@@ -151,7 +151,7 @@ class TestBlame:
 
     def test_needs_a_container(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.BLAME)
-        assert lines == ["This event is about no container."]
+        assert lines == ["This event has no container."]
 
 
 class TestRaw:
@@ -173,7 +173,7 @@ class TestRaw:
 class TestWhatIsNoEvent:
     def test_a_gap_says_when_and_why_and_how_much_was_lost(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
-        assert "why         the disk is full" in lines
+        assert "reason      the disk is full" in lines
         assert "events lost 1,234" in lines
         assert any(one.endswith("(2.50s)") for one in lines)
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
@@ -181,20 +181,21 @@ class TestWhatIsNoEvent:
 
     def test_a_session_says_who_and_why_it_ended(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
-        assert "why         the runtime closed the connection" in lines
-        assert "deadlines   2.00s for an answer, 5.00s to register" in lines
+        assert "reason      the runtime closed the connection" in lines
+        assert "deadlines   2.00s for a reply, 5.00s to register" in lines
         assert any("(after 1m00s)" in one for one in lines)
 
     @pytest.mark.parametrize("tab", [tab for tab in Tab if tab is not Tab.SUMMARY])
     def test_has_no_other_tabs(self, recording: Recording, tab: Tab) -> None:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 1)), tab)
-        assert lines == ["Only events have this tab: nothing was exchanged here."]
+        assert lines == ["This tab is only available for events."]
 
 
 def test_an_event_that_is_gone_is_said_to_be(recording: Recording) -> None:
     event = next(iter(recording.events()))
     with_number = replace(event, id=10**9)
-    assert _lines(recording, a_row(with_number), Tab.RAW) == ["This event was removed meanwhile."]
+    lines = _lines(recording, a_row(with_number), Tab.RAW)
+    assert lines == ["This event has been removed from the recording."]
 
 
 @pytest.mark.parametrize("tab", [Tab.CONTAINER, Tab.CHANGES, Tab.BLAME, Tab.RAW])

@@ -28,7 +28,7 @@ def told(recording: Recording, name: str) -> list[str]:
 def test_an_event_has_what_only_the_tap_knows(path: Path) -> None:
     with Recording.open(path) as recording:
         lines = told(recording, "CreateContainer")
-    assert "in the tap  31µs  beside that, on both ways" in lines
+    assert "tap         31µs  held by the tap, both directions" in lines
     assert "metadata    trace: CreateContainer" in lines
     at = lines.index("stdout      creating app")
     assert lines[at + 1] == f"stdout      DB_PASSWORD={PASSWORD}"

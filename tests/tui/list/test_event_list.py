@@ -62,7 +62,7 @@ async def test_keys_that_do_nothing_on_a_session_say_why() -> None:
         await screen.press("=")
         await screen.shows("! this row is a session, not an event; type session:1 as a filter")
         await screen.press("o")
-        await screen.shows("! this row is a session, not an event, and about no container")
+        await screen.shows("! this row is a session, not an event, and has no container")
         await screen.press("!")
         await screen.shows("! this row is a session, not an event; type session:1 as a filter")
         assert screen.app.context.where_text == ""

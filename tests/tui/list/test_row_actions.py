@@ -39,5 +39,5 @@ def test_only_events_of_containers_have_a_next_one() -> None:
     event = an_event(1)
     assert columns.no_container(event_row(event, 0)) == ""
     pod = event_row(replace(event, container="", container_id=""), 0)
-    assert columns.no_container(pod) == "this event is about no container"
+    assert columns.no_container(pod) == "this event has no container"
     assert columns.no_container(SESSION).startswith("this row is a session, not an event")

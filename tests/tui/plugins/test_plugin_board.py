@@ -45,7 +45,7 @@ async def test_shows_the_chain_in_call_order(path: Path) -> None:
         ]  # fmt: skip
         # Nobody saw its calls; what it changed the validators were told.
         assert cells(shown.screen, "20-device-injector") == ["?", "?", "3"]
-        assert "our own connection" in shown.screen[-2]
+        assert "passive connection of nri-scope" in shown.screen[-2]
 
 
 async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin(
@@ -72,11 +72,11 @@ async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
         # Others have none of these, and what is between needs whole rounds.
         names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
         assert "↕" not in names and "50-probe-b" not in names
-        counted = "counts only: event:CreateContainer plugin:00-probe-a"
+        counted = "counts include only: event:CreateContainer plugin:00-probe-a"
         assert shown.screen[-1] == counted
         context.filter_by("pod:nothing")
         await shown.update()
-        assert shown.screen[1].startswith("none of the events that are shown came to a plugin")
+        assert shown.screen[1].startswith("no plugin received any of the shown events")
         context.everything()
         await shown.update()
         assert cells(shown.screen, "00-probe-a")[0] == "36" and not shown.screen[-1]
@@ -94,7 +94,7 @@ async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
         of_probe = [event for event in own if event.plugin == "00-probe-a"]
         assert cells(shown.screen, "00-probe-a")[0] == str(len(of_probe))
         assert any(line.strip().startswith("↕") for line in shown.screen)
-        assert shown.screen[-1] == f"counts only: {context.words()}"
+        assert shown.screen[-1] == f"counts include only: {context.words()}"
 
 
 def test_times_are_those_that_the_differ_tells(path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     Recorder.open(path).close()
     async with showing(path, PluginBoard) as shown:
-        assert shown.screen[1].startswith("there is no plugin connection in this recording")
+        assert shown.screen[1].startswith("this recording has no plugin connections")
         await shown.press("enter")
         assert shown.board.selected_event_id is None
 

@@ -81,7 +81,7 @@ async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: 
         await shown.press("down", "enter")
         assert shown.last(OpenEvent).event_id == 3
         await shown.press("end", "enter")
-        assert shown.last(StatusText).text == "this session has no event"
+        assert shown.last(StatusText).text == "this session has no events"
 
 
 async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
@@ -92,10 +92,10 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
         # Only the first session has one of these.
         assert [line[0] for line in lines] == ["containerd", "1", "░", "░"]
         await shown.press("down")
-        assert shown.screen[-1] == "counts only: -status:ok"
+        assert shown.screen[-1] == "counts include only: -status:ok"
         assert shown.board.selected_event_id == 2
         await shown.press("down", "enter")
-        assert shown.last(StatusText).text == "no event that is shown came after this gap"
+        assert shown.last(StatusText).text == "no shown event follows this gap"
         context.filter_by("event:StopContainer")
         await shown.update()
         await shown.press("home")
@@ -123,7 +123,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     Recorder.open(path).close()
     async with showing(path, SessionBoard) as shown:
-        assert shown.screen[1].startswith("there is no session in this recording")
+        assert shown.screen[1].startswith("this recording has no sessions")
         await shown.press("enter")
 
 

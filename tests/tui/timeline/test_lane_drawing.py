@@ -296,4 +296,4 @@ def test_a_life_in_words() -> None:
         == "created 2.00s, running 3.00s, stopped 2.00s, removed"
     )
     assert life_words(life(0, 3), NOW + 7 * SECOND) == "running 4.00s"
-    assert life_words(life(), NOW + 7 * SECOND) == "there 7.00s"
+    assert life_words(life(), NOW + 7 * SECOND) == "existed 7.00s"

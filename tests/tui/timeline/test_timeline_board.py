@@ -169,7 +169,7 @@ async def test_finds_lanes_by_name() -> None:
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, TimelineBoard) as shown:
-        assert shown.screen[1].startswith("nothing in this recording is about a pod or container")
+        assert shown.screen[1].startswith("this recording has no events of pods or containers")
         # Nor is there a time to show.
         assert not shown.screen[0].strip()
 
