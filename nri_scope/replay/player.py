@@ -70,8 +70,8 @@ class Player:
         self._course = LifecycleState(stage.runtime.profile)
         # The plugins connected after the start of the pods that Synchronize lists.
         pods, containers = self._world.state()
-        self._course.ran(pods)
-        self._course.synchronized(containers)
+        self._course.note_pods(pods)
+        self._course.note_containers(containers)
         self._played = 0
 
     async def play(self) -> None:
@@ -128,12 +128,12 @@ class Player:
             return
         self._world.check_known(recorded.id, step.event, step.message, step.subject)
         shown = self._world.shown(step.event, step.message)
-        for part in self._course.happens(step.event, shown):
+        for part in self._course.steps_of(step.event, shown):
             played = PlayedEvent(
-                0 if part.own else recorded.id,
+                0 if part.added else recorded.id,
                 part.event.name,
                 step.subject,
-                0 if part.own else recorded.at_ns,
+                0 if part.added else recorded.at_ns,
                 fault=step.added,
             )
             if not part.skipped:
@@ -178,7 +178,7 @@ class Player:
             self._story.result.tally.fail(f"{played.event} {played.subject}: {refusal}")
         self._end()
         if outcome.failure:
-            for part in self._course.failed(event, request):
+            for part in self._course.steps_after_failure(event, request):
                 undone = PlayedEvent(0, part.event.name, played.subject, 0)
                 await self._operate(undone, part.event, part.request)
 
@@ -279,4 +279,4 @@ class Player:
             self._story.note("restart-runtime", "the runtime restarts")
             await self._stage.restart()
             self._course = LifecycleState(self._stage.runtime.profile)
-            self._course.synchronized(self._world.state()[1])
+            self._course.note_containers(self._world.state()[1])

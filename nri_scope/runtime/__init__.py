@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play the runtime's role: accept or launch plugins, configure, synchronize and ask them in turn.
+"""Emulate a runtime: accept or launch plugins, configure and synchronize them, and send events.
 
 In: requests to send, a profile of a runtime, and plugins' replies. Out: outcomes of operations,
-merged as that runtime merges them, and plugins' output. This room never reads recordings, and
+merged as that runtime merges replies, and plugins' output. This room never reads recordings, and
 never starts a container.
 """
 
@@ -12,7 +12,7 @@ from .outcome import Outcome as Outcome
 from .output import Stream as Stream
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
-from .plugin_process import exit_in as exit_in
+from .plugin_process import exit_status_in as exit_status_in
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import RecordedSetUp as RecordedSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps from a new connection to a plugin that gets events."""
+"""Admission of a plugin: its registration, Configure and Synchronize."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nri_scope.wire import Code
 from .plugin import Plugin
 from .plugin_setup import SetUp, split_again
 from .profile import Profile
-from .rejection import Stage, problem_of
+from .rejection import Stage, registration_problem
 
 
 async def register(plugin: Plugin, profile: Profile) -> int:
-    """Wait for RegisterPlugin and check it. Return the id of the stream to be answered.
+    """Wait for RegisterPlugin and check it. Return its stream id, which is not answered yet.
 
-    Raises `DeadlineExceeded`, `ConnectionClosed`, or `RemoteProtocolError` for a wrong name or
-    index, after answering the request with an error.
+    Raises `DeadlineExceeded` or `ConnectionClosed`. Answers an invalid name or index with an error,
+    and raises `RemoteProtocolError`.
     """
     timeout = profile.registration_timeout_ms / 1e3
     done, _ = await asyncio.wait({plugin.registration}, timeout=timeout)
@@ -33,12 +33,12 @@ async def register(plugin: Plugin, profile: Profile) -> int:
     stream_id, request = await plugin.registration
     plugin.registered = plugin_id(request.plugin_idx, request.plugin_name)
     if plugin.identity is None:
-        refusal = problem_of(request, checks_names=profile.checks_names)
+        refusal = registration_problem(request, checks_names=profile.checks_names)
         if refusal is not None:
-            problem, plugin.told = refusal
+            problem, plugin.error_sent = refusal
             plugin.leave(f"registration refused: {problem}")
-            # A Go handler's error has this code unless it asks for another.
-            plugin.link.respond_error(stream_id, Code.UNKNOWN, plugin.told)
+            # The default code of a Go handler's error.
+            plugin.link.respond_error(stream_id, Code.UNKNOWN, plugin.error_sent)
             raise RemoteProtocolError(plugin.end_reason)
         plugin.index, plugin.name = request.plugin_idx, request.plugin_name
     plugin.nri_version = request.NRI_version
@@ -47,10 +47,10 @@ async def register(plugin: Plugin, profile: Profile) -> int:
 
 
 async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
-    """Send Configure and take the event mask of the reply.
+    """Send Configure and store the event mask of the reply.
 
-    Raises `RemoteProtocolError` for an event bit that is unknown to this runtime, although the
-    plugin cannot notice the problem; also raises the errors of the call itself.
+    Raises `RemoteProtocolError` for an event bit that is unknown to this runtime, of which the
+    plugin gets no error, and the errors of the call itself.
     """
     profile = setup.profile
     plugin.stage = Stage.CONFIGURATION
@@ -66,7 +66,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
         raise RemoteProtocolError(
             f"subscribed to events 0x{unknown:x} that {profile.title} does not know"
         )
-    # No event at all means every event, ValidateContainerAdjustment included.
+    # An empty mask means every event, ValidateContainerAdjustment included.
     plugin.mask = mask or profile.mask
     plugin.session.feed(MessageKind.CONFIGURE_REPLY)
 
@@ -76,10 +76,10 @@ async def synchronize(
 ) -> SynchronizeResponse:
     """Send the plugin the existing pods and containers, and return its final reply.
 
-    ``part_max`` is the maximum size of one part in bytes; None leaves it to the set-up.
+    ``part_max`` is the maximum size of one part in bytes; None keeps the parts of ``setup``.
 
-    One deadline covers all parts. Each part but the last must be answered with ``more`` and
-    without updates. Otherwise the plugin mistook it for the whole state: `RemoteProtocolError`.
+    One deadline covers all parts. Raises `RemoteProtocolError` if the reply to any part but the
+    last lacks ``more`` or has updates: the plugin mistook the part for the whole state.
     """
     deadline_ns = monotonic_ns() + setup.profile.request_timeout_ms * 1_000_000
     plugin.stage = Stage.SYNCHRONIZATION

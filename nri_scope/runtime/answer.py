@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's answer to one request, and its consequences for the plugin and the rest
-of the chain.
-"""
+"""One plugin's answer to one request: a reply or an error."""
 
 from __future__ import annotations
 
@@ -15,33 +13,33 @@ from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One plugin's answer to one request."""
+    """The reply or error of one plugin, with the request that it got."""
 
     plugin: str
     """``NN-name``."""
     method: str
-    """The RPC that was answered: StateChange if the plugin had to be asked again with that RPC."""
+    """The RPC that was answered: StateChange if the plugin did not implement the event's own."""
     reply: Message | None
-    """None after an error, and for a method that is not in the table."""
+    """None after an error, and for a method that is not in `METHODS`."""
     payload: bytes
-    """The reply as it was on the wire; empty after an error status."""
+    """The reply's bytes; empty after an error status."""
     error: NriScopeError | None
     """`RpcError`: the plugin's own error status. `RemoteProtocolError`: a reply that cannot be
     decoded. `LocalProtocolError`: a request too large to send. `ConnectionClosed` and
-    `DeadlineExceeded`: the plugin is gone."""
+    `DeadlineExceeded`: the plugin is disconnected."""
     took_ns: int
     """Time from sending the request to the answer, including a second attempt as StateChange."""
     sent: bytes = b""
-    """The request as it was sent to this plugin, for `method`."""
+    """The request's bytes, as sent with `method`."""
     timeout_ns: int = 0
     """The deadline of the request."""
     service: str = PLUGIN_SERVICE
     closed: bool = False
-    """Whether the runtime closed the connection for this error, which other runtimes tolerate."""
+    """Whether the runtime closed the connection because of this error. Other runtimes do not."""
 
     @property
     def request(self) -> Message | None:
-        """The request that this plugin got; None if its method is unknown or it is malformed."""
+        """The decoded request; None if its method is unknown or it is malformed."""
         known = METHODS.get(self.method)
         if known is None or known.service != self.service:
             return None
@@ -52,12 +50,12 @@ class Answer:
 
     @property
     def dropped(self) -> bool:
-        """Whether the plugin is dropped for this answer. The operation and the rest of the chain
-        continue: in real runtimes, too, a closed connection or missed deadline harms no container.
+        """Whether the runtime disconnects the plugin because of this answer. As in real runtimes,
+        the operation and the rest of the chain continue.
         """
         return self.closed or isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
 
     @property
     def stops_chain(self) -> bool:
-        """Whether the error fails the operation; plugins with a higher index are not asked then."""
+        """Whether the error fails the operation, so that the rest of the chain is not asked."""
         return self.error is not None and not self.dropped

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of a plugin: the program to run, and why it cannot be run."""
+"""Command lines of plugins: lookup of the program, its environment, and errors of starting it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Command:
     cwd: str
 
     def problem(self, number: int, step: str) -> UsageError:
-        """Return why the plugin could not be started, from the errno of chdir (``cwd``) or execve
-        (``exec``).
+        """Return an error for a failed start: the errno ``number`` of chdir, if ``step`` is
+        ``cwd``, or of execve, if it is ``exec``.
         """
         if step == "cwd":
             return UsageError(
-                f"{self.cwd}: no folder to run a plugin in: {_words(number)}", "name another one"
+                f"{self.cwd}: cannot run a plugin in this folder: {_words(number)}",
+                "name another folder",
             )
         if number == errno.ENOENT and Path(self.path).exists():
             interpreter = _interpreter(self.path)
@@ -49,7 +50,7 @@ class Command:
                 )
             return _problem(
                 self.argv[0],
-                "the dynamic loader that it needs does not exist here",
+                "its dynamic loader does not exist here",
                 "build it for this system",
             )
         if number == errno.ENOEXEC:
@@ -71,41 +72,42 @@ def command_of(
 ) -> Command:
     """Return the command of a plugin; find its program as a shell does. Raises UsageError.
 
-    The lookup uses our own PATH and working folder. The plugin gets neither: as in a real runtime,
-    its environment consists of the three variables of a launched plugin and ``environment``. It
-    runs in ``cwd`` (None: in our folder, as a real runtime's plugins run in the runtime's).
+    The lookup uses the PATH and working folder of this process. The plugin's environment has no
+    PATH: as in a real runtime, it consists of the three variables of a launched plugin, and
+    ``environment``. The plugin runs in ``cwd``; None is the folder of this process, just as real
+    runtimes start plugins in their own.
     """
     check_index(index)
     if not name:
         check_name(name)
     if not argv or not argv[0]:
-        raise UsageError("an empty command is no plugin", "name the program after --")
-    told = {
+        raise UsageError("the command of the plugin is empty", "name the program after --")
+    required = {
         "NRI_PLUGIN_NAME": name,
         "NRI_PLUGIN_IDX": index,
         "NRI_PLUGIN_SOCKET": str(PLUGIN_DESCRIPTOR),
     }
     added = dict(environment or {})
     for variable in added:
-        if variable in told:
+        if variable in required:
             raise UsageError(
                 f"{variable} cannot be set for a launched plugin",
-                "it is how the runtime tells the plugin who it is",
+                "the runtime sets it to the plugin's own value",
             )
         if not variable or "=" in variable:
-            raise UsageError(f"{variable!r} is no name of an environment variable")
-    complete = {**told, **added}
+            raise UsageError(f"{variable!r} is not a valid name of an environment variable")
+    complete = {**required, **added}
     for text in (*argv, *complete, *complete.values()):
         try:
-            sound = b"\0" not in os.fsencode(text)
+            is_valid = b"\0" not in os.fsencode(text)
         except UnicodeEncodeError:
-            sound = False
-        if not sound:
-            raise UsageError(f"{text!r} cannot be given to a program")
+            is_valid = False
+        if not is_valid:
+            raise UsageError(f"{text!r} cannot be passed to a program")
     folder = os.fspath(cwd) if cwd is not None else str(Path.cwd())
     program = _program(argv[0])
-    # Programs that search for their own file (Python does, for its virtual environment) have no
-    # PATH.
+    # argv[0] is absolute: programs that look up their own file (as Python does for its virtual
+    # environment) have no PATH.
     return Command(program, (program, *argv[1:]), complete, folder)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain: each request goes to the plugins one after the other; requests do not overlap."""
+"""The chain of plugins: they get each request one after the other; requests do not overlap."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .state_change import as_state_change
 class Chain:
     """The plugins that get events, in the order of their indices.
 
-    `send` asks the plugins one after the other, also with ValidateContainerAdjustment. How real
-    runtimes handle events and answers is up to `operations`.
+    `send` asks one plugin after the other, even for ValidateContainerAdjustment. `operations` adds
+    the rules of real runtimes for events and answers.
     """
 
     def __init__(self, *, by_name: bool = False) -> None:
-        """Start without plugins; ``by_name`` orders them by name."""
+        """Create an empty chain; ``by_name`` orders plugins by name."""
         self._by_name = by_name
         self.lock = asyncio.Lock()
         """Held while a request passes through the chain, from the first plugin to the last."""
@@ -41,7 +41,7 @@ class Chain:
         self._plugins.sort(key=lambda one: one.name if self._by_name else one.index)
 
     def remove(self, plugin: Plugin) -> None:
-        """Remove a plugin, if it is there."""
+        """Remove a plugin if the chain has it."""
         if plugin in self._plugins:
             self._plugins.remove(plugin)
 
@@ -54,12 +54,13 @@ class Chain:
         *,
         service: str = PLUGIN_SERVICE,
         only: str = "",
-        whatever: bool = False,
+        ignore_errors: bool = False,
     ) -> list[Answer]:
-        """Ask every plugin that wants ``event``, each with a deadline of its own.
+        """Send a request to every subscriber of ``event``, each with its own deadline.
 
-        A plugin that vanishes or is late is dropped and the next one is asked. An error status
-        ends the chain, as its last answer, unless ``whatever`` asks all plugins regardless.
+        ``only`` restricts it to one plugin (``NN-name``). A plugin that disconnects or misses its
+        deadline is dropped, and the next one is asked. An error status ends the chain, as the last
+        answer, unless ``ignore_errors`` is set.
         """
         answers: list[Answer] = []
         async with self.lock:
@@ -70,7 +71,7 @@ class Chain:
                     method, payload, event=event, timeout_ns=timeout_ns, service=service
                 )
                 answers.append(answer)
-                if answer.stops_chain and not whatever:
+                if answer.stops_chain and not ignore_errors:
                     break
         return answers
 

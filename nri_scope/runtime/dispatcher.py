@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of a runtime to its plugins: whole operations, single events, stored and
-unknown ones.
-"""
+"""Requests of a runtime to its plugins: operations, single events, stored and unknown requests."""
 
 from __future__ import annotations
 
@@ -20,16 +18,17 @@ from .plugin import Plugin
 from .profile import Profile
 
 UNKNOWN_METHOD = "CheckpointContainer"
+"""RPC of an event that no NRI version has."""
 UNKNOWN_EVENT = b"\x08\x63"
-"""An event that no NRI version has: its RPC name, and its request, a StateChange of event 99."""
+"""Request of an event that no NRI version has: a StateChange with event 99."""
 
 
 class Dispatcher:
-    """The half of a runtime that sends requests to plugins that are already admitted."""
+    """Sender of requests to admitted plugins: the base of `Runtime`."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        """How this runtime behaves."""
+        """Behaviour of this runtime."""
         self._chain = Chain(by_name=profile.dispatch_rules.orders_by_name)
 
     @property
@@ -38,10 +37,10 @@ class Dispatcher:
         return self._chain.plugins
 
     async def dispatch(self, event: Event, request: Message) -> list[Answer]:
-        """Send ``request``, the event's own request message, to all that subscribe to ``event``.
+        """Send ``request``, the event's own request message, to all subscribers of ``event``.
 
-        It is sent as this runtime would send it: as the event's own RPC or as StateChange. Returns
-        an answer for each plugin that was asked; an error status ends the list.
+        It is sent as the event's own RPC or as StateChange, depending on the profile. Returns an
+        answer for each plugin that was asked; an error status ends the list.
         """
         method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
         return await self._chain.send(method, payload, event, self._request_timeout_ns)
@@ -50,7 +49,7 @@ class Dispatcher:
         """Perform ``event`` as this runtime does, with all consequences of the answers.
 
         ``request`` is the event's own request message, with the container as it is before any
-        plugin adjusts it. Replies are merged on the way; validators are asked if there are any.
+        plugin adjusts it. Replies are merged, and validators are asked if there are any.
         ``timeout_ns`` is each plugin's deadline (0: the profile's).
         """
         timeout_ns = timeout_ns or self._request_timeout_ns
@@ -67,8 +66,8 @@ class Dispatcher:
     ) -> list[Answer]:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
 
-        It goes to the subscribers of its event, or only to ``plugin`` (``NN-name``) among them if
-        given. Requests without a known event go to every plugin.
+        It is sent to the subscribers of its event; with ``plugin`` (``NN-name``), only to that one
+        of them. Requests without a known event are sent to every plugin.
         """
         return await self._chain.send(
             method,
@@ -82,9 +81,9 @@ class Dispatcher:
     async def send_unknown(self) -> list[Answer]:
         """Send every plugin an event that no NRI version has, as a later runtime might.
 
-        It is sent as an RPC of its own. Plugins that do not implement that RPC, and all plugins on
-        a runtime before NRI 0.12, get it as a StateChange. An error does not end the chain. (A real
-        runtime would send it only to subscribers: to plugins with an empty mask.)
+        It has its own RPC. Plugins that do not implement that RPC, and all plugins on a runtime
+        before NRI 0.12, get it as a StateChange. An error does not end the chain. (A real runtime
+        would send it only to subscribers: to plugins with an empty mask.)
         """
         if not self.profile.dedicated_rpcs:
             return await self._send_unknown("StateChange")
@@ -99,7 +98,7 @@ class Dispatcher:
     async def _send_unknown(self, method: str, plugin: str = "") -> list[Answer]:
         timeout_ns = self._request_timeout_ns
         return await self._chain.send(
-            method, UNKNOWN_EVENT, None, timeout_ns, only=plugin, whatever=True
+            method, UNKNOWN_EVENT, None, timeout_ns, only=plugin, ignore_errors=True
         )
 
     @property

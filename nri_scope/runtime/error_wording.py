@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wording of errors as a runtime, a Go program, logs them or answers CRI requests."""
+"""Wording of errors in the logs and CRI replies of a runtime, which is a Go program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _GO_NAMES: dict[int, str] = {code: code.name.title().replace("_", "") for code i
 _GO_NAMES |= {Code.OK: "OK", Code.CANCELLED: "Canceled"}
 
 
-def in_go(error: NriScopeError) -> str:
-    """Return ``error``, raised by a plugin's call, in the words of Go's ttRPC client."""
+def go_wording(error: NriScopeError) -> str:
+    """Return the text that Go's ttRPC client has for ``error``, raised by a call to a plugin."""
     match error:
         case RpcError(code=code, message=message):
             return f"rpc error: code = {_GO_NAMES.get(code, f'Code({code})')} desc = {message}"

@@ -27,13 +27,13 @@ class IgnoredField(NamedTuple):
 
 
 def without(
-    lacks: Sequence[IgnoredField], reply: Reply, plugin: str, container_id: str
+    ignored: Sequence[IgnoredField], reply: Reply, plugin: str, container_id: str
 ) -> tuple[Reply, list[Dropped]]:
-    """Return ``reply`` of ``plugin`` without the fields that the runtime lacks, and those fields.
+    """Return a copy of a reply without the ignored fields, and the fields that were removed.
 
-    ``container_id`` is that of the container being adjusted. ``reply`` itself is not changed.
+    ``reply`` is from ``plugin``; an adjustment in it is about ``container_id``.
     """
-    if not lacks:
+    if not ignored:
         return reply, []
     rest = deepcopy(reply)
     parts: list[tuple[str, Message]] = [(update.container_id, update) for update in rest.update]
@@ -41,15 +41,15 @@ def without(
         parts.insert(0, (container_id, rest.adjust))
     dropped = []
     for about, part in parts:
-        for lack in lacks:
-            value = _take(part, lack.field.split("."))
+        for field in ignored:
+            value = _pop_text(part, field.field.split("."))
             if value:
-                dropped.append(Dropped(plugin, about, lack.path, value, lack.reason))
+                dropped.append(Dropped(plugin, about, field.path, value, field.reason))
     return (rest, dropped) if dropped else (reply, dropped)
 
 
-def _take(message: Message, path: list[str]) -> str:
-    """Clear the field at ``path``; return its value as text, "" if it was not set."""
+def _pop_text(message: Message, path: list[str]) -> str:
+    """Clear the field at ``path``; return its former value as text, "" if it was not set."""
     *parents, name = path
     for parent in parents:
         if parent not in message.DESCRIPTOR.fields_by_name or not message.HasField(parent):

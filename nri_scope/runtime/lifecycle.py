@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event sequence of a runtime: which events it sends its plugins about pods and containers.
+"""The event sequence of a runtime: the events that it sends about pods and containers.
 
-Events recorded from one runtime are replayed on another one. `LifecycleState` returns the events
-that the other runtime sends: without those that it leaves out, and with those that it adds. It
-sends nothing itself and changes no request.
+Events recorded from one runtime may be replayed on another one. For each, `LifecycleState` returns
+the events that the other runtime sends: none, the event itself, or additional ones, too. It sends
+nothing and changes no request.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class LifecycleStep(NamedTuple):
     request: Message
     skipped: str = ""
     """Why this runtime does not send the event; "" if it does."""
-    own: bool = False
-    """Whether the runtime added the event, which is not among the given ones."""
+    added: bool = False
+    """Whether the runtime sends the event in addition to those passed to `LifecycleState`."""
 
 
 class _Stage(Enum):
-    """The stage of a container or pod as the runtime tracks it."""
+    """Stage of a container or pod that the runtime tracks."""
 
     LIVE = auto()
     STOPPED = auto()
@@ -55,10 +55,9 @@ _AFTERMATH = {
 
 
 class LifecycleState:
-    """The state that decides which events a runtime sends, for one run of it.
+    """State of one runtime's pods and containers, which determines the events that it sends.
 
-    Feed it with all events in order, including those that no plugin gets: later events of the
-    runtime depend on them.
+    Pass all events in order, including those that no plugin gets: later events depend on them.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -69,36 +68,37 @@ class LifecycleState:
         self._gone_pods: set[str] = set()
         self._without_aftermath: set[tuple[Event, str]] = set()
 
-    def ran(self, pods: Iterable[api.PodSandbox]) -> None:
+    def note_pods(self, pods: Iterable[api.PodSandbox]) -> None:
         """Note pods that the runtime ran before its plugins connected.
 
-        Call it for the pods that a late plugin gets, not for those that remain after a restart: for
-        pods from before its start containerd sends no stop and no removal.
+        Pods that remain after a restart do not count: containerd sends neither StopPodSandbox nor
+        RemovePodSandbox for pods from before its start.
         """
         for pod in pods:
             self._pods[pod.id] = _Stage.LIVE
 
-    def synchronized(self, containers: Iterable[api.Container]) -> None:
-        """Note containers that were sent to a plugin: the runtime keeps track of them from now on.
-
-        (Not of their pods.)
+    def note_containers(self, containers: Iterable[api.Container]) -> None:
+        """Note containers that were sent to a plugin in Synchronize: the runtime tracks them from
+        then on, but not their pods.
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED
             self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
 
-    def happens(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
-        """Return the runtime's steps for ``event``; ``request`` is the event's own message."""
-        skipped = self._profile.skips(event) or self._gone(event, request)
+    def steps_of(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
+        """Return the events that the runtime sends when ``event`` happens.
+
+        ``request`` is the event's own request message.
+        """
+        skipped = self._profile.skip_reason(event) or self._failed_before(event, request)
         if skipped:
             return (LifecycleStep(event, request, skipped),)
-        return tuple(self._booked(event, request))
+        return tuple(self._tracked_steps(event, request))
 
-    def failed(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
-        """Return the steps after the CRI request of ``event`` has failed, see `Outcome.failure`.
+    def steps_after_failure(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
+        """Return the events that undo ``event`` after its CRI request failed (`Outcome.failure`).
 
-        The runtime undoes the request. Further events of the pod or container do not happen:
-        `happens` skips them.
+        From then on `steps_of` skips events of that pod or container that do not happen.
         """
         undone = self._profile.dispatch_rules.undo_events.get(event, ())
         pod, container = pod_of(event.name, request), container_of(event.name, request)
@@ -114,12 +114,14 @@ class LifecycleState:
                 self._without_aftermath.add((_AFTERMATH[event], container_id or pod_id))
             case _:
                 pass
-        return tuple(LifecycleStep(one, _request(one, pod, container), own=True) for one in undone)
+        return tuple(
+            LifecycleStep(one, _request(one, pod, container), added=True) for one in undone
+        )
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _gone(self, event: Event, request: Message) -> str:
-        """Return why the event cannot happen after an earlier failure; "" if it can."""
+    def _failed_before(self, event: Event, request: Message) -> str:
+        """Return the earlier failure that prevents the event; "" if none does."""
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is None or event is Event.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None
@@ -134,10 +136,10 @@ class LifecycleState:
         key = (event, container.id if container is not None else pod.id if pod is not None else "")
         if key in self._without_aftermath:
             self._without_aftermath.remove(key)
-            return "nothing was updated here: the update failed"
+            return "the update failed here"
         return ""
 
-    def _booked(self, event: Event, request: Message) -> Iterator[LifecycleStep]:
+    def _tracked_steps(self, event: Event, request: Message) -> Iterator[LifecycleStep]:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is not None:
             if event in _ENDS:
@@ -163,12 +165,12 @@ class LifecycleState:
     ) -> Iterator[LifecycleStep]:
         stage = self._containers.get(container.id)
         if self._rules.tracks_containers and stage is None:
-            why = "no plugin has got the container since the runtime began"
-            yield self._untold(event, request, f"does not tell of it: {why}")
+            why = "no plugin got the container since the runtime started"
+            yield self._skip(event, request, f"does not send it: {why}")
             return
         if event is Event.StopContainer:
             if self._rules.tracks_containers and stage is not _Stage.LIVE:
-                yield self._untold(event, request, "has told of the stop before")
+                yield self._skip(event, request, "has already sent the stop")
                 return
             self._containers[container.id] = _Stage.STOPPED
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
@@ -176,12 +178,12 @@ class LifecycleState:
         if self._rules.tracks_containers and stage is _Stage.LIVE:
             stop = _request(Event.StopContainer, pod, container)
             yield LifecycleStep(
-                Event.StopContainer, self._of_gone_pod(stop, pod, container), own=True
+                Event.StopContainer, self._of_gone_pod(stop, pod, container), added=True
             )
         self._containers.pop(container.id, None)
         yield LifecycleStep(event, request)
 
-    def _untold(self, event: Event, request: Message, why: str) -> LifecycleStep:
+    def _skip(self, event: Event, request: Message, why: str) -> LifecycleStep:
         return LifecycleStep(event, request, f"{self._profile.title} {why}")
 
     def _of_gone_pod(
@@ -198,11 +200,11 @@ class LifecycleState:
         stage = self._pods.get(pod.id)
         if self._rules.tracks_pods:
             if stage is None:
-                why = "the pod was not run since the runtime began"
-                yield self._untold(event, request, f"does not tell of it: {why}")
+                why = "the pod was not run since the runtime started"
+                yield self._skip(event, request, f"does not send it: {why}")
                 return
             if event is Event.StopPodSandbox and stage is not _Stage.LIVE:
-                yield self._untold(event, request, "has told of the stop before")
+                yield self._skip(event, request, "has already sent the stop")
                 return
         if event is Event.StopPodSandbox:
             self._pods[pod.id] = _Stage.STOPPED

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One event on its way through the chain, with all consequences of the answers.
+"""Execution of one event: the chain, merging of replies, and validation.
 
-Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); differences of the runtimes'
-own code are in their `DispatchRules`.
+Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); `DispatchRules` has the
+differences in the runtimes' own code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nri_scope.nri.request_subject import container_of
 
 from .answer import Answer
 from .dispatch import Chain, request_for
-from .error_wording import in_go
+from .error_wording import go_wording
 from .ignored_fields import Reply, without
 from .outcome import Merged, Outcome
 from .plugin import Plugin
@@ -58,9 +58,9 @@ class Operation:
     async def perform(self) -> Outcome:
         """Ask every plugin that subscribes to the event, in order."""
         outcome, event = self.outcome, self._event
-        outcome.skipped = self._profile.skips(event)
+        outcome.skipped = self._profile.skip_reason(event)
         if event is Event.ValidateContainerAdjustment:
-            outcome.skipped = "it is part of CreateContainer, and comes with what was merged here"
+            outcome.skipped = "it is sent as part of CreateContainer, with the replies merged here"
         if outcome.skipped:
             return outcome
         merging = MERGING.get(event)
@@ -84,7 +84,7 @@ class Operation:
             answer = await self._ask(plugin, *sent)
             self.outcome.answers.append(answer)
             if answer.stops_chain and answer.error is not None:
-                self._fail(plugin.id, in_go(answer.error))
+                self._fail(plugin.id, go_wording(answer.error))
                 return
             if self.outcome.merged is None or answer.reply is None:
                 continue
@@ -94,7 +94,7 @@ class Operation:
                 sent = None
 
     def _to_send(self) -> tuple[str, bytes]:
-        """Return method and payload for the next plugin."""
+        """Return the method and payload for the next plugin."""
         request = self._request
         if self.outcome.merged is not None and self._rules.shows_adjustments:
             request = self.outcome.merged.request
@@ -105,7 +105,7 @@ class Operation:
             method, payload, event=self._event, timeout_ns=self._timeout_ns
         )
         if self._rules.closes_on_error and answer.stops_chain:
-            plugin.drop(f"{self._profile.title} closes a connection for any error: {answer.error}")
+            plugin.drop(f"{self._profile.title} closes the connection on any error: {answer.error}")
             answer = replace(answer, closed=True)
         return answer
 
@@ -117,7 +117,7 @@ class Operation:
     # -- merging ------------------------------------------------------------------------------
 
     def _merge(self, reply: Reply, plugin: str) -> bool:
-        """Merge a plugin's requests; return False if that ends the operation."""
+        """Merge a plugin's reply; return False if a conflict ends the operation."""
         container = container_of(self._event.name, self._merged_into)
         about = container.id if container is not None else ""
         reply, dropped = without(self._rules.ignored_fields, reply, plugin, about)
@@ -133,7 +133,7 @@ class Operation:
             )
             for before, its_plugin in self._accepted:
                 self._apply(before, its_plugin)
-            reason = f"{self._profile.title} leaves the reply out: {refused}"
+            reason = f"{self._profile.title} drops the reply: {refused}"
             dropped.append(Dropped(plugin, about, "", "", reason))
         else:
             self._accepted.append((reply, plugin))
@@ -141,17 +141,17 @@ class Operation:
         return True
 
     def _apply(self, reply: Reply, plugin: str) -> None:
-        # The reply has the type that the request's merging takes.
+        # The type of the reply belongs to that of the merging.
         cast("Any", self.outcome.merged).apply(reply, plugin)
 
     # -- validation ---------------------------------------------------------------------------
 
     async def _validate(self, plugins: Sequence[Plugin]) -> None:
-        """Ask all validators at once; one that does not agree fails the creation.
+        """Ask all validators concurrently; any error or rejection fails the creation.
 
-        Up to NRI 0.12.4 they include a validator that was lost during the chain and cannot agree.
-        If several disagree, a runtime reports the first answer; here it is that of the first in the
-        chain.
+        Up to NRI 0.12.4 they include validators that were lost in the chain, and so fail it. If
+        several fail, a real runtime reports the first answer to arrive; here it is the first in
+        chain order.
         """
         event, creation = Event.ValidateContainerAdjustment, self.outcome.merged
         validators = [
@@ -174,7 +174,7 @@ class Operation:
         for answer in self.outcome.validations:
             reply = answer.reply
             if answer.error is not None:
-                words = f"validator plugin {answer.plugin} failed: {in_go(answer.error)}"
+                words = f"validator plugin {answer.plugin} failed: {go_wording(answer.error)}"
                 self._fail(answer.plugin, words)
                 return
             if isinstance(reply, api.ValidateContainerAdjustmentResponse) and reply.reject:

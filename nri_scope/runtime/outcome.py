@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcome of one event on an emulated runtime."""
+"""Outcome of one event on an emulated runtime."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from .answer import Answer
 from .dispatch_rules import DispatchRules
 
 Merged = Creation | Updating | Stopping
-"""The merged replies to one request that lets plugins ask for changes."""
+"""The merged replies to one event whose replies may request changes."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of one operation."""
+    """Outcome of one operation."""
 
     event: Event
     answers: list[Answer] = field(default_factory=list)
     """Answers of the plugins that were asked, in order, with the request sent to each."""
     validations: list[Answer] = field(default_factory=list)
-    """Answers of the validators that were asked after the chain of CreateContainer, in the order
-    of the chain, although they are asked at once."""
+    """Answers of the validators that were asked, concurrently, after the chain of CreateContainer;
+    in chain order."""
     failure: str = ""
-    """Why the CRI request fails, in the runtime's words; "" if it does not."""
+    """Why the CRI request fails, as the runtime words it; "" if it does not."""
     error: str = ""
-    """An error that the runtime only logs, in its words; "" if none."""
+    """An error that the runtime only logs, as it words it; "" if none."""
     culprit: str = ""
     """The plugin (``NN-name``) whose answer caused `failure` or `error`."""
     refused: bool = False
     """Whether the culprit's reply was valid as such, but could not be merged."""
     merged: Merged | None = None
-    """The merged replies to CreateContainer, UpdateContainer or StopContainer. After a failure:
-    the replies before it, of which nothing is applied."""
+    """The merged replies to CreateContainer, UpdateContainer or StopContainer. After a failure it
+    has the replies before the failure, which are not applied."""
     skipped: str = ""
-    """Why this runtime never sends the event, so no plugin was asked; "" if it does."""
+    """Why this runtime did not send the event; "" if it did."""
     left_out: list[Dropped] = field(default_factory=list)
-    """Requests dropped before merging because this runtime ignores their fields."""
+    """Requested changes of fields that this runtime ignores, dropped before merging."""
 
     def fail(self, rules: DispatchRules, words: str) -> None:
         """End the operation with an error, which fails the CRI request or is only logged."""
@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether any plugin was dropped for its answer."""
+        """Whether a plugin was disconnected because of its answer."""
         return any(answer.dropped for answer in (*self.answers, *self.validations))
 
     @property
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def dropped(self) -> list[Dropped]:
-        """Everything that was requested and dropped by this runtime."""
+        """All changes that were requested, and that this runtime dropped."""
         return [*self.left_out, *(self.merged.dropped if self.merged is not None else ())]
 
     @property

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of a launched plugin, line by line, in bounded memory.
 
-Real runtimes discard it. Here it is kept up to a limit: a plugin may print without end, and
-must neither fill our memory nor be blocked by a full pipe.
+Real runtimes discard it. Here it is stored up to a limit: a plugin that prints endlessly must
+neither exhaust memory nor block on a full pipe.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LINE_MAX = 16 << 10
-"""Maximum bytes of one line: more than people read, less than a program may print at once."""
+"""Maximum bytes of one line; longer lines are cut."""
 
 OUTPUT_MAX = 4 << 20
-"""Maximum bytes of both streams, including `LINE_COST` per line: the first lines are kept."""
+"""Maximum bytes stored of both streams, from their start, including `LINE_COST` per line."""
 
 PASSING_RATE = 256 << 10
-"""Bytes of `OUTPUT_MAX` regained each second if lines are passed on instead of kept. Cutting
-output into lines takes time of the event loop, for which others wait."""
+"""Bytes of `OUTPUT_MAX` regained each second if lines are forwarded instead of stored. The limit
+remains, as splitting output into lines takes time of the event loop."""
 
 LINE_COST = 256
-"""Approximate bytes of memory per line in addition to its text: empty lines are not free."""
+"""Approximate bytes of memory per line in addition to its text."""
 
 LAST_KEPT = 10
-"""Number of last lines of each stream that are kept even if the output exceeds its limit."""
+"""Number of last lines of each stream that are stored even if the output exceeds its limit."""
 
 
 class Stream(StrEnum):
@@ -38,14 +38,14 @@ class Stream(StrEnum):
 
 OnOutput = Callable[[Stream, str, int], None]
 """Called with the stream, the line without its end, and the monotonic time (ns) at which its first
-byte was read. Lines are passed on when complete, so their times may go backwards between streams.
-Lines over `OUTPUT_MAX` are not passed on, only counted.
+byte was read. The call is made when the line is complete, so times may decrease between streams.
+Lines over `OUTPUT_MAX` are not forwarded, only counted.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """One line; undecodable bytes are written as ``\\xNN``, control characters are as printed."""
+    """One line, with undecodable bytes as ``\\xNN`` and with control characters as printed."""
 
     stream: Stream
     text: str
@@ -56,14 +56,14 @@ class Output:
     """The output of one process."""
 
     def __init__(self, on_output: OnOutput | None = None, *, passing: bool = False) -> None:
-        """Collect lines; ``passing`` passes them on at once instead of keeping them."""
+        """Collect lines; with ``passing``, forward each line instead of storing it."""
         self.left_out = 0
-        """Number of printed lines that are not in `lines`, or were not passed on."""
+        """Number of printed lines that are not in `lines`, or were not forwarded."""
         self._passing = passing
         self._passed_ns = 0
         self._on_output = on_output
         self._lines: list[OutputLine] = []
-        self._room = OUTPUT_MAX
+        self._budget = OUTPUT_MAX
         self._streams = {stream: _Lines() for stream in Stream}
         self._last: dict[Stream, deque[str]] = {
             stream: deque(maxlen=LAST_KEPT) for stream in Stream
@@ -71,7 +71,7 @@ class Output:
 
     @property
     def lines(self) -> Sequence[OutputLine]:
-        """The first lines of both streams, in the order in which they were completed."""
+        """The stored lines of both streams, in the order in which they were completed."""
         return tuple(self._lines)
 
     def last(self, stream: Stream, count: int) -> list[str]:
@@ -83,19 +83,19 @@ class Output:
         return lines[-count:]
 
     def feed(self, stream: Stream, data: bytes, mono_ns: int) -> None:
-        """Process the bytes that were read from a stream at ``mono_ns``."""
+        """Process bytes that were read from a stream at the monotonic time ``mono_ns``."""
         if self._passing:
             earned = (mono_ns - (self._passed_ns or mono_ns)) * PASSING_RATE // 1_000_000_000
-            self._room = min(self._room + earned, OUTPUT_MAX)
+            self._budget = min(self._budget + earned, OUTPUT_MAX)
             self._passed_ns = mono_ns
-        if self._room <= 0:
+        if self._budget <= 0:
             skipped, data = self._streams[stream].skip(data)
             self.left_out += skipped
         for text, started_ns in self._streams[stream].feed(data, mono_ns):
             self._add(OutputLine(stream, text, started_ns))
 
     def finish(self, stream: Stream) -> None:
-        """End the stream; bytes after the last line end count as a line, too."""
+        """End the stream; a last line without a line end is complete now."""
         lines = self._streams[stream]
         if lines.partial:
             text, started_ns = lines.take()
@@ -103,10 +103,10 @@ class Output:
 
     def _add(self, line: OutputLine) -> None:
         self._last[line.stream].append(line.text)
-        if self._room <= 0:
+        if self._budget <= 0:
             self.left_out += 1
             return
-        self._room -= len(line.text) + LINE_COST
+        self._budget -= len(line.text) + LINE_COST
         if not self._passing:
             self._lines.append(line)
         if self._on_output is not None:
@@ -114,17 +114,17 @@ class Output:
 
 
 class _Lines:
-    """Cuts a stream of bytes into lines of at most `LINE_MAX` bytes."""
+    """Splitter of a byte stream into lines of at most `LINE_MAX` bytes."""
 
     def __init__(self) -> None:
         self._start = bytearray()
-        self._over = 0
+        self._cut = 0
         self._started_ns = 0
 
     @property
     def partial(self) -> str:
-        """The line that has not ended yet."""
-        return _text(bytes(self._start), self._over)
+        """The line that is not complete yet."""
+        return _text(bytes(self._start), self._cut)
 
     def feed(self, data: bytes, mono_ns: int) -> list[tuple[str, int]]:
         """Return the lines that end in ``data``, each with the time of its first byte."""
@@ -137,12 +137,15 @@ class _Lines:
         return lines
 
     def skip(self, data: bytes) -> tuple[int, bytes]:
-        """Skip all but the last lines that end in ``data``; return their number, and the rest."""
+        """Return the number of lines of ``data`` to skip, and ``data`` without them.
+
+        The last `LAST_KEPT` lines remain.
+        """
         pieces = data.rsplit(b"\n", LAST_KEPT + 1)
         if len(pieces) <= LAST_KEPT + 1:
             return 0, data
         self._start.clear()
-        self._over = 0
+        self._cut = 0
         return pieces[0].count(b"\n") + 1, b"\n".join(pieces[1:])
 
     def take(self, mono_ns: int = 0) -> tuple[str, int]:
@@ -150,7 +153,7 @@ class _Lines:
         started_ns = self._started_ns if self._start else mono_ns
         text = self.partial
         self._start.clear()
-        self._over = 0
+        self._cut = 0
         return text, started_ns
 
     def _add(self, piece: bytes, mono_ns: int) -> None:
@@ -160,13 +163,13 @@ class _Lines:
             self._started_ns = mono_ns
         room = LINE_MAX - len(self._start)
         self._start += piece[:room]
-        self._over += max(0, len(piece) - room)
+        self._cut += max(0, len(piece) - room)
 
 
 def _text(line: bytes, over: int) -> str:
     if not over:
         return line.removesuffix(b"\r").decode("utf-8", "backslashreplace")
-    # If a character was cut in two, its first half is left out with the rest.
+    # If a character was cut in two, its first half counts among the bytes that were cut.
     for length in range(1, 4):
         if line[-length] >= 0xC0:
             if len(line[-length:].decode("utf-8", "ignore")) == 0:

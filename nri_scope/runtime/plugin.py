@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin as the runtime sees it: one connection, its requests and the requests to it."""
+"""The runtime's end of one plugin connection, with the requests in both directions."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from .rejection import Stage
 from .state_change import state_change_of
 
 NOTICES_KEPT = 100
-"""Maximum number of notices kept, as a peer can cause any number of them."""
+"""Maximum number of notices stored per plugin, as a peer can cause any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its reply, as on the wire; also used during the set-up."""
+    """One request to the plugin and its reply, as bytes; also of the set-up."""
 
     method: str
     service: str
@@ -70,7 +70,7 @@ def _unobserved(plugin: Plugin, exchange: Exchange) -> None:
 
 
 class Plugin:
-    """One connection. Index and name are known once it has registered."""
+    """One plugin connection. Index and name are placeholders until it registers."""
 
     def __init__(
         self,
@@ -79,45 +79,44 @@ class Plugin:
     ) -> None:
         self.session = Session(Role.RUNTIME)
         self.identity = identity
-        """Index and name of a plugin that the runtime launched itself; they stay the same even if
-        it registers with others."""
+        """Index and name of a launched plugin, which its registration cannot change; else None."""
         self.index, self.name = identity or ("??", "plugin")
         self.nri_version = ""
         """NRI version that the plugin sent when registering; "" up to 0.11."""
         self.mask = 0
         self.registered = ""
-        """``NN-name`` as registered, right or wrong; "" before that."""
+        """``NN-name`` as registered, valid or not; "" before that."""
         self.stage = Stage.REGISTRATION
-        """The stage of its set-up that the plugin has reached."""
+        """Current stage of the set-up."""
         self.admitted = False
         """Whether the plugin gets events while it is connected."""
         self.refused = False
-        """Whether the plugin will never get events although it is connected: like real runtimes, we
-        leave it to the plugin to close the connection."""
-        self.told = ""
-        """The error with which its registration was answered."""
+        """Whether the plugin never gets events although it is connected. Like real runtimes, we
+        do not close the connection."""
+        self.error_sent = ""
+        """Error text sent in reply to its registration; "" if none."""
         self.end_reason = ""
         self.process: Process | None = None
-        """Process of a plugin that the runtime launched; its output and exit status are kept."""
+        """Process of a launched plugin, with its output and exit status; None for external ones."""
         self.state_change_only = False
-        """Whether it answered an event's RPC with Unimplemented: all nine go as StateChange now."""
+        """Whether it answered an event's RPC with Unimplemented, and so gets StateChange for all
+        nine events."""
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
-        """The latest violations of the rules that did not end the connection."""
+        """Latest protocol violations that did not end the connection."""
         self.registration: asyncio.Future[tuple[int, RegisterPluginRequest]] = (
             asyncio.get_running_loop().create_future()
         )
-        """Stream id and request of RegisterPlugin, which may have to wait for its turn."""
-        # If the connection ends before any waiter exists, the exception must count as retrieved.
+        """Stream id and request of RegisterPlugin, which waits while other plugins register."""
+        # Retrieve the exception, which asyncio would log if `register` never waits for it.
         self.registration.add_done_callback(
             lambda future: None if future.cancelled() else future.exception() and None
         )
         self.transit_ns: Callable[[str, bytes], int] = _no_time
-        """Returns the time that the reply to a request (its method and payload) spends in transit
-        to us, in addition to the time it really takes."""
+        """Return an additional delay, in ns, of the reply to a request (its method and payload)."""
         self.on_exchange: Callable[[Plugin, Exchange], None] = _unobserved
-        """Called after every request, whether it was answered or not."""
+        """Called after every request, answered or not."""
         self.on_sent: Callable[[], None] | None = None
-        """Called when a request was sent, while the plugin works on its reply."""
+        """Called when a request has been sent, before its reply arrives."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -128,31 +127,29 @@ class Plugin:
 
     @property
     def settled(self) -> bool:
-        """Whether the plugin gets events, or certainly never will."""
+        """Whether the plugin gets events, or never will."""
         return self.admitted or self.refused or self.session.state is SessionState.CLOSED
 
     def subscribes(self, event: Event | None) -> bool:
-        """Return whether the plugin subscribed to ``event``. Requests without a known event go to
-        every plugin.
-        """
+        """Return whether the plugin subscribes to ``event``; True for None, an unknown event."""
         return event is None or bool(self.mask & event.bit)
 
     def leave(self, reason: str) -> None:
-        """Stop sending requests, and leave the connection open."""
+        """Stop sending requests, but leave the connection open."""
         self.refused = True
         self.end_reason = self.end_reason or reason
 
     def drop(self, reason: str) -> None:
-        """Close the connection at once, or as soon as it is established."""
+        """Kill a launched plugin, and close the connection, now or once it is established."""
         self.end_reason = self.end_reason or reason
         if self.process is not None and not self.link.closed:
-            # Before closing the connection, for the same result every time: otherwise the plugin
-            # may or may not react to the close.
+            # Kill it before closing the connection: otherwise the plugin may or may not react to
+            # the close, and results would vary.
             self.process.end()
         self.link.abort(reason)
 
     def end(self, reason: str) -> None:
-        """Note that the connection has ended."""
+        """Mark the connection as ended."""
         self.session.close()
         self.end_reason = self.end_reason or reason
         if not self.registration.done():
@@ -169,10 +166,10 @@ class Plugin:
         timeout_ns: int,
         service: str = PLUGIN_SERVICE,
     ) -> Answer:
-        """Send one request and wait for its answer; never raises for errors of the plugin.
+        """Send one request and wait for its answer; errors of the plugin are returned in it.
 
-        An event's own RPC becomes a StateChange for a plugin that does not implement it; one
-        deadline covers both attempts. A plugin that answers late, or not at all, is dropped.
+        If the plugin does not implement an event's own RPC, the event is sent again as StateChange;
+        one deadline covers both attempts. A plugin that misses the deadline is dropped.
         """
         started_ns = monotonic_ns()
         reply: Message | None = None
@@ -207,9 +204,12 @@ class Plugin:
     async def call(
         self, method: str, payload: bytes, timeout_ns: int, service: str = PLUGIN_SERVICE
     ) -> bytes:
-        """Send ``timeout_ns`` as the deadline and wait that long at most for the payload."""
+        """Send one request, with ``timeout_ns`` as its deadline, and return the reply's payload.
+
+        Raises the errors of `Link.call`.
+        """
         if timeout_ns <= 0:
-            # Several calls share a deadline, and it has passed.
+            # The deadline is shared by several calls, and passed before this one.
             raise DeadlineExceeded(method, 0)
         started_ns = monotonic_ns()
         data, problem = b"", None
@@ -237,7 +237,7 @@ class Plugin:
     # -- requests of the plugin ---------------------------------------------------------------
 
     def serve(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
-        """Answer one request of the plugin, at once or in its turn."""
+        """Answer one request of the plugin, or queue it."""
         try:
             if request.service != RUNTIME_SERVICE:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
@@ -256,7 +256,7 @@ class Plugin:
         except RemoteProtocolError as error:
             link.respond_error(request.stream_id, Code.FAILED_PRECONDITION, error.problem)
         except DecodeError as error:
-            # The code that Go servers answer with.
+            # Go servers reply with this code.
             link.respond_error(request.stream_id, Code.INTERNAL, f"undecodable request: {error}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a plugin that the runtime launched, with its output and how it ended."""
+"""Processes of launched plugins, with their output and exit status."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from .output import LAST_KEPT, OnOutput, Output, Stream
 READ_SIZE = 64 << 10
 """Maximum bytes of output per read."""
 READS_LAST = 16
-"""Maximum reads after the process ended: a pipe holds 64 KiB, or 1 MiB if the plugin set that."""
+"""Maximum reads after the process ended; enough for a pipe of 64 KiB, or of 1 MiB if enlarged."""
 KEEPER_ENDS_S = 10.0
-"""Seconds for a keeper to end after it has closed its channel."""
+"""Seconds in which a keeper must end after it closed its channel."""
 LAST_SHOWN = 3
-"""Number of last lines of a plugin's stderr that explain why its connection ended."""
+"""Number of last lines of stderr in the reason why a plugin's connection ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A process that was started by a plugin and outlived it.
+    """Process that was started by a plugin and outlived it.
 
-    A real runtime would have left it running; here it is killed.
+    Real runtimes leave it running; here it is killed.
     """
 
     pid: int
     command: str
-    """Its command line, including control characters."""
+    """Command line, with control characters as they are."""
     detached: bool
-    """Whether it had left the plugin's session, as daemons do."""
+    """Whether it left the plugin's session (setsid), as daemons do."""
 
 
 class Process:
-    """A launched plugin's process. Make one with `Process.start`."""
+    """Process of a launched plugin, created by `Process.start`."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class Process:
     ) -> None:
         self.pid = 0
         self.command = command.argv
-        self.output = Output(self._tell if on_output is not None else None, passing=pass_output)
+        self.output = Output(self._forward if on_output is not None else None, passing=pass_output)
         self.exit_words = ""
         """``exit status 3`` or ``killed by SIGSEGV``; empty while it is running."""
         self.exit_code: int | None = None
-        """As returned by `os.waitstatus_to_exitcode`: -9 for SIGKILL; None if the process is
+        """Exit status, negative for a signal (`os.waitstatus_to_exitcode`); None if the process is
         running or its status is unknown."""
         self.ending = False
-        """Whether the runtime has begun to end it."""
+        """Whether `end` was called."""
         self.ended_by_us = False
-        """Whether the runtime killed it, which is how launched plugins end."""
+        """Whether it ended because the runtime killed it, as runtimes do with launched plugins."""
         self.left_behind: tuple[LeftBehind, ...] = ()
         """Processes that outlived the plugin; complete when `wait_gone` returns."""
         self.survived = False
@@ -82,14 +82,13 @@ class Process:
         self._gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
-        # Polled after every event: a single call, while a read would raise an exception for each
-        # pipe.
+        # Polled after every event: one call, while reads would raise an exception for each pipe.
         self._printed = select.poll()
         for stream, pipe in self._pipes.items():
             self._loop.add_reader(pipe, self._read, stream)
             self._printed.register(pipe, select.POLLIN)
         self._channel = LoopChannel(keeper.socket, self._take, self._keeper_ended)
-        self._channel.send(0, _order(command))
+        self._channel.send(0, _start_message(command))
 
     @classmethod
     async def start(
@@ -100,10 +99,10 @@ class Process:
         *,
         pass_output: bool = False,
     ) -> Process:
-        """Start ``command`` with ``connection`` as descriptor 3, and return once it runs.
+        """Start ``command`` with ``connection`` as descriptor 3; return after its execve.
 
-        With ``pass_output`` its output is passed on while it runs, and only the last lines are
-        kept. Raises `UsageError` if the command cannot be started.
+        With ``pass_output`` its output is forwarded to ``on_output``, and only the last lines are
+        stored. Raises `UsageError` if the command cannot be started.
         """
         keeper, pipes = _spawn_keeper(command.argv[0], connection)
         process = cls(command, keeper, pipes, on_output, pass_output=pass_output)
@@ -122,22 +121,21 @@ class Process:
     async def wait_exit(self, timeout: float | None = None) -> None:
         """Wait until the plugin has ended, or for ``timeout`` seconds.
 
-        Processes that the plugin started may still be running then.
+        Its child processes may still be running then.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._exited.wait()
 
     async def wait_gone(self) -> None:
-        """Wait until all of its processes have ended, which only happens after `end`."""
+        """Wait until the plugin and all its descendants have ended. Call `end` first."""
         await self._gone.wait()
 
     def end(self) -> None:
-        """Begin to end the process, by SIGKILL as in all runtimes.
+        """Send SIGKILL to the plugin, as all runtimes do, without waiting for its descendants.
 
-        The plugin is dead when this returns: it does not notice if its connection is closed
-        afterwards. Its children get a moment to notice its end before they are killed, too, and
-        reported.
+        The plugin cannot react to a close of its connection afterwards. Its children get a moment
+        to end by themselves; then they are killed and listed in `left_behind`.
         """
         if self._gone.is_set():
             return
@@ -146,37 +144,39 @@ class Process:
         self._channel.finish()
 
     async def kill(self) -> None:
-        """Kill the plugin, and wait until all of its processes have ended."""
+        """Kill the plugin, and wait until all its descendants have ended."""
         self.end()
         await self.wait_gone()
 
     def read_output(self) -> None:
-        """Read all output so far, including bytes that the event loop has not noticed yet."""
+        """Read all output so far, including bytes that the event loop has not read yet."""
         if self._printed.poll(0):
             self._read_rest()
 
     def explain(self, reason: str) -> str:
-        """Return why the connection ended, and how the process ended if that happened first."""
+        """Return ``reason``, why the connection ended. For a plugin that ended without the runtime,
+        add its exit status and last output.
+        """
         if self.running or self.ended_by_us:
             return reason
-        # Leave out lines with which Python only underlines a place in the line above.
-        said_last = [
+        # Skip lines with which Python underlines a part of the line above.
+        lines = [
             _printable(line.strip())
             for line in self.output.last(Stream.STDERR, LAST_KEPT)
             if any(map(str.isalnum, line))
         ]
-        last = said_last[-LAST_SHOWN:]
-        said = f"{_SAID}{' | '.join(last)}" if last else ""
-        return f"{reason}{_ENDED}{self.exit_words}{said}"
+        last = lines[-LAST_SHOWN:]
+        output = f"{_LAST_OUTPUT}{' | '.join(last)}" if last else ""
+        return f"{reason}{_ENDED}{self.exit_words}{output}"
 
-    # -- following ----------------------------------------------------------------------------
+    # -- messages of the keeper, and output -----------------------------------------------------
 
-    def _tell(self, stream: Stream, line: str, mono_ns: int) -> None:
+    def _forward(self, stream: Stream, line: str, mono_ns: int) -> None:
         try:
             if self._on_output is not None:
                 self._on_output(stream, line, mono_ns)
-        except Exception as error:  # noqa: BLE001 - it is the caller's code
-            # This runs in a callback of the event loop, the rest of which must run.
+        except Exception as error:  # noqa: BLE001 - on_output is the caller's code
+            # This runs in a callback of the event loop, and its callers must continue.
             context = {"message": "on_output failed", "exception": error}
             self._loop.call_exception_handler(context)
 
@@ -204,7 +204,7 @@ class Process:
             self.output.finish(stream)
 
     def _read_rest(self) -> None:
-        """Read the output from before the plugin's end. Its children may still be printing."""
+        """Read the output printed so far, within bounds: children of the plugin may still print."""
         for stream in Stream:
             for _ in range(READS_LAST):
                 if not self._read(stream):
@@ -247,7 +247,7 @@ class Process:
         self._channel.close()
         self._keeper.stop(KEEPER_ENDS_S, terminate_s=0)
         if self.pid and not self._clean:
-            # The keeper was killed. The processes that the plugin started can no longer be found.
+            # The keeper was killed, so descendants of the plugin can no longer be found.
             self.survived = True
             self._kill_plugin()
         self._read_rest()
@@ -265,8 +265,8 @@ async def launch(
 ) -> tuple[Process, socket.socket]:
     """Start a plugin and return the runtime's end of the connection.
 
-    The plugin gets descriptor 3 and its environment, nothing else from us. Its output, which real
-    runtimes discard, goes to `Process.output`, or only to ``on_output`` with ``pass_output``.
+    The plugin inherits only descriptor 3. Its output, which real runtimes discard, is stored in
+    `Process.output`; with ``pass_output`` it is only forwarded to ``on_output``.
     Raises `UsageError` if the plugin cannot be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -280,18 +280,18 @@ async def launch(
 
 
 _ENDED = ": the plugin ended, "
-_SAID = "; its last words: "
+_LAST_OUTPUT = "; its last output: "
 
 
-def exit_in(explained: str) -> str:
-    """Return the exit status or signal in a text of `Process.explain`; "" if it has none."""
-    return explained.partition(_ENDED)[2].partition(_SAID)[0]
+def exit_status_in(explained: str) -> str:
+    """Return the exit status or signal in a text from `Process.explain`; "" if it has none."""
+    return explained.partition(_ENDED)[2].partition(_LAST_OUTPUT)[0]
 
 
 def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:
-    """Start a keeper, which starts a plugin with ``connection``; open pipes for the output of both.
+    """Start a keeper for one plugin, with ``connection`` to inherit and pipes for the output.
 
-    Raises `UsageError` if the system refuses.
+    Raises `UsageError` if the system rejects that.
     """
     failure = "plugins cannot be launched"
     with contextlib.ExitStack() as kept, contextlib.ExitStack() as passed:
@@ -310,7 +310,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
             "nri_scope.process.launched_process",
             plugin,
             failure=failure,
-            # The keeper kills the plugin when the channel is closed, and must not die before that.
+            # The keeper must outlive us, to kill the plugin when the channel is closed.
             on_parents_death=0,
             descriptors=(connection.fileno(),),
             output=(writing[0], writing[1]),
@@ -320,18 +320,18 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
         return keeper, pipes
 
 
-def _order(command: Command) -> bytes:
-    order = {
+def _start_message(command: Command) -> bytes:
+    message = {
         "path": _encoded(command.path),
         "argv": [_encoded(word) for word in command.argv],
         "environment": [_encoded(f"{name}={to}") for name, to in command.environment.items()],
         "cwd": _encoded(command.cwd),
     }
-    return json.dumps(order).encode()
+    return json.dumps(message).encode()
 
 
 def _encoded(text: str) -> str:
-    """Return the text's bytes as Latin-1, one character each: file names need not be UTF-8."""
+    """Return the bytes of ``text`` as Latin-1 characters, as JSON cannot have arbitrary bytes."""
     return os.fsencode(text).decode("latin-1")
 
 

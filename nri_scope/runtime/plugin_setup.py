@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set-up of a plugin before its first event: Configure, and the runtime's state in Synchronize.
+"""Requests that set up a plugin before its first event: Configure and Synchronize.
 
-The state is sent in parts if it does not fit into one ttRPC message, which has at most 4 MiB.
+Synchronize is split into parts if it exceeds one ttRPC message, which has at most 4 MiB.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from nri_scope.wire.limits import MESSAGE_DATA_MAX
 from .profile import Profile, recorded_profile
 
 ENVELOPE_MAX = 1024
-"""Maximum bytes of a ttRPC request without its payload: service, method and timeout need < 100."""
+"""Bytes reserved for a ttRPC request without its payload; the rest needs less than 100."""
 
 FIELD_OVERHEAD_MAX = 6
-"""Maximum bytes of a repeated message field without the message: a tag and a varint length."""
+"""Maximum bytes of the tag and the length before an element of a repeated message field."""
 
 MORE_LENGTH = 2
-"""Bytes of ``more``: a tag and a bool."""
+"""Bytes of the field ``more``: a tag and a bool."""
 
 
 class SetUp(Protocol):
-    """The requests that set up plugins, as bytes. ``plugin`` is an ``NN-name``."""
+    """Source of the requests that set up plugins. ``plugin`` is an ``NN-name``."""
 
     @property
     def profile(self) -> Profile:
-        """How the runtime behaves."""
+        """Behaviour of the runtime."""
         ...
 
     def configure(self, plugin: str, config: str) -> bytes:
@@ -41,13 +41,13 @@ class SetUp(Protocol):
         ...
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the Synchronize requests, in order; all but the last announce that more follow."""
+        """Return the Synchronize requests, in order; all but the last have ``more`` set."""
         ...
 
 
 @dataclass(slots=True)
 class ProfileSetUp:
-    """Existing pods and containers, sent as the profile's runtime sends them.
+    """Set-up made from a profile and the existing pods and containers.
 
     Both lists may be changed at any time: a plugin gets their content at the time of its set-up.
     """
@@ -61,7 +61,7 @@ class ProfileSetUp:
         return self.profile.configure_request(config).SerializeToString()
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the state, split if this runtime can split it."""
+        """Return the state, in parts if this runtime splits it."""
         pods, containers = self.state()
         if self.profile.split_sync:
             return synchronize_parts(pods, containers)
@@ -74,9 +74,9 @@ class ProfileSetUp:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSetUp:
-    """The requests that a runtime once sent, byte for byte.
+    """Recorded set-up, sent byte for byte.
 
-    A plugin gets the requests recorded for its ``NN-name``, or those of the first plugin.
+    A plugin gets the requests recorded for its ``NN-name``, or else the first plugin's.
     """
 
     profile: Profile
@@ -90,22 +90,23 @@ class RecordedSetUp:
         states: Mapping[str, Sequence[bytes]],
         profile: Profile | None = None,
     ) -> RecordedSetUp:
-        """Create a set-up from requests by plugin. ``profile`` is needed only if there is no
-        Configure.
+        """Return the set-up with these requests, by plugin.
+
+        Without ``profile`` it is made from the first Configure. Raises `UsageError` without either.
         """
         if profile is None:
             try:
                 first = ConfigureRequest.FromString(next(iter(configures.values())))
             except (StopIteration, DecodeError):
                 raise UsageError(
-                    "the recording does not tell which runtime it is of",
-                    "it has to begin with a plugin's Configure",
+                    "the recording does not identify its runtime",
+                    "it must begin with a plugin's Configure",
                 ) from None
             profile = recorded_profile(first)
         return cls(profile, configures, states)
 
     def configure(self, plugin: str, config: str) -> bytes:
-        """Return the recorded request; a configuration given now replaces the recorded one."""
+        """Return the recorded request; a non-empty ``config`` replaces the recorded one."""
         recorded = self.configures.get(plugin) or next(iter(self.configures.values()), b"")
         if recorded and not config:
             return recorded
@@ -128,8 +129,8 @@ def synchronize_parts(
 ) -> list[bytes]:
     """Return Synchronize requests of at most ``limit`` bytes each with all objects, pods first.
 
-    Each is filled as far as possible. (Upstream shrinks the shares of pods and containers by one
-    factor until a message fits, which never ends once the share of pods is 0.) An object that
+    Each is filled as far as possible. (Upstream shrinks the numbers of pods and containers by one
+    factor until a message fits, which loops forever once the number of pods is 0.) An object that
     alone exceeds the limit gets a request of its own, which cannot be sent.
     """
     requests = [SynchronizeRequest()]
@@ -161,7 +162,7 @@ def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
             request = SynchronizeRequest.FromString(part)
         except DecodeError as error:
             raise UsageError(
-                f"Synchronize cannot be split: it cannot be decoded: {error}"
+                f"Synchronize cannot be decoded, so it cannot be split: {error}"
             ) from error
         pods.extend(request.pods)
         containers.extend(request.containers)

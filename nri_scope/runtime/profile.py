@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles: how a given runtime version behaves towards its plugins."""
+"""Profiles: the behaviour of a runtime version towards its plugins."""
 
 from __future__ import annotations
 
@@ -35,41 +35,42 @@ def _parsed(version: str) -> NriVersion | None:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a runtime behaves. Make one with `of`, and vary it with `dataclasses.replace`."""
+    """Behaviour of one runtime version. Create it with `of`; vary it with `dataclasses.replace`."""
 
     name: str
-    """Name of the profile for users."""
+    """Name of the profile, as users select it."""
     runtime_name: str
-    """Name in Configure; `runtime_version` is its version there."""
+    """Name in Configure. (iSulad calls itself ``v2``.)"""
     runtime_version: str
     nri_version: str
-    """Version without the leading ``v``; "" if unknown."""
+    """Version of NRI without the leading ``v``; "" if unknown."""
     mask: int
     """Bits of all events known to the runtime; a plugin that subscribes to others is dropped."""
     dedicated_rpcs: bool
-    """Whether each event has an RPC of its own; otherwise nine of them are sent as StateChange."""
+    """Whether each event has its own RPC; otherwise nine events share StateChange."""
     split_sync: bool
     """Whether a Synchronize over 4 MiB is split; otherwise it fails and the plugin is dropped."""
     sends_timeouts: bool
-    """Whether Configure has both timeouts."""
+    """Whether Configure has the registration and request timeouts."""
     sends_nri_version: bool
     """Whether Configure has the NRI version."""
     checks_names: bool
-    """Whether plugin names may only contain letters, digits and ``_.+-``; else any but ""."""
+    """Whether plugin names must consist of letters, digits and ``_.+-``; otherwise only "" is
+    invalid."""
     dispatch_rules: DispatchRules
-    """How it dispatches events, and handles replies and failures."""
+    """Rules for dispatching events, and for handling replies and failures."""
     synchronizes_launched: bool
-    """Whether launched plugins get Synchronize. Up to NRI 0.6 (``startPlugins`` of NRI 0.6.1) and
-    in iSulad they do not."""
+    """Whether launched plugins get Synchronize. They do not up to NRI 0.6 (``startPlugins`` of NRI
+    0.6.1), nor in iSulad."""
     closes_unsynchronized: bool
     """Whether a failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected
     and gets no requests (``acceptPluginConnections`` of NRI 0.6.1)."""
     lifecycle_rules: LifecycleRules = VERBATIM
-    """What it sends about the lifecycle of pods and containers."""
+    """Rules for the data sent about the lifecycle of pods and containers."""
     never_sent: frozenset[Event] = frozenset()
     """Events that plugins can subscribe to but the runtime never sends."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
-    """Deadline for a connection to register; other connections wait meanwhile."""
+    """Deadline for a new connection to register; other new connections wait meanwhile."""
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
     """Deadline for a plugin's answer to a request."""
 
@@ -107,8 +108,8 @@ class Profile:
 
     @property
     def asks_lost_validators(self) -> bool:
-        """Whether a validator that was lost in the chain of CreateContainer is still asked, and so
-        fails it. From NRI 0.12.5 on it is left out (``validateContainerAdjustment``).
+        """Whether a validator that disconnected during the chain of CreateContainer is still asked,
+        which fails the creation. NRI 0.12.5 and later skip it (``validateContainerAdjustment``).
         """
         version = self.version
         return version is not None and version < V0_12_5
@@ -122,13 +123,14 @@ class Profile:
 
     @property
     def title(self) -> str:
-        """The runtime for humans: ``containerd 2.1.9 (NRI 0.8.0)``."""
+        """The runtime for display: ``containerd 2.1.9 (NRI 0.8.0)``."""
         runtime = f"{runtime_title(self.runtime_name) or 'this runtime'} {self.runtime_version}"
         return f"{runtime.strip()} (NRI {self.nri_version or 'unknown'})"
 
     def configure_request(self, config: str = "") -> ConfigureRequest:
-        """Return the Configure request of this runtime; external plugins always get an empty
-        config.
+        """Return the Configure request of this runtime.
+
+        Real runtimes send external plugins an empty ``config``.
         """
         return ConfigureRequest(
             config=config,
@@ -139,8 +141,8 @@ class Profile:
             NRI_version=f"v{self.nri_version}" if self.sends_nri_version else "",
         )
 
-    def skips(self, event: Event) -> str:
-        """Return why this runtime never sends ``event``, in words; "" if it does."""
+    def skip_reason(self, event: Event) -> str:
+        """Return why this runtime never sends ``event``; "" if it does."""
         if not self.mask & event.bit:
             return f"{self.title} has no {event.name}"
         if event in self.never_sent:
@@ -149,7 +151,7 @@ class Profile:
 
 
 def recorded_profile(configure: ConfigureRequest) -> Profile:
-    """Return the profile "recorded", of the runtime that once sent this Configure request."""
+    """Return the profile "recorded", of the runtime that sent this Configure request."""
     version, _ = nri_version_of(configure)
     profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
     return replace(

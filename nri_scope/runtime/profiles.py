@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profiles that users can choose by name."""
+"""The profiles that users can select by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import lifecycle_rules
 from .profile import Profile
 
 RECORDED = "recorded"
-"""The profile contained in each recording, of the runtime that was recorded."""
+"""Name of the profile of the recorded runtime."""
 
 _UPDATES_OF_PODS = frozenset({Event.UpdatePodSandbox, Event.PostUpdatePodSandbox})
 
@@ -46,20 +46,20 @@ PROFILES: dict[str, Profile] = {
             # server/sandbox_update_resources.go sends only one of the two events.
             never_sent=frozenset({Event.PostUpdatePodSandbox}),
         ),
-        # It sends the name and version of the containerd on which it was modelled (plugin.cc).
+        # iSulad sends the name and version of containerd, after which it was modelled (plugin.cc).
         replace(
             Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"),
             lifecycle_rules=lifecycle_rules.ISULAD,
         ),
     )
 }
-"""Runtimes by the name of their profile."""
+"""Profiles by name."""
 
 
 def profile_named(name: str, recorded: Profile | None = None) -> Profile:
-    """Return the profile of this name; ``recorded`` is the profile for the name "recorded".
+    """Return a profile by its name; ``recorded`` is the profile for the name "recorded".
 
-    Raises `UsageError` for an unknown name, naming the nearest one.
+    Raises `UsageError` for an unknown name, with the nearest name as a hint.
     """
     if name == RECORDED and recorded is not None:
         return recorded

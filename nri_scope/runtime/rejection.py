@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that connected, or were launched, and failed before they got events."""
+"""Rejections: plugins that failed before they got events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri_scope.nri.merging.owners import quoted
 
 
 class Stage(StrEnum):
-    """The stage that a plugin has reached in its set-up."""
+    """Stage of a plugin's set-up."""
 
     LAUNCH = "launch"
     REGISTRATION = "registration"
@@ -23,21 +23,23 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A plugin that failed before it got events: its name, the stage and the reason."""
+    """Failure of a plugin before it got events."""
 
     plugin: str
-    """``NN-name`` as registered, right or wrong; "" if it never registered."""
+    """``NN-name`` as registered, valid or not; "" if it never registered."""
     stage: Stage
     reason: str
-    told: str = ""
-    """The error that the plugin got; "" if it got none, or only sees a disconnect."""
+    error_sent: str = ""
+    """Error text sent to the plugin; "" if none was sent, or it was only disconnected."""
 
 
-def problem_of(request: RegisterPluginRequest, *, checks_names: bool) -> tuple[str, str] | None:
-    """Return why a registration is refused, in our words and in the runtime's; None if it is not.
+def registration_problem(
+    request: RegisterPluginRequest, *, checks_names: bool
+) -> tuple[str, str] | None:
+    """Return why a registration is invalid, in our and in the runtime's wording; None if valid.
 
-    The runtime's words are those of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``, with
-    ``checks_names`` those from 0.12 on.
+    The runtime's wording is that of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``; with
+    ``checks_names``, that of NRI 0.12 and later.
     """
     name, index = request.plugin_name, request.plugin_idx
     try:
@@ -59,7 +61,7 @@ def _bad_name(name: str) -> str:
     if not name:
         return "invalid plugin name: invalid plugin name: name is empty"
     bad = next(one for one in name if not (one.isascii() and (one.isalnum() or one in "_.+-")))
-    # Go puts a single character between single quotes, so these are escaped instead.
+    # Go quotes a single character with ', so it escapes ' instead of ".
     character = quoted(bad)[1:-1].replace(r"\"", '"') if bad != "'" else r"\'"
     return (
         f"invalid plugin name: invalid plugin name {quoted(name)}: "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An emulated runtime: it admits plugins, one at a time, and dispatches requests to them."""
+"""Emulated runtime that admits plugins, one at a time, and sends them requests."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ from .profile import Profile
 from .rejection import Rejection, Stage
 
 Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
-"""Answers a plugin's UpdateContainers; an `RpcError` is sent as its status."""
+"""Return the reply to a plugin's UpdateContainers, or raise the `RpcError` to reply with."""
 
 FORMER_KEPT = 1000
-"""Maximum number of former plugins kept, as a plugin may reconnect without end."""
+"""Maximum number of former plugins, and of rejections, stored: a plugin may reconnect endlessly."""
 
 ENDED = "the runtime has ended"
-"""Why a plugin's connection ends with the runtime."""
+"""End reason of connections when the runtime ends."""
 
 RESTARTS = "the runtime restarts"
-"""Why a plugin's connection ends while the runtime is away."""
+"""End reason of connections when the runtime restarts."""
 
 EXIT_GRACE_S = 2.0
-"""Seconds for a launched plugin that closed its connection to end, and to report why, before
+"""Seconds in which a launched plugin that closed its connection must end, and may print why, before
 it is killed. (Real runtimes kill it at the next event.)"""
 
 
 class Runtime(Dispatcher):
-    """The runtime's role. Use it as an async context manager, which ends every plugin on exit.
+    """Emulated runtime, as an async context manager that ends every plugin on exit.
 
-    All requests after registration are serial, under one lock, as in real runtimes: events in
-    the order of `dispatch` and `send`, each to one plugin after the other in the order of their
-    indices, and a new plugin's Synchronize in between. Plugins of equal index are asked in the
-    order of their arrival; real runtimes promise no order there.
+    As in real runtimes, requests after Configure are serial, under one lock: events in the order of
+    the calls, each to one plugin after the other in index order, with the Synchronize of new
+    plugins in between. Plugins of equal index are asked in the order of their arrival; in real
+    runtimes that order is undefined.
     """
 
     def __init__(
@@ -77,15 +77,16 @@ class Runtime(Dispatcher):
         configure_first: bool = False,
         sync_part_max: int | None = None,
     ) -> None:
-        """Create a runtime with these hooks. ``on_new`` is called for each connection before
-        any request is sent, to set its own hooks (`transit_ns`, `on_exchange`); ``on_ready`` for
-        each plugin when it begins to get events; ``on_end`` for each connection that has ended,
-        ready or not. ``on_synchronized`` gets replies to Synchronize before any other request is
-        sent; real runtimes apply the updates in them one by one, without merging.
+        """Create a runtime with these hooks.
 
-        With ``configure_first`` Configure is sent before RegisterPlugin is answered, as real
+        ``on_new`` is called for each connection before any request is sent, to set the hooks of
+        `Plugin`; ``on_ready`` for each plugin when it is admitted; ``on_end`` for each connection
+        that has ended, admitted or not. ``on_synchronized`` gets replies to Synchronize before any
+        other request is sent; real runtimes apply the updates in them one by one, without merging.
+
+        With ``configure_first`` Configure is sent before the reply to RegisterPlugin, as real
         runtimes may do. Parts of Synchronize have at most ``sync_part_max`` bytes, unless a single
-        object is larger. Raises `UsageError` for a runtime that does not split Synchronize.
+        object is larger; raises `UsageError` if the runtime does not split Synchronize.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         super().__init__(self._setup.profile)
@@ -98,7 +99,7 @@ class Runtime(Dispatcher):
         if sync_part_max is not None and not self.profile.split_sync:
             raise UsageError(
                 f"{self.profile.title} never sends Synchronize in parts",
-                "take the profile of a runtime with NRI 0.7 or later",
+                "use the profile of a runtime with NRI 0.7 or later",
             )
         self._sync_part_max = sync_part_max
         self._group = asyncio.TaskGroup()
@@ -107,7 +108,7 @@ class Runtime(Dispatcher):
         self._registering = asyncio.Lock()
         self._connected: dict[Plugin, Process | None] = {}
         self._changed = asyncio.Event()
-        self._away = ""
+        self._down_reason = ""
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
         self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
@@ -128,8 +129,8 @@ class Runtime(Dispatcher):
         traceback: TracebackType | None,
     ) -> None:
         await self._close()
-        # An exception of the body must stay unwrapped, so the group does not get it. It does get a
-        # cancellation, which it may have caused itself after a background task failed.
+        # Do not pass an exception of the body to the group, which would wrap it. Do pass a
+        # cancellation: the group may have caused it after a background task failed.
         if kind is None or not issubclass(kind, asyncio.CancelledError):
             kind = error = traceback = None
         await self._group.__aexit__(kind, error, traceback)
@@ -137,23 +138,23 @@ class Runtime(Dispatcher):
     # -- admission and end of plugins ---------------------------------------------------------
 
     async def listen(self, path: str | Path) -> None:
-        """Accept plugins at a unix socket; its folder is created (0700) if missing.
+        """Accept plugins at a unix socket; create its folder (mode 0700) if missing.
 
-        Raises `ConnectError`. The socket is removed at the end.
+        The socket is removed when the runtime ends. Raises `ConnectError`.
         """
         folder = Path(path).parent
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConnectError(
-                path, f"its folder cannot be made: {(error.strerror or str(error)).lower()}"
+                path, f"its folder cannot be created: {(error.strerror or str(error)).lower()}"
             ) from error
         self._servers.append(await listen_unix(path, lambda: self._take(self._new_plugin()).link))
 
     async def adopt(self, connected: socket.socket, config: str = "") -> Plugin:
         """Admit the plugin at the other end of ``connected``; return once it gets events.
 
-        Real runtimes have no ``config`` for plugins that they did not launch. Raises
+        Real runtimes send no ``config`` to plugins that they did not launch. Raises
         `ConnectionClosed` with the reason if the plugin fails before that.
         """
         return await self._connect(connected, self._new_plugin(), None, config)
@@ -180,11 +181,10 @@ class Runtime(Dispatcher):
     ) -> Plugin:
         """Start a plugin by a command line; return once it gets events.
 
-        It is launched as by real runtimes, except that ``environment`` is added to its three
-        variables, and that its output is kept and passed to ``on_output``. `Plugin.process` has its
-        exit status. Raises `UsageError` for a command that cannot be run, and `ConnectionClosed`
-        like `adopt`, with the exit status and last lines of a plugin that ended; that plugin is
-        then the last one of `former`.
+        Unlike in real runtimes, ``environment`` is added to its three variables, and its output is
+        stored and passed to ``on_output``. `Plugin.process` has its exit status. Raises
+        `UsageError` for a command that cannot be run, and `ConnectionClosed` like `adopt`, with the
+        exit status and last lines of a plugin that ended, which is then the last of `former`.
         """
         command = command_of(argv, index, name, environment, cwd)
         process, connected = await launch(command, on_output)
@@ -207,10 +207,10 @@ class Runtime(Dispatcher):
                 await process.kill()
             raise
         self._take(plugin, process, config)
-        if self._away:
+        if self._down_reason:
             if process is not None:
                 await process.kill()
-            raise ConnectionClosed(self._away)
+            raise ConnectionClosed(self._down_reason)
         await self.wait_for(lambda: plugin.settled)
         if not plugin.admitted:
             raise ConnectionClosed(plugin.end_reason)
@@ -222,10 +222,10 @@ class Runtime(Dispatcher):
         return plugin
 
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
-        if self._away:
-            # Accepted just before the socket was closed: the event loop may or may not establish
-            # the link, so do not wait for it.
-            plugin.drop(self._away)
+        if self._down_reason:
+            # Accepted just before the socket was closed. Do not wait: the event loop may never
+            # establish the link.
+            plugin.drop(self._down_reason)
             return plugin
         self._connected[plugin] = process
         self._spawn(self._admit(plugin, config))
@@ -233,12 +233,12 @@ class Runtime(Dispatcher):
         return plugin
 
     async def _admit(self, plugin: Plugin, config: str) -> None:
-        """Register, configure and synchronize a plugin; later connections wait meanwhile."""
+        """Register, configure and synchronize a plugin. Other new connections wait to register."""
         try:
             async with self._registering:
                 stream_id = await admission.register(plugin, self.profile)
                 if self._configure_first:
-                    # Runs after the call below has sent its request, while it waits for the reply.
+                    # This reply is sent after `admission.configure` has sent its request.
                     asyncio.get_running_loop().call_soon(plugin.link.respond, stream_id)
                 else:
                     plugin.link.respond(stream_id)
@@ -247,13 +247,13 @@ class Runtime(Dispatcher):
                     if plugin.identity is None or self.profile.synchronizes_launched:
                         await self._synchronize(plugin)
                     if plugin.link.closed:
-                        # The connection ended while other plugins had their turn.
+                        # The connection ended during the wait for the lock.
                         raise ConnectionClosed(await plugin.link.wait_closed())
                     self._chain.add(plugin)
         except NriScopeError as error:
             reason = str(error)
-            if not self._away:
-                self._reject(Rejection(plugin.registered, plugin.stage, reason, plugin.told))
+            if not self._down_reason:
+                self._reject(Rejection(plugin.registered, plugin.stage, reason, plugin.error_sent))
             if not plugin.refused:
                 plugin.drop(reason)
         else:
@@ -279,7 +279,7 @@ class Runtime(Dispatcher):
     async def _watch(self, plugin: Plugin, process: Process | None) -> None:
         try:
             reason = await plugin.link.wait_closed()
-            # Further requests would fail; the reason of the end may take a moment to become known.
+            # Remove it now, as requests would fail; the exit status may take a moment.
             self._chain.remove(plugin)
             if process is not None:
                 if not process.ending:
@@ -304,16 +304,16 @@ class Runtime(Dispatcher):
     # -- restarts of the runtime --------------------------------------------------------------
 
     async def restart(self) -> None:
-        """Restart: `go_down` and `come_back`."""
-        await self.go_down()
-        await self.come_back()
+        """Restart the runtime: `shut_down`, then `start_again`."""
+        await self.shut_down()
+        await self.start_again()
 
-    async def go_down(self) -> None:
-        """Stop the runtime for a while: close its socket and connections, end launched plugins.
+    async def shut_down(self) -> None:
+        """Close the sockets and connections, and end launched plugins.
 
-        Events in the meantime reach no plugin.
+        Events reach no plugin until `start_again`.
         """
-        self._away = RESTARTS
+        self._down_reason = RESTARTS
         self._paths += [server.path for server in self._servers]
         for server in self._servers:
             await server.close()
@@ -322,14 +322,14 @@ class Runtime(Dispatcher):
             plugin.drop(RESTARTS)
         await self.wait_for(lambda: not self._connected)
 
-    async def come_back(self) -> None:
-        """Start the runtime again: launch its plugins first, then listen.
+    async def start_again(self) -> None:
+        """Start the runtime after `shut_down`: launch its plugins, then listen.
 
-        External plugins have to reconnect. A launched plugin that fails before it gets events
-        is added to `rejections`. (Up to NRI 0.6 a real runtime would not start without it.)
-        Raises `ConnectError` for a socket that cannot be created.
+        External plugins must reconnect. Launched plugins that fail before they get events are added
+        to `rejections`. (Up to NRI 0.6 a real runtime would not start.) Raises `ConnectError` for a
+        socket that cannot be created.
         """
-        self._away = ""
+        self._down_reason = ""
         for plugin, launch_again in sorted(self._launches.items()):
             try:
                 await launch_again()
@@ -341,20 +341,22 @@ class Runtime(Dispatcher):
             await self.listen(self._paths.pop(0))
 
     async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
-        """Close the connection of ``plugin`` (``NN-name``); return once it is closed.
+        """Close the connections of ``plugin`` (``NN-name``); return once they are closed.
 
-        Raises `UsageError` if no plugin has that name.
+        Raises `UsageError` if no plugin of that name is connected.
         """
         found = [one for one in self._connected if one.id == plugin]
         if not found:
-            there = ", ".join(one.id for one in self.plugins) or "no plugin"
-            raise UsageError(f"no plugin {plugin!r} is connected", f"there is {there}")
+            connected = ", ".join(one.id for one in self.plugins) or "none"
+            raise UsageError(
+                f"no plugin {plugin!r} is connected", f"connected plugins: {connected}"
+            )
         for one in found:
             one.drop(reason)
         await self.wait_for(lambda: not any(one in self._connected for one in found))
 
     async def wait_for(self, predicate: Callable[[], bool]) -> None:
-        """Wait until ``predicate`` holds; it is called whenever a plugin becomes ready or ends."""
+        """Wait until ``predicate`` is true; it is called when an admission or a connection ends."""
         while not predicate():
             await self._changed.wait()
 
@@ -376,8 +378,8 @@ class Runtime(Dispatcher):
     async def _update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
     ) -> None:
-        # Under the lock, as in real runtimes: a plugin that waits for this answer before it answers
-        # a request of the runtime causes a deadlock, which lasts until the deadline.
+        # Under the lock, as in real runtimes: a plugin that waits for this reply inside the handler
+        # of another request causes a deadlock until that request's deadline.
         async with self._chain.lock:
             if plugin.link.closed:
                 return
@@ -397,7 +399,7 @@ class Runtime(Dispatcher):
         task.add_done_callback(self._tasks.discard)
 
     async def _close(self) -> None:
-        self._away = ENDED
+        self._down_reason = ENDED
         for server in self._servers:
             await server.close()
         for task in self._tasks:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StateChange, the single RPC for nine events, used up to NRI 0.11 and for older plugins."""
+"""StateChange, the RPC shared by nine events up to NRI 0.11, and by plugins built for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def as_state_change(event: Event, request: Message) -> bytes:
 
 
 def state_change_of(event: Event, payload: bytes) -> bytes:
-    """Return the StateChange for the request's bytes. Raises LocalProtocolError if they are
-    malformed.
+    """Return the StateChange for ``payload``, the event's own request as bytes.
+
+    Raises `LocalProtocolError` if it cannot be decoded.
     """
     try:
         request = METHODS[event.name].request.FromString(payload)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Playing stored requests through an emulated runtime, byte for byte and in their order."""
+"""Playback of stored requests through an emulated runtime, in order and byte for byte."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from .profile import Profile
 from .server import Runtime
 
 SETUP_METHODS = frozenset({"Configure", "Synchronize"})
-"""Methods of every plugin's set-up, which are never played as events."""
+"""Methods of the set-up, which are never played as events."""
 
 
 class Stored(NamedTuple):
-    """One request as it was on the wire."""
+    """One request, as bytes."""
 
     at_ns: int
-    """Arrival time, counted from any fixed point in time."""
+    """Time of arrival, since any fixed point in time."""
     method: str
     request: bytes
     timeout_ns: int = 0
     """The deadline that was sent with the request; 0 if none."""
     service: str = PLUGIN_SERVICE
     plugin: str = ""
-    """``NN-name`` of the plugin that got it; "" to play it to all that subscribe to it."""
+    """``NN-name`` of the plugin to send it to; "" for all subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The wait between two events: as recorded, within bounds."""
+    """Pause between two events: as recorded, within bounds."""
 
     speed: float = 1.0
-    """Factor of speed: 2 is twice as fast, infinity does not wait at all."""
-    shortest: float = 0.0
-    """Minimum seconds (at speed 1) for a reader to see an event."""
-    longest: float = inf
-    """Maximum seconds (at speed 1), after which a reader would think that playback has stopped."""
+    """Speed factor: 2 is twice as fast, infinity does not wait."""
+    min_s: float = 0.0
+    """Minimum pause in seconds, before division by `speed`."""
+    max_s: float = inf
+    """Maximum pause in seconds, before division by `speed`."""
 
     def pause(self, before_ns: int, next_ns: int) -> float:
         """Return the seconds to wait between events stored at these times."""
         gap = (next_ns - before_ns) / 1e9
-        return min(max(gap, self.shortest), self.longest) / self.speed
+        return min(max(gap, self.min_s), self.max_s) / self.speed
 
 
-FASTEST = Pace(speed=inf, longest=1.0)
-"""Play each event as soon as the previous one has been answered."""
+FASTEST = Pace(speed=inf, max_s=1.0)
+"""Pace without pauses: each event is sent as soon as the previous one is answered."""
 
 
 @dataclass(slots=True)
 class Played:
-    """The result of `play`."""
+    """Result of `play`."""
 
     events: int = 0
     answers: int = 0
@@ -69,10 +69,9 @@ class Played:
 def split_setup(
     stored: Iterable[Stored], profile: Profile | None = None
 ) -> tuple[RecordedSetUp, Iterator[Stored]]:
-    """Read the set-up of the sessions from the start of a stream of stored requests.
+    """Split a stream of stored requests into the leading set-up requests and the rest.
 
-    ``profile`` replaces the one made from the stream's first Configure. Raises
-    `UsageError` if there is neither.
+    ``profile`` replaces the one made from the first Configure. Raises `UsageError` without either.
     """
     configures: dict[str, bytes] = {}
     states: dict[str, list[bytes]] = {}
@@ -95,10 +94,10 @@ async def play(
     pace: Pace = FASTEST,
     on_event: Callable[[Stored, list[Answer]], None] = lambda item, answers: None,
 ) -> Played:
-    """Send every request to the plugins of ``runtime``, in order; each waits for the one before.
+    """Send every request to the plugins of ``runtime``, one after the other.
 
-    Configure and Synchronize are left out: plugins get theirs on connecting. ``on_event`` is
-    called with each request and its answers.
+    Configure and Synchronize are skipped, as plugins get them on connecting. ``on_event`` is called
+    with each request and its answers.
     """
     played = Played()
     before_ns: int | None = None

@@ -234,7 +234,7 @@ def test_one_that_does_not_register_is_told_with_what_it_printed(
     assert replay("FILE -- ./quit") == 2
     captured = capsys.readouterr()
     assert "stderr: I do not like this" in captured.out
-    assert "the plugin ended, exit status 7; its last words: I do not like this" in captured.err
+    assert "the plugin ended, exit status 7; its last output: I do not like this" in captured.err
 
 
 STEPS = ["--step", "--env", "CHILD=1", "--", "./plugin"]

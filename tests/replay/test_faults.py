@@ -171,7 +171,7 @@ def said(replayed: Replayed, where: str) -> list[tuple[str, str]]:
         pytest.param(name, event, id=f"{name}-{event.name}")
         for name in ("recorded", "containerd-1.7", "cri-o", "isulad")
         for event in sorted(PASSIVE_EVENTS)
-        if name == RECORDED or not PROFILES[name].skips(event)
+        if name == RECORDED or not PROFILES[name].skip_reason(event)
     ],
 )
 def test_an_event_fails_as_with_the_error_of_a_plugin(

@@ -74,7 +74,7 @@ def test_a_crash_is_told_with_its_last_words_at_the_event_that_caused_it(
     replayed = launched(one_life, doing(said))
     (crash,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (crash.event, crash.verdict) == ("CreateContainer", Verdict.CRASH)
-    assert crash.problem.endswith(f"the plugin ended, {words}; its last words: I am ill")
+    assert crash.problem.endswith(f"the plugin ended, {words}; its last output: I am ill")
     (result,) = replayed.plugins
     assert (result.exit, result.gone_after, result.deserted) == (words, 4, "")
     (event,) = [event for event in replayed.events if event.output]
@@ -153,7 +153,7 @@ def test_one_that_prints_without_end_takes_no_more_than_a_bounded_part_of_memory
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (python("import sys; sys.exit('no configuration')"), "exit status 1; its last words: no"),
+        (python("import sys; sys.exit('no configuration')"), "exit status 1; its last output: no"),
         (["/nowhere/plugin"], "/nowhere/plugin: cannot be launched: no such file"),
         (["/etc/passwd"], "permission denied; make it executable"),
     ],

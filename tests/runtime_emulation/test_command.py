@@ -58,8 +58,8 @@ def test_environment_is_what_a_runtime_sets_and_what_is_added() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ([], "an empty command is no plugin"),
-        ([""], "an empty command is no plugin"),
+        ([], "the command of the plugin is empty"),
+        ([""], "the command of the plugin is empty"),
         (["folder"], "folder: cannot be launched: no such program in the folders of PATH"),
         (["plain"], "no such program in the folders of PATH; for a file here write ./plain"),
         (["./folder"], "./folder: cannot be launched: it is a folder"),
@@ -67,8 +67,8 @@ def test_environment_is_what_a_runtime_sets_and_what_is_added() -> None:
         (["./missing"], "./missing: cannot be launched: no such file or directory"),
         (["./plain/on"], "./plain/on: cannot be launched: not a directory"),
         (["./" + 300 * "x"], "cannot be launched: file name too long"),
-        (["true", "a\0b"], r"'a\x00b' cannot be given to a program"),
-        (["true", "\ud800"], r"'\ud800' cannot be given to a program"),
+        (["true", "a\0b"], r"'a\x00b' cannot be passed to a program"),
+        (["true", "\ud800"], r"'\ud800' cannot be passed to a program"),
     ],
 )
 def test_what_is_no_program_is_a_usage_error(
@@ -87,9 +87,9 @@ def test_what_is_no_program_is_a_usage_error(
     ("environment", "words"),
     [
         ({"NRI_PLUGIN_IDX": "20"}, "NRI_PLUGIN_IDX cannot be set for a launched plugin"),
-        ({"": "x"}, "'' is no name of an environment variable"),
-        ({"A=B": "x"}, "'A=B' is no name of an environment variable"),
-        ({"A": "\0"}, r"'\x00' cannot be given to a program"),
+        ({"": "x"}, "'' is not a valid name of an environment variable"),
+        ({"A=B": "x"}, "'A=B' is not a valid name of an environment variable"),
+        ({"A": "\0"}, r"'\x00' cannot be passed to a program"),
     ],
 )
 def test_environment_that_cannot_be_is_a_usage_error(

@@ -38,7 +38,7 @@ def sent(course: LifecycleState, *events: Event) -> list[str]:
     return [
         f"({step.event.name})" if step.skipped else step.event.name
         for event in events
-        for step in course.happens(event, about(event))
+        for step in course.steps_of(event, about(event))
     ]
 
 
@@ -60,7 +60,7 @@ def test_ordinary_life_is_told_as_it_happens(name: str) -> None:
     course = LifecycleState(PROFILES[name])
     for event in LIFE:
         request = about(event)
-        assert course.happens(event, request) == (LifecycleStep(event, request),)
+        assert course.steps_of(event, request) == (LifecycleStep(event, request),)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
             continue
         decoded = decode_request(stored.method, stored.request)
         if isinstance(decoded.message, api.SynchronizeRequest):
-            course.synchronized(decoded.message.containers)
+            course.note_containers(decoded.message.containers)
         if decoded.event not in Event.__members__:
             continue
         event = Event[decoded.event]
@@ -88,7 +88,7 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
             request.pod.CopyFrom(decoded.pod)  # type: ignore[attr-defined]
         if decoded.container is not None:
             request.container.CopyFrom(decoded.container)  # type: ignore[attr-defined]
-        assert course.happens(event, request) == (LifecycleStep(event, request),), event
+        assert course.steps_of(event, request) == (LifecycleStep(event, request),), event
 
 
 # -- books ----------------------------------------------------------------------------------------
@@ -98,10 +98,10 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
 def test_removal_of_a_container_that_never_stopped_is_told_with_its_stop(profile: Profile) -> None:
     course = LifecycleState(profile)
     sent(course, *LIFE[:5])
-    stop, removal = course.happens(Event.RemoveContainer, about(Event.RemoveContainer))
-    assert (stop.event, stop.own, stop.skipped) == (Event.StopContainer, True, "")
+    stop, removal = course.steps_of(Event.RemoveContainer, about(Event.RemoveContainer))
+    assert (stop.event, stop.added, stop.skipped) == (Event.StopContainer, True, "")
     assert stop.request == about(Event.StopContainer)
-    assert (removal.event, removal.own) == (Event.RemoveContainer, False)
+    assert (removal.event, removal.added) == (Event.RemoveContainer, False)
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
@@ -122,9 +122,9 @@ def test_ends_of_containers_come_only_when_a_plugin_was_told_of_them() -> None:
     ends = (Event.StopContainer, Event.RemoveContainer)
     course = LifecycleState(CONTAINERD)
     assert sent(course, *ends) == ["(StopContainer)", "(RemoveContainer)"]
-    course.synchronized([api.Container(id="app", state=api.ContainerState.CONTAINER_RUNNING)])
+    course.note_containers([api.Container(id="app", state=api.ContainerState.CONTAINER_RUNNING)])
     assert sent(course, *ends) == ["StopContainer", "RemoveContainer"]
-    course.synchronized([api.Container(id="app", state=api.ContainerState.CONTAINER_STOPPED)])
+    course.note_containers([api.Container(id="app", state=api.ContainerState.CONTAINER_STOPPED)])
     assert sent(course, *ends) == ["(StopContainer)", "RemoveContainer"]
 
 
@@ -141,7 +141,7 @@ def test_containerd_is_silent_about_pods_from_before_its_start_and_cri_o_is_not(
 
 def test_pods_that_were_run_before_the_plugins_came_are_told_of() -> None:
     course = LifecycleState(CONTAINERD)
-    course.ran([POD])
+    course.note_pods([POD])
     ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
     assert sent(course, *ends) == ["StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox"]
 
@@ -149,11 +149,11 @@ def test_pods_that_were_run_before_the_plugins_came_are_told_of() -> None:
 def test_stop_after_its_pod_is_gone_tells_only_the_pods_id_on_containerd() -> None:
     course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
-    (step,) = course.happens(Event.StopContainer, about(Event.StopContainer))
+    (step,) = course.steps_of(Event.StopContainer, about(Event.StopContainer))
     assert step.request == api.StopContainerRequest(pod=api.PodSandbox(id="pod"), container=APP)
     course = LifecycleState(CRI_O)
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
-    (step,) = course.happens(Event.StopContainer, about(Event.StopContainer))
+    (step,) = course.steps_of(Event.StopContainer, about(Event.StopContainer))
     assert step.request == about(Event.StopContainer)
 
 
@@ -176,13 +176,13 @@ def test_whatever_happens_no_books_are_broken(
     for event, container_id, fails in happening:
         container = api.Container(id=container_id, pod_sandbox_id="pod")
         request = about(event, container)
-        steps = course.happens(event, request)
+        steps = course.steps_of(event, request)
         # What was given is there once, sent or not, and comes last.
-        assert [(step.event, step.own) for step in steps][-1] == (event, False)
-        assert sum(not step.own for step in steps) == 1
+        assert [(step.event, step.added) for step in steps][-1] == (event, False)
+        assert sum(not step.added for step in steps) == 1
         failed = fails and not steps[-1].skipped
         if failed and event in profile.dispatch_rules.failure_prefixes:
-            steps += course.failed(event, request)
+            steps += course.steps_after_failure(event, request)
         if not profile.lifecycle_rules.tracks_containers:
             continue
         for step in steps:
@@ -206,8 +206,8 @@ def test_whatever_happens_no_books_are_broken(
 
 
 def follows(course: LifecycleState, event: Event) -> list[str]:
-    steps = course.failed(event, about(event))
-    assert all(step.own and step.request == about(step.event) for step in steps)
+    steps = course.steps_after_failure(event, about(event))
+    assert all(step.added and step.request == about(step.event) for step in steps)
     return [step.event.name for step in steps]
 
 

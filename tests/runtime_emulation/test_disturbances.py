@@ -34,14 +34,14 @@ async def test_restart_takes_the_socket_away_and_brings_it_back(tmp_path: Path) 
         await plugin.register()
         await adopted.join(runtime)
         await runtime.wait_plugins(2)
-        await runtime.go_down()
+        await runtime.shut_down()
         assert not path.exists() and not runtime.plugins
         await asyncio.gather(plugin.connected.wait_closed(), adopted.connected.wait_closed())
         assert {one.end_reason for one in runtime.former} == {"the runtime restarts"}
         assert (await runtime.operate(Event.StartContainer, START)).answers == []
         with pytest.raises(ConnectError):
             await plugin.connect(path)
-        await runtime.come_back()
+        await runtime.start_again()
         again = SmallPlugin("10-external")
         await again.connect(path)
         await again.register()
@@ -54,11 +54,11 @@ async def test_restart_takes_the_socket_away_and_brings_it_back(tmp_path: Path) 
 
 async def test_nobody_is_taken_in_while_the_runtime_is_away() -> None:
     async with Runtime(NEW) as runtime:
-        await runtime.go_down()
+        await runtime.shut_down()
         # Its end of the connection is gone before it can register.
         with pytest.raises(ConnectionClosed):
             await SmallPlugin().join(runtime)
-        await runtime.come_back()
+        await runtime.start_again()
         await SmallPlugin().join(runtime)
 
 
@@ -92,7 +92,7 @@ async def test_state_after_a_restart_is_that_of_then() -> None:
 async def test_runtime_that_is_away_can_end(tmp_path: Path) -> None:
     async with Runtime(NEW) as runtime:
         await runtime.listen(tmp_path / "s")
-        await runtime.go_down()
+        await runtime.shut_down()
     assert not (tmp_path / "s").exists()
 
 
@@ -119,9 +119,9 @@ async def test_launched_plugin_that_does_not_come_again_is_told_of(tmp_path: Pat
     async with Runtime(NEW) as runtime:
         await runtime.launch(path)
         await runtime.launch_command(plugin_program(), "20", "stays")
-        await runtime.go_down()
+        await runtime.shut_down()
         path.unlink()
-        await runtime.come_back()
+        await runtime.start_again()
         assert [plugin.id for plugin in runtime.plugins] == ["20-stays"]
         (rejection,) = runtime.rejections
         assert (rejection.plugin, rejection.stage) == ("10-gone", Stage.LAUNCH)
@@ -164,7 +164,9 @@ async def test_one_plugin_is_dropped_by_name() -> None:
         await first.connected.wait_closed()
         assert [plugin.id for plugin in runtime.plugins] == ["20-b"]
         assert [plugin.end_reason for plugin in runtime.former] == ["for a reason"]
-        with pytest.raises(UsageError, match="no plugin '10-a' is connected; there is 20-b"):
+        with pytest.raises(
+            UsageError, match="no plugin '10-a' is connected; connected plugins: 20-b"
+        ):
             await runtime.drop("10-a")
 
 

@@ -140,14 +140,14 @@ async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> Non
         (
             "echo starting >&2; echo no configuration >&2; exit 3",
             "closed by the peer: the plugin ended, exit status 3; "
-            "its last words: starting | no configuration",
+            "its last output: starting | no configuration",
         ),
         ("exit 0", "closed by the peer: the plugin ended, exit status 0"),
         ("kill -SEGV $$", "closed by the peer: the plugin ended, killed by SIGSEGV"),
         # The connection ends first, and the rest takes its time.
         (
             "exec 3>&-; sleep 0.1; echo late words >&2; exit 1",
-            "closed by the peer: the plugin ended, exit status 1; its last words: late words",
+            "closed by the peer: the plugin ended, exit status 1; its last output: late words",
         ),
     ],
 )
@@ -251,7 +251,7 @@ async def test_restarted_runtime_launches_the_same_command_again() -> None:
 async def test_command_that_cannot_be_run_is_a_usage_error(tmp_path: Path) -> None:
     async with Runtime(OLD) as runtime:
         for argv, index, name, words in [
-            ([], "10", "name", "an empty command"),
+            ([], "10", "name", "the command of the plugin is empty"),
             ([str(tmp_path)], "10", "name", "it is a folder"),
             (["no-such-program-here"], "10", "name", "no such program in the folders of PATH"),
             (["true"], "1", "name", "'1' is no plugin index; write 01"),

@@ -121,7 +121,9 @@ async def test_every_event_travels_as_this_runtime_sends_it(profile: Profile) ->
         await plugin.join(runtime)
         for event in sorted(PASSIVE_EVENTS):
             outcome = await runtime.operate(event, request_of(event))
-            assert bool(outcome.skipped) == bool(profile.skips(event)) == (not outcome.answers)
+            assert (
+                bool(outcome.skipped) == bool(profile.skip_reason(event)) == (not outcome.answers)
+            )
             assert not outcome.failure
         told = {request.method for request in plugin.events}
         assert ("StateChange" in told) != profile.dedicated_rpcs
@@ -170,7 +172,7 @@ CRI_O_FAILS = dict.fromkeys(
 async def test_error_stops_the_chain_and_fails_the_request_or_is_logged(
     profile: Profile, failing: dict[Event, str], event: Event
 ) -> None:
-    if profile.skips(event):
+    if profile.skip_reason(event):
         return
     async with Runtime(profile) as runtime:
         second = SmallPlugin("20-b")
@@ -363,7 +365,7 @@ async def test_isulad_closes_the_connection_for_an_error_and_goes_on() -> None:
         await failing.connected.wait_closed()
         assert [plugin.id for plugin in runtime.plugins] == ["20-b"]
         await runtime.wait_for(lambda: bool(runtime.former))
-        assert "closes a connection for any error" in runtime.former[0].end_reason
+        assert "closes the connection on any error" in runtime.former[0].end_reason
 
 
 async def test_isulad_shows_nobodys_adjustments_and_ignores_conflicts() -> None:

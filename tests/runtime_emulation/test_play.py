@@ -167,7 +167,7 @@ async def test_set_up_in_the_middle_is_no_event() -> None:
 
 def test_stream_without_configure_needs_a_profile() -> None:
     stored = [Stored(1, "CreateContainer", b"")]
-    with pytest.raises(UsageError, match="does not tell which runtime"):
+    with pytest.raises(UsageError, match="does not identify its runtime"):
         split_setup(stored)
     setup, events = split_setup(stored, OLD)
     assert setup.configure("10-any", "") == CONFIGURE
@@ -202,7 +202,7 @@ async def test_errors_are_counted_and_playing_goes_on() -> None:
 
 
 def test_pause_is_the_gap_within_bounds_over_the_speed() -> None:
-    pace = Pace(speed=2, shortest=0.2, longest=1.0)
+    pace = Pace(speed=2, min_s=0.2, max_s=1.0)
     second = 1_000_000_000
     assert pace.pause(0, second // 2) == 0.25
     assert pace.pause(0, 1_000) == 0.1

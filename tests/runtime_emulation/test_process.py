@@ -146,8 +146,8 @@ async def test_what_the_system_refuses_is_a_usage_error(tmp_path: Path) -> None:
             await launch(command_of(argv, "10", "name"))
         assert words in str(caught.value)
     for folder, words in [
-        (tmp_path / "none", "none: no folder to run a plugin in: no such file"),
-        (tmp_path / "text", "text: no folder to run a plugin in: not a directory"),
+        (tmp_path / "none", "none: cannot run a plugin in this folder: no such file"),
+        (tmp_path / "text", "text: cannot run a plugin in this folder: not a directory"),
     ]:
         with pytest.raises(UsageError) as caught:
             await launch(command_of(["true"], "10", "name", cwd=folder))
@@ -163,7 +163,7 @@ async def test_program_for_a_system_with_another_loader_is_told(tmp_path: Path) 
     program[at : at + 4] = b"/xx-"
     path = executable(tmp_path / "foreign", "")
     path.write_bytes(program)
-    with pytest.raises(UsageError, match="the dynamic loader that it needs does not exist"):
+    with pytest.raises(UsageError, match="its dynamic loader does not exist"):
         await launch(command_of([str(path)], "10", "name"))
 
 
@@ -258,7 +258,8 @@ async def test_its_last_words_explain_its_end() -> None:
     script = "exec >&2; seq 5; echo ' ^^^'; printf 'red \\033[31m'; exit 1"
     process = await ended(["sh", "-c", script])
     assert process.explain("closed by the peer") == (
-        "closed by the peer: the plugin ended, exit status 1; its last words: 4 | 5 | red \\x1b[31m"
+        "closed by the peer: the plugin ended, exit status 1; "
+        "its last output: 4 | 5 | red \\x1b[31m"
     )
 
 

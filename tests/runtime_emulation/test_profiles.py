@@ -16,7 +16,7 @@ from nri_scope.errors import (
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.runtime import PROFILES, Profile, profile_named
-from nri_scope.runtime.error_wording import in_go
+from nri_scope.runtime.error_wording import go_wording
 
 from .captures import exchanges
 
@@ -65,8 +65,8 @@ def test_unknown_profile_names_the_nearest(name: str, hint: str) -> None:
 )
 def test_event_that_a_runtime_never_sends_is_skipped_with_a_reason(name: str, event: Event) -> None:
     profile = PROFILES[name]
-    assert event.name in profile.skips(event)
-    assert profile.nri_version in profile.skips(event)
+    assert event.name in profile.skip_reason(event)
+    assert profile.nri_version in profile.skip_reason(event)
 
 
 def test_what_real_runtimes_sent_is_not_skipped() -> None:
@@ -79,7 +79,10 @@ def test_what_real_runtimes_sent_is_not_skipped() -> None:
         for stored, _ in exchanges(capture):
             decoded = decode_request(stored.method, stored.request)
             if decoded.event in Event.__members__:
-                assert not PROFILES[name].skips(Event[decoded.event]), (capture, decoded.event)
+                assert not PROFILES[name].skip_reason(Event[decoded.event]), (
+                    capture,
+                    decoded.event,
+                )
 
 
 def test_states_are_told_as_real_runtimes_told_them() -> None:
@@ -124,7 +127,7 @@ def test_profile_has_the_dispatch_rules_of_its_runtime() -> None:
     ],
 )
 def test_errors_are_worded_as_go_does(error: NriScopeError, words: str) -> None:
-    assert in_go(error) == words
+    assert go_wording(error) == words
 
 
 def test_rlimits_are_shown_as_real_runtimes_showed_them() -> None:

@@ -22,7 +22,7 @@ from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Runtime, Stage
-from nri_scope.runtime.rejection import problem_of
+from nri_scope.runtime.rejection import registration_problem
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
 
 from .profiles import NEW, OLD, SPLITTING, patient
@@ -54,7 +54,7 @@ async def test_socket_is_private_and_goes_with_the_runtime(tmp_path: Path) -> No
 async def test_socket_that_cannot_be_is_a_connect_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with Runtime(OLD) as runtime:
-        with pytest.raises(ConnectError, match="its folder cannot be made"):
+        with pytest.raises(ConnectError, match="its folder cannot be created"):
             await runtime.listen(tmp_path / "file" / "nri.sock")
         with pytest.raises(ConnectError, match="at most 107"):
             await runtime.listen(tmp_path / ("x" * 120))
@@ -195,7 +195,7 @@ async def test_wrong_index_or_name_is_refused_in_the_runtimes_words(
 def test_any_registration_is_accepted_or_refused_in_words(
     name: str, index: str, checks_names: bool
 ) -> None:
-    problem = problem_of(
+    problem = registration_problem(
         RegisterPluginRequest(plugin_name=name, plugin_idx=index), checks_names=checks_names
     )
     if problem is None:
@@ -224,7 +224,7 @@ async def refuses(profile: Profile, plugin: SmallPlugin, words: str) -> None:
             await adopting
         (rejection,) = runtime.rejections
         assert rejection.plugin == f"{plugin.index}-{plugin.name}"
-        assert (rejection.stage, rejection.told) == (Stage.REGISTRATION, words)
+        assert (rejection.stage, rejection.error_sent) == (Stage.REGISTRATION, words)
         assert rejection.reason.startswith("registration refused: ")
         assert not runtime.plugins and not plugin.requests
         assert not plugin.connected.closed

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nri_scope.runtime import exit_in
+from nri_scope.runtime import exit_status_in
 
 from ..progress import Audience
 from ..replies import Reply, Verdict
@@ -84,7 +84,7 @@ class Failing(Audience):
 
     def _ended(self, plugin: str, explained: str) -> str:
         """Describe how a plugin's process ended, with the signature of its crash."""
-        return " ".join(filter(None, (exit_in(explained), self._words.of(plugin))))
+        return " ".join(filter(None, (exit_status_in(explained), self._words.of(plugin))))
 
     def _of_reply(self, reply: Reply, text: str) -> Check:
         if reply.verdict is Verdict.CRASH:
