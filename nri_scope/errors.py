@@ -52,13 +52,13 @@ class ConnectError(NriScopeError):
     """A unix socket that cannot be connected to or listened on, or is not a socket."""
 
     def __init__(
-        self, path: str | Path, problem: str, hint: str = "", *, may_come: bool = False
+        self, path: str | Path, problem: str, hint: str = "", *, can_retry: bool = False
     ) -> None:
         super().__init__(str(path), problem, hint)
         self.path = str(path)
         self.problem = problem
         self.hint = hint
-        self.may_come = may_come
+        self.can_retry = can_retry
         """Whether a runtime may start to listen later, so that a retry can succeed."""
 
     def __str__(self) -> str:

@@ -71,7 +71,7 @@ async def keep_connected(
         except NriScopeError as error:
             if stopping():
                 return
-            absent = isinstance(error, ConnectError) and error.may_come
+            absent = isinstance(error, ConnectError) and error.can_retry
             starting = absent or isinstance(error, ConnectionClosed | DeadlineExceeded)
             if not (connected or (wait and starting)):
                 raise

@@ -89,7 +89,7 @@ class Connection:
         session.ended(reason, relayed.at_ns)
         return TapEnd(
             reason,
-            relayed.end.first is None,
+            relayed.end.by_first is None,
             session.registered,
             session.refused,
             self._plugin,
@@ -128,8 +128,10 @@ class Connection:
 
 
 def _words(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
-    if end.first is None:
-        return end.words
-    who, unfinished = ("the runtime", in_message[0]) if end.first else ("the plugin", in_message[1])
+    if end.by_first is None:
+        return end.reason
+    who, unfinished = (
+        ("the runtime", in_message[0]) if end.by_first else ("the plugin", in_message[1])
+    )
     where = " in the middle of a message" if unfinished else ""
-    return f"{who} closed the connection{where}{f': {end.words}' if end.words else ''}"
+    return f"{who} closed the connection{where}{f': {end.reason}' if end.reason else ''}"

@@ -44,7 +44,7 @@ class Faulty:
         self._held = self._held_bytes = 0
         self._dropped = self._failed = self._delayed = 0
 
-    def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
+    def receive(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
         """Pass on data from the runtime (``forth``) or from the plugin, with faults."""
         for framed in (self._forth if forth else self._back).feed(data):
             if forth and framed.type == MessageType.REQUEST:
@@ -54,7 +54,7 @@ class Faulty:
             else:
                 relay.pass_on(forth, framed.raw, arrived_ns)
 
-    def ended(self, relay: Relay, forth: bool) -> None:
+    def finish(self, relay: Relay, forth: bool) -> None:
         """Pass on the rest of a direction that has ended."""
         rest = (self._forth if forth else self._back).flush()
         if rest:

@@ -109,7 +109,7 @@ class Relayer:
             first,
             second,
             partial(self._heard, number),
-            through=through,
+            fault_hook=through,
             on_failure=lambda error: self._deafen(number, fault_words(error)),
         )
         ending = asyncio.create_task(self._end(number, relay, through))
@@ -143,4 +143,4 @@ class Relayer:
         del self._relays[number]
         self._deaf.discard(number)
         made = faulty.summary() if faulty is not None else ""
-        self._tell(ReportKind.ENDED, number, end.first, end.words, made)
+        self._tell(ReportKind.ENDED, number, end.by_first, end.reason, made)

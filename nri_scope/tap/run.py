@@ -153,7 +153,7 @@ async def connect(
         try:
             return await connect_socket(path)
         except ConnectError as error:
-            if not (wait and error.may_come):
+            if not (wait and error.can_retry):
                 raise with_way_out(error) from error
             if not told:
                 tap.say(f"waiting for a runtime: {error}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One socket under asyncio: either end of an NRI connection."""
+"""The asyncio protocol for either end of an NRI connection."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from nri_scope.wire import (
 )
 
 UNSENT_MAX = 16 << 20
-"""Maximum bytes of answers that a peer may leave unread before we stop reading its requests.
+"""Bytes of unsent responses above which the peer's requests are no longer read.
 
-Far more than a peer that waits for answers can cause: two ends that both stopped reading at a small
-limit would wait for each other forever.
+Far more than a peer that waits for responses can cause: with a small limit, two ends that both stop
+reading would wait for each other forever.
 """
 
 Notice = FrameIgnored | MessageIgnored | MessageRejected
-"""A violation of the protocol by the peer that did not end the connection."""
+"""A protocol violation by the peer that does not end the connection."""
 
 RequestHandler = Callable[["Link", RequestReceived, int], None]
-"""Called with the link, the request and the monotonic time (ns) at which its last byte came.
+"""Callback for a request: the link, the request, and the monotonic time (ns) when its last byte
+arrived.
 
-It runs inside the socket's read callback: its duration delays the answer.
+It runs inside the socket's read callback, so its duration delays the response.
 """
 
 
 class Link(asyncio.Protocol):
-    """The asyncio shell around a `Connection`: only moves bytes and waits for answers."""
+    """Asyncio shell around a `Connection` that only moves bytes and waits for responses."""
 
     def __init__(
         self,
@@ -57,24 +58,24 @@ class Link(asyncio.Protocol):
     # -- asyncio.Protocol -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take over the socket."""
+        """Store the transport and set its write buffer limit."""
         # Not an assertion: uvloop's transports do not derive from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_MAX)
 
     def data_received(self, data: bytes) -> None:
-        """Pass requests on at once, and wake the callers whose responses came."""
+        """Pass requests to the callback, and wake the callers whose responses arrived."""
         arrived_ns = monotonic_ns()
         self._connection.receive_data(data)
         self._handle_events(arrived_ns)
 
     def eof_received(self) -> None:
-        """Record that the peer has closed its end; asyncio closes ours."""
+        """Record that the peer has closed its end; asyncio then closes this end."""
         self._connection.receive_eof()
         self._handle_events(monotonic_ns())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the calls that still wait for a response: the socket is gone."""
+        """Fail all pending calls."""
         self._connection.receive_eof()
         self._handle_events(monotonic_ns())
         if exc is not None and not self._reason:
@@ -88,19 +89,19 @@ class Link(asyncio.Protocol):
             self._closed.set_result(reason)
 
     def pause_writing(self) -> None:
-        """Stop reading requests while the peer does not read our answers."""
+        """Stop reading requests while the peer does not read responses."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read again: the peer is reading."""
+        """Continue reading requests."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    # -- methods for the owner --------------------------------------------------------------
+    # -- public methods ---------------------------------------------------------------------
 
     def respond(self, stream_id: int, payload: bytes = b"") -> None:
-        """Answer a request; the bytes are in the socket when this returns."""
+        """Answer a request. The response is written at once unless the socket's buffer is full."""
         self._connection.send_response(stream_id, payload)
         self._flush()
 
@@ -118,10 +119,11 @@ class Link(asyncio.Protocol):
         timeout: float | None = None,
         on_sent: Callable[[], None] | None = None,
     ) -> bytes:
-        """Call the peer and return the reply's payload. ``timeout`` in seconds, also sent.
+        """Call the peer and return the reply's payload.
 
-        ``on_sent`` is called while the peer works on its reply. Raises `RpcError` for an error
-        status, `DeadlineExceeded`, or `ConnectionClosed`.
+        ``timeout``, in seconds, is also sent to the peer. ``on_sent`` is called after the request
+        was written, while the peer works on its reply. Raises `RpcError` for an error status,
+        `DeadlineExceeded` or `ConnectionClosed`.
         """
         if self.closed:
             raise ConnectionClosed(self._reason or "connection closed")
@@ -132,7 +134,7 @@ class Link(asyncio.Protocol):
         future: asyncio.Future[bytes] = loop.create_future()
         self._calls[stream_id] = future
         self._flush()
-        # Much less work than asyncio.timeout: there is a deadline for every event.
+        # Much cheaper than asyncio.timeout, which matters because every event has a deadline.
         timer = (
             None if timeout is None else loop.call_later(timeout, _expire, future, method, timeout)
         )
@@ -148,26 +150,26 @@ class Link(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be sent any longer."""
+        """Whether the link is closed or closing, so that nothing can be sent."""
         return self._transport is None or self._transport.is_closing()
 
     def close(self, reason: str = "closed by us") -> None:
-        """Close after all queued bytes were written."""
+        """Close once all queued bytes are written."""
         if self._transport is not None and not self._transport.is_closing():
             self._reason = self._reason or reason
             self._transport.close()
 
     def abort(self, reason: str = "closed by us") -> None:
-        """Close at once; queued bytes are lost."""
+        """Close immediately; queued bytes are lost."""
         if self._transport is not None:
             self._reason = self._reason or reason
             self._transport.abort()
 
     async def wait_closed(self) -> str:
-        """Wait until the connection has ended, and return the reason as text."""
+        """Wait for the end of the connection and return its reason."""
         return await asyncio.shield(self._closed)
 
-    # -- inside -----------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------
 
     def _flush(self) -> None:
         data = self._connection.data_to_send()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event loop of our processes, and the settings that keep their reply path short."""
+"""Event loop and interpreter settings that keep delays in the reply path short."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SWITCH_INTERVAL = 0.00005
+SWITCH_INTERVAL_S = 0.00005
 """Seconds after which the writer thread yields the interpreter to a due reply. Python's default of
 5 ms would be the longest pause by far.
 """
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's factory if installed: it shortens the time that we add to an event."""
+    """Return uvloop's factory if it is installed, as uvloop replies faster; else asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -27,32 +27,32 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """Run ``main`` to its end on a new event loop."""
+    """Run ``main`` on a new event loop and return its result."""
     results: list[T] = []
 
-    async def kept() -> None:
-        # Up to Python 3.12 the runner formats its task when it restores SIGINT, and with it the
-        # result, regardless of size.
+    async def store_result() -> None:
+        # Up to Python 3.12, the runner formats its task when it restores SIGINT, including the
+        # task's result, however large.
         results.append(await main)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(kept())
+        runner.run(store_result())
     return results[0]
 
 
 def prepare_process() -> None:
     """Tune the interpreter for short pauses; call it once, after all imports."""
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     collect_rarely()
 
 
 def collect_rarely(young: int = 50_000, middle: int = 20, old: int = 100) -> None:
-    """Have Python look for cycles of objects rarely; call it once, after all imports.
+    """Make collections of cyclic garbage rare; call it once, after all imports.
 
-    The numbers are those of `gc.set_threshold`.
+    The arguments are those of `gc.set_threshold`.
     """
-    # Existing objects stay; the collector need not check them again. Objects of an event are freed
-    # by reference counting, so rare collections avoid pauses in the middle of a reply.
+    # Existing objects are permanent, so the collector need not check them again. Objects of an
+    # event are freed by reference counting; rare collections avoid pauses in the middle of a reply.
     gc.collect()
     gc.freeze()
     gc.set_threshold(young, middle, old)

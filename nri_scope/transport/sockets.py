@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of links: a path to connect to, an inherited descriptor, a path to listen on."""
+"""Create links and sockets: connect to a path, adopt a descriptor, or listen on a path."""
 
 from __future__ import annotations
 
@@ -16,46 +16,47 @@ from nri_scope.errors import ConnectError
 from .link import Link
 
 UNIX_PATH_MAX = 107
-"""Maximum bytes of a path: sockaddr_un.sun_path holds 108 bytes, including the final zero."""
+"""Maximum length of a path in bytes: sockaddr_un.sun_path has 108, including the final zero."""
 
 LinkFactory = Callable[[], Link]
 
 
 def check_path(path: str | Path) -> str:
-    """Return ``path`` as a string that fits a unix socket address. Raises ConnectError."""
+    """Return ``path`` as a string; raise ConnectError if it is not valid for a unix socket."""
     text = os.fspath(path)
     length = len(os.fsencode(text))
     if length > UNIX_PATH_MAX:
         raise ConnectError(
             text,
-            f"the path has {length} bytes, a unix socket's at most {UNIX_PATH_MAX}",
-            "use a shorter one, or a symbolic link to its folder",
+            f"the path has {length} bytes; a unix socket's path has at most {UNIX_PATH_MAX}",
+            "use a shorter path, or a symbolic link to its folder",
         )
     if "\0" in text or not text:
-        raise ConnectError(text, "not a path")
+        raise ConnectError(text, "not a valid path")
     return text
 
 
 async def connect_unix(path: str | Path, new_link: LinkFactory) -> Link:
-    """Connect to a listening unix socket; `ConnectError` gives the reason of a failure."""
+    """Connect to a listening unix socket. Raises ConnectError with the reason of a failure."""
     return await _adopt(await connect_socket(path), new_link)
 
 
 async def connect_socket(path: str | Path) -> socket.socket:
-    """Return a plain non-blocking socket connected to ``path``; raises as `connect_unix`."""
+    """Return a plain non-blocking socket connected to ``path``. Raises ConnectError."""
     text = check_path(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
-        # Checked first, because connecting to an ordinary file is "refused" like a dead socket.
+        # Checked first: connecting to a regular file fails with ECONNREFUSED, as if the socket had
+        # no listener.
         if not stat.S_ISSOCK(_status(text).st_mode):
             raise ConnectError(text, "not a socket", "give the socket's path with --socket")
         await asyncio.get_running_loop().sock_connect(sock, text)
     except OSError as error:
         sock.close()
-        absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+        is_absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
         hint = "run it as root" if isinstance(error, PermissionError) else ""
-        raise ConnectError(text, _words(error), hint, may_come=absent) from error
+        raise ConnectError(text, _problem(error), hint, can_retry=is_absent) from error
     except BaseException:
         sock.close()
         raise
@@ -63,7 +64,7 @@ async def connect_socket(path: str | Path) -> socket.socket:
 
 
 async def adopt_descriptor(descriptor: int, new_link: LinkFactory) -> Link:
-    """Take over a connected stream socket inherited from a parent process."""
+    """Return a link over a connected unix socket inherited from a parent. Raises ConnectError."""
     name = f"descriptor {descriptor}"
     try:
         sock = socket.socket(fileno=descriptor)
@@ -73,7 +74,7 @@ async def adopt_descriptor(descriptor: int, new_link: LinkFactory) -> Link:
         sock.detach()
         raise ConnectError(name, "not a unix stream socket")
     sock.setblocking(False)
-    # Child processes must not keep the connection open after us.
+    # Child processes must not keep the connection open.
     sock.set_inheritable(False)
     return await _adopt(sock, new_link)
 
@@ -84,7 +85,7 @@ async def _adopt(sock: socket.socket, new_link: LinkFactory) -> Link:
 
 
 class Server:
-    """A listening unix socket; closing it removes the path."""
+    """A listening unix socket whose path is removed on close."""
 
     def __init__(self, server: asyncio.AbstractServer, path: str, inode: int) -> None:
         self._server = server
@@ -98,9 +99,9 @@ class Server:
 
 
 async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
-    """Listen on ``path`` (0600) in an existing folder; ``new_link`` makes the link of a peer.
+    """Listen on ``path`` (mode 0600) in an existing folder; call ``new_link`` for each peer.
 
-    A socket without a listener is replaced; anything else at the path is left unchanged.
+    A socket without a listener is replaced. Raises ConnectError if the path exists otherwise.
     """
     sock = bind_socket(path)
     inode = _status(os.fspath(path)).st_ino
@@ -109,17 +110,17 @@ async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
 
 
 class ListeningSocket:
-    """A listening unix socket whose peers become plain sockets. Created as by `listen_unix`."""
+    """A listening unix socket that accepts peers as plain sockets."""
 
     def __init__(self, path: str | Path) -> None:
-        """Listen on ``path``; raises `ConnectError`."""
+        """Listen on ``path``, as `listen_unix` does. Raises ConnectError."""
         self.path = os.fspath(path)
         self._sock = bind_socket(path)
         self._sock.setblocking(False)
         self._inode = _status(self.path).st_ino
 
     async def accept(self) -> socket.socket:
-        """Wait for the next peer, and return its non-blocking socket."""
+        """Wait for the next peer and return its non-blocking socket."""
         sock, _ = await asyncio.get_running_loop().sock_accept(self._sock)
         return sock
 
@@ -130,7 +131,7 @@ class ListeningSocket:
 
 
 def bind_socket(path: str | Path) -> socket.socket:
-    """Return a socket that listens on ``path`` (0600), as `listen_unix`. Raises ConnectError."""
+    """Return a socket that listens on ``path``, as for `listen_unix`. Raises ConnectError."""
     text = check_path(path)
     _remove_stale(text)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -141,7 +142,7 @@ def bind_socket(path: str | Path) -> socket.socket:
         sock.listen(128)
     except OSError as error:
         sock.close()
-        raise ConnectError(text, f"cannot listen here: {_words(error)}") from error
+        raise ConnectError(text, f"cannot listen here: {_problem(error)}") from error
     finally:
         os.umask(mask)
     return sock
@@ -152,7 +153,7 @@ def _status(path: str) -> os.stat_result:
 
 
 def _remove_own(path: str, inode: int) -> None:
-    # Another process may have created its own socket there meanwhile.
+    # Another process may have created its own socket at this path.
     with contextlib.suppress(FileNotFoundError):
         if _status(path).st_ino == inode:
             Path(path).unlink()
@@ -164,7 +165,7 @@ def _remove_stale(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ConnectError(path, "something that is no socket is there already", "choose another")
+        raise ConnectError(path, "the file exists and is not a socket", "choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -173,11 +174,11 @@ def _remove_stale(path: str) -> None:
             Path(path).unlink()
             return
         except OSError as error:
-            raise ConnectError(path, f"cannot listen here: {_words(error)}") from error
-    raise ConnectError(path, "another process listens there already", "choose another")
+            raise ConnectError(path, f"cannot listen here: {_problem(error)}") from error
+    raise ConnectError(path, "another process already listens here", "choose another path")
 
 
-def _words(error: OSError) -> str:
+def _problem(error: OSError) -> str:
     match error:
         case FileNotFoundError():
             return "no such socket"

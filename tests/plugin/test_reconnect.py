@@ -15,7 +15,7 @@ from nri_scope.plugin import ABSENT_POLL, Backoff, SessionEnd, keep_connected
 from nri_scope.transport.sockets import ListeningSocket, connect_socket
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
-GONE = ConnectError("/run/nri.sock", "no such socket", may_come=True)
+GONE = ConnectError("/run/nri.sock", "no such socket", can_retry=True)
 NO_SOCKET = ConnectError("/etc/passwd", "not a socket")
 REFUSED = RpcError(3, "no")
 AT_ONCE = Backoff(first=0.0001, longest=0.0001, absent=0.0001)

@@ -81,7 +81,7 @@ async def test_what_is_relayed_is_heard(relays: Relays) -> None:
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
     assert listening.heard_data == [(True, b"a question"), (False, b"an answer")]
-    assert (ended.end.first, ended.end.words, ended.faults) == (False, "", "")
+    assert (ended.end.by_first, ended.end.reason, ended.faults) == (False, "", "")
 
 
 async def test_when_it_is_killed_both_ends_see_a_disconnect_and_another_takes_its_place(
@@ -95,8 +95,8 @@ async def test_when_it_is_killed_both_ends_see_a_disconnect_and_another_takes_it
         assert await said(runtime) == await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert ended.end.first is None
-    assert ended.end.words == "the process that relays has ended, killed by SIGKILL"
+    assert ended.end.by_first is None
+    assert ended.end.reason == "the process that relays has ended, killed by SIGKILL"
     relaying.close("too late, and harmless")
     with relayed(relays, listening) as (runtime, plugin, relaying):
         runtime.send(b"again")
@@ -109,7 +109,7 @@ async def test_a_signal_without_a_name_is_told_by_its_number(relays: Relays) -> 
         assert await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert ended.end.words == "the process that relays has ended, killed by signal 40"
+    assert ended.end.reason == "the process that relays has ended, killed by signal 40"
 
 
 async def test_one_that_stands_still_is_killed_when_it_is_to_close_a_connection(
@@ -124,7 +124,7 @@ async def test_one_that_stands_still_is_killed_when_it_is_to_close_a_connection(
         assert await said(runtime) == await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert "SIGKILL" in ended.end.words
+    assert "SIGKILL" in ended.end.reason
 
 
 async def test_one_that_has_much_to_tell_is_left_to_tell_it(
@@ -149,7 +149,7 @@ async def test_one_that_has_much_to_tell_is_left_to_tell_it(
         relaying.close("enough")
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert ended.end.words == "enough"
+    assert ended.end.reason == "enough"
     assert sum(len(data) for _, data in listening.heard_data) == 40 * 8000
 
 
@@ -167,7 +167,7 @@ async def test_closes_what_it_is_told_to(relays: Relays) -> None:
         assert await said(runtime) == await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert (ended.end.first, ended.end.words) == (None, "enough")
+    assert (ended.end.by_first, ended.end.reason) == (None, "enough")
 
 
 async def test_its_end_closes_all_connections() -> None:
@@ -176,7 +176,7 @@ async def test_its_end_closes_all_connections() -> None:
     with relayed(relays, Listening()) as (runtime, plugin, relaying):
         relays.close()
         assert await said(runtime) == await said(plugin) == b""
-        assert (await relaying.wait_closed()).end.words == "the tap has ended"
+        assert (await relaying.wait_closed()).end.reason == "the tap has ended"
 
 
 async def test_a_listener_that_fails_hears_no_more_and_the_relay_goes_on(relays: Relays) -> None:
@@ -202,7 +202,7 @@ async def test_where_it_can_have_no_more_files_the_connection_is_closed(relays: 
         assert await said(runtime) == await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert ended.end.words == "the process that relays can have no more open files"
+    assert ended.end.reason == "the process that relays can have no more open files"
 
 
 async def test_what_cannot_be_handed_over_is_closed(
@@ -215,7 +215,7 @@ async def test_what_cannot_be_handed_over_is_closed(
     with relayed(relays, Listening()) as (runtime, plugin, relaying):
         assert runtime.recv(1) == plugin.recv(1) == b""
         ended = await relaying.wait_closed()
-    assert ended.end.words == "the sockets could not be handed over: " + (
+    assert ended.end.reason == "the sockets could not be handed over: " + (
         os.strerror(errno.ETOOMANYREFS).lower()
     )
 
@@ -228,7 +228,7 @@ async def test_an_order_of_any_size_arrives_with_its_sockets(relays: Relays) -> 
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
     # There is no such event.
-    assert "UsageError" in ended.end.words
+    assert "UsageError" in ended.end.reason
 
 
 _STOPPED = """

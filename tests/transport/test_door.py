@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain sockets: those that come to a path, and those that go to one."""
+"""Plain sockets: listening on a path and connecting to one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.sock"
 
 
-async def test_both_ends_are_plain_sockets_that_do_not_block(path: Path) -> None:
+async def test_both_ends_are_plain_non_blocking_sockets(path: Path) -> None:
     door = ListeningSocket(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     accepting = asyncio.ensure_future(door.accept())
@@ -33,20 +33,20 @@ async def test_both_ends_are_plain_sockets_that_do_not_block(path: Path) -> None
     assert not path.exists()
 
 
-async def test_only_a_path_that_is_free_or_left_behind_is_taken(path: Path) -> None:
+async def test_only_a_free_path_or_a_stale_socket_is_used(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     door = ListeningSocket(path)
-    with pytest.raises(ConnectError, match="another process listens there already"):
+    with pytest.raises(ConnectError, match="another process already listens here"):
         ListeningSocket(path)
     door.close()
     path.write_text("a letter")
-    with pytest.raises(ConnectError, match="no socket is there already"):
+    with pytest.raises(ConnectError, match="exists and is not a socket"):
         ListeningSocket(path)
     assert path.read_text() == "a letter"
 
 
-async def test_another_socket_that_took_the_path_is_left_there(path: Path) -> None:
+async def test_another_socket_at_the_path_is_not_removed(path: Path) -> None:
     door = ListeningSocket(path)
     path.unlink()
     other = ListeningSocket(path)
@@ -56,11 +56,11 @@ async def test_another_socket_that_took_the_path_is_left_there(path: Path) -> No
     assert not path.exists()
 
 
-async def test_whom_nobody_can_be_connected_to_is_told(path: Path) -> None:
+async def test_a_failed_connection_is_reported_with_its_reason(path: Path) -> None:
     with pytest.raises(ConnectError) as missing:
         await connect_socket(path)
-    assert missing.value.may_come
+    assert missing.value.can_retry
     path.write_text("")
     with pytest.raises(ConnectError, match="not a socket") as wrong:
         await connect_socket(path)
-    assert not wrong.value.may_come
+    assert not wrong.value.can_retry

@@ -67,7 +67,7 @@ async def pair(first: RequestHandler, second: RequestHandler) -> tuple[Link, Lin
 
 
 @pytest.mark.parametrize("size", [0, 100, 4086, 4097, 1_000_000, 4_000_000])
-async def test_call_brings_the_reply(listening: tuple[Server, list[Link]], size: int) -> None:
+async def test_call_returns_the_reply(listening: tuple[Server, list[Link]], size: int) -> None:
     link = await open_link(listening[0])
     payload = os.urandom(size)
     assert await link.call("s", "m", payload, timeout=10) == payload
@@ -93,7 +93,7 @@ async def test_error_status_becomes_an_exception(listening: tuple[Server, list[L
     link.close()
 
 
-async def test_deadline_passes_and_the_late_answer_is_ignored() -> None:
+async def test_a_reply_after_the_deadline_is_ignored() -> None:
     waiting: list[tuple[Link, int]] = []
     first, second = await pair(
         ignore, lambda link, request, _: waiting.append((link, request.stream_id))
@@ -111,7 +111,7 @@ async def test_deadline_passes_and_the_late_answer_is_ignored() -> None:
     second.close()
 
 
-async def test_lost_connection_fails_the_calls_that_wait() -> None:
+async def test_lost_connection_fails_pending_calls() -> None:
     first, second = await pair(ignore, ignore)
     call = asyncio.create_task(first.call("s", "m", b""))
     await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def test_lost_connection_fails_the_calls_that_wait() -> None:
     assert first.closed
 
 
-async def test_protocol_error_closes_and_says_why(
+async def test_protocol_error_closes_with_its_reason(
     listening: tuple[Server, list[Link]],
 ) -> None:
     with socket.socket(socket.AF_UNIX) as raw:
@@ -135,7 +135,7 @@ async def test_protocol_error_closes_and_says_why(
     assert "mux frame of 4294967295 bytes" in reason
 
 
-async def test_end_in_the_middle_of_a_message_is_told(
+async def test_end_in_the_middle_of_a_message_is_reported(
     listening: tuple[Server, list[Link]],
 ) -> None:
     with socket.socket(socket.AF_UNIX) as raw:
@@ -157,8 +157,8 @@ async def test_notices_reach_their_listener(listening: tuple[Server, list[Link]]
     link.close()
 
 
-async def test_peer_that_reads_no_answers_is_not_read_either() -> None:
-    """Otherwise our unsent answers would pile up in memory."""
+async def test_a_peer_that_does_not_read_responses_is_not_read() -> None:
+    """Otherwise unsent responses would fill memory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     theirs.setblocking(False)
     served = 0
@@ -192,7 +192,7 @@ async def test_peer_that_reads_no_answers_is_not_read_either() -> None:
 # -- sockets ----------------------------------------------------------------------------------
 
 
-async def test_connect_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_a_failed_connect_reports_its_reason(tmp_path: Path) -> None:
     plain = tmp_path / "file"
     plain.write_text("")
     dead = socket.socket(socket.AF_UNIX)
@@ -226,24 +226,24 @@ async def test_connect_without_permission(tmp_path: Path) -> None:
         await server.close()
 
 
-async def test_listening_socket_is_private_and_goes_away(tmp_path: Path) -> None:
+async def test_listening_socket_is_private_and_removed_on_close(tmp_path: Path) -> None:
     path = tmp_path / "s"
     server = await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(ConnectError, match="another process listens"):
+    with pytest.raises(ConnectError, match="another process already listens"):
         await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
     await server.close()
     assert not path.exists()
 
 
-async def test_listening_replaces_only_a_dead_socket(tmp_path: Path) -> None:
+async def test_listening_replaces_only_a_stale_socket(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     server = await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
     await server.close()
     path.write_text("precious")
-    with pytest.raises(ConnectError, match="no socket is there"):
+    with pytest.raises(ConnectError, match="exists and is not a socket"):
         await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
     assert path.read_text() == "precious"
 

@@ -5,13 +5,13 @@ from nri_scope.transport.loop import run
 
 
 class Large:
-    """Something that takes long to make a text of."""
+    """An object whose repr is expensive."""
 
     def __repr__(self) -> str:
         raise AssertionError("nobody asked for a text")
 
 
-def test_a_result_comes_back_and_nobody_makes_a_text_of_it() -> None:
+def test_a_result_is_returned_without_being_formatted() -> None:
     large = Large()
 
     async def main() -> Large:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay between real sockets: nobody can tell whether it is there."""
+"""A relay between real sockets behaves like a direct connection."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nri_scope.transport.relay import PIECE_MAX, Relay, RelayEnd
 
 
 @dataclass
-class Heard:
-    """What a relay told of both ways."""
+class Reported:
+    """Bytes that a relay reported for each direction."""
 
     forth: bytearray = field(default_factory=bytearray)
     back: bytearray = field(default_factory=bytearray)
@@ -35,13 +35,13 @@ class Heard:
 class Ends:
     """Both peers of a relay, and the relay."""
 
-    def __init__(self, heard: Callable[[bool, bytes, int, int], None] | None = None) -> None:
+    def __init__(self, on_piece: Callable[[bool, bytes, int, int], None] | None = None) -> None:
         self.first, first = socket.socketpair()
         self.second, second = socket.socketpair()
         self.first.setblocking(False)
         self.second.setblocking(False)
-        self.heard = Heard()
-        self.relay = Relay(first, second, heard or self.heard)
+        self.reported = Reported()
+        self.relay = Relay(first, second, on_piece or self.reported)
 
     async def end(self) -> RelayEnd:
         return await asyncio.wait_for(self.relay.wait_closed(), 10)
@@ -52,89 +52,89 @@ class Ends:
         self.second.close()
 
 
-async def say(sock: socket.socket, pieces: list[bytes]) -> None:
-    """Write pieces one by one, and let others run in between."""
+async def send(sock: socket.socket, pieces: list[bytes]) -> None:
+    """Write pieces one by one, and run other tasks in between."""
     for piece in pieces:
         await asyncio.get_running_loop().sock_sendall(sock, piece)
         await asyncio.sleep(0)
 
 
-async def hear(sock: socket.socket, steps: list[int]) -> bytes:
-    """Everything until the end, in reads of these sizes, again and again."""
-    heard = bytearray()
+async def receive_all(sock: socket.socket, sizes: list[int]) -> bytes:
+    """Receive until the end of the stream, with reads of ``sizes`` in turn."""
+    received = bytearray()
     number = 0
     while True:
-        data = await asyncio.get_running_loop().sock_recv(sock, steps[number % len(steps)])
+        data = await asyncio.get_running_loop().sock_recv(sock, sizes[number % len(sizes)])
         if not data:
-            return bytes(heard)
-        heard += data
+            return bytes(received)
+        received += data
         number += 1
         await asyncio.sleep(0)
 
 
-async def hear_until_gone(sock: socket.socket) -> tuple[bytes, bool]:
-    """Everything, and whether it ended with a reset."""
-    heard = bytearray()
+async def receive_until_closed(sock: socket.socket) -> tuple[bytes, bool]:
+    """Receive all data; return it, and whether the stream ended with a reset."""
+    received = bytearray()
     try:
         while data := await asyncio.get_running_loop().sock_recv(sock, 1 << 16):
-            heard += data
+            received += data
     except ConnectionResetError:
-        return bytes(heard), True
-    return bytes(heard), False
+        return bytes(received), True
+    return bytes(received), False
 
 
-def run(main: Callable[[], object], *, ours: bool = True) -> None:
-    with asyncio.Runner(loop_factory=loop_factory() if ours else None) as runner:
+def run(main: Callable[[], object], *, is_uvloop: bool = True) -> None:
+    with asyncio.Runner(loop_factory=loop_factory() if is_uvloop else None) as runner:
         runner.run(main())  # type: ignore[arg-type]
 
 
 _PIECES = st.lists(
     st.integers(1, 70_000) | st.sampled_from((PIECE_MAX, PIECE_MAX + 1, 4 << 20)), max_size=6
 )
-_STEPS = st.lists(st.integers(1_000, 300_000), min_size=1, max_size=4)
+_SIZES = st.lists(st.integers(1_000, 300_000), min_size=1, max_size=4)
 
 
 @settings(max_examples=40, deadline=None)
-@given(_PIECES, _PIECES, _STEPS, _STEPS, st.integers(0, 9), st.booleans())
-def test_whatever_both_say_at_once_comes_unchanged_and_so_do_half_closes(
+@given(_PIECES, _PIECES, _SIZES, _SIZES, st.integers(0, 9), st.booleans())
+def test_bytes_in_both_directions_and_half_closes_are_relayed_unchanged(
     forth: list[int],
     back: list[int],
-    first_steps: list[int],
-    second_steps: list[int],
+    first_sizes: list[int],
+    second_sizes: list[int],
     seed: int,
-    ours: bool,
+    is_uvloop: bool,
 ) -> None:
     chance = random.Random(seed)
-    said = [[chance.randbytes(size) for size in sizes] for sizes in (forth, back)]
+    sent = [[chance.randbytes(size) for size in sizes] for sizes in (forth, back)]
 
-    async def one(sock: socket.socket, pieces: list[bytes], steps: list[int]) -> bytes:
-        async def speak() -> None:
-            await say(sock, pieces)
+    async def exchange(sock: socket.socket, pieces: list[bytes], sizes: list[int]) -> bytes:
+        async def send_all() -> None:
+            await send(sock, pieces)
             sock.shutdown(socket.SHUT_WR)
 
-        speaking = asyncio.create_task(speak())
-        heard = await hear(sock, steps)
-        await speaking
-        return heard
+        sending = asyncio.create_task(send_all())
+        received = await receive_all(sock, sizes)
+        await sending
+        return received
 
     async def main() -> None:
         ends = Ends()
         at_first, at_second = await asyncio.gather(
-            one(ends.first, said[0], first_steps), one(ends.second, said[1], second_steps)
+            exchange(ends.first, sent[0], first_sizes), exchange(ends.second, sent[1], second_sizes)
         )
-        assert at_second == b"".join(said[0]) == ends.heard.forth
-        assert at_first == b"".join(said[1]) == ends.heard.back
-        assert (await ends.end()).words == ""
-        assert all(arrived <= passed for arrived, passed in ends.heard.times)
+        assert at_second == b"".join(sent[0]) == ends.reported.forth
+        assert at_first == b"".join(sent[1]) == ends.reported.back
+        assert (await ends.end()).reason == ""
+        assert all(arrived <= passed for arrived, passed in ends.reported.times)
         ends.close()
 
-    run(main, ours=ours)
+    run(main, is_uvloop=is_uvloop)
 
 
 @pytest.mark.parametrize("size", [1, PIECE_MAX, 4 << 20])
-async def test_a_message_of_any_size_comes_whole(size: int) -> None:
+async def test_a_message_of_any_size_is_relayed_completely(size: int) -> None:
     ends = Ends()
-    said = random.Random(size).randbytes(size)
+    sent = random.Random(size).randbytes(size)
 
     async def echo() -> None:
         left = size
@@ -145,21 +145,21 @@ async def test_a_message_of_any_size_comes_whole(size: int) -> None:
         ends.second.shutdown(socket.SHUT_WR)
 
     echoing = asyncio.create_task(echo())
-    saying = asyncio.create_task(say(ends.first, [said]))
-    assert await hear(ends.first, [1 << 20]) == said
-    await asyncio.gather(echoing, saying)
+    sending = asyncio.create_task(send(ends.first, [sent]))
+    assert await receive_all(ends.first, [1 << 20]) == sent
+    await asyncio.gather(echoing, sending)
     ends.close()
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_an_end_that_closes_is_heard_to_the_last_byte_and_closed_at_the_other(
+async def test_all_bytes_before_a_close_are_relayed_before_the_other_end_is_closed(
     first: bool,
 ) -> None:
     ends = Ends()
     closing, other = (ends.first, ends.second) if first else (ends.second, ends.first)
     closing.send(b"last words")
     closing.close()
-    assert await hear(other, [3]) == b"last words"
+    assert await receive_all(other, [3]) == b"last words"
     end = await ends.end()
     assert end == RelayEnd(first, "")
     with pytest.raises(BrokenPipeError):
@@ -167,11 +167,11 @@ async def test_an_end_that_closes_is_heard_to_the_last_byte_and_closed_at_the_ot
     ends.close()
 
 
-async def test_an_end_that_half_closes_is_written_to_until_it_is_gone() -> None:
+async def test_a_half_closed_end_still_receives_data() -> None:
     ends = Ends()
     ends.first.shutdown(socket.SHUT_WR)
-    assert await hear(ends.second, [10]) == b""
-    await say(ends.second, [b"still there?"])
+    assert await receive_all(ends.second, [10]) == b""
+    await send(ends.second, [b"still there?"])
     assert await asyncio.get_running_loop().sock_recv(ends.first, 100) == b"still there?"
     ends.first.close()
     assert await ends.end() == RelayEnd(True, "")
@@ -180,49 +180,49 @@ async def test_an_end_that_half_closes_is_written_to_until_it_is_gone() -> None:
     ends.close()
 
 
-async def test_an_end_that_did_not_read_all_before_it_closed_resets_as_it_does_without() -> None:
+async def test_an_end_that_closes_with_unread_data_causes_a_reset() -> None:
     ends = Ends()
     ends.second.send(b"never read")
     ends.first.send(b"last words")
-    while not ends.heard.back or not ends.heard.forth:
+    while not ends.reported.back or not ends.reported.forth:
         await asyncio.sleep(0.001)
     ends.first.close()
-    heard, _ = await hear_until_gone(ends.second)
-    assert heard == b"last words"
+    received, _ = await receive_until_closed(ends.second)
+    assert received == b"last words"
     end = await ends.end()
-    assert end.first is True
-    assert "reset" in end.words
+    assert end.by_first is True
+    assert "reset" in end.reason
     ends.close()
 
 
 async def fill(ends: Ends) -> int:
-    """Write to the second end, which does not read, until there is no room; how much went in."""
-    said = 0
+    """Send from the first end until all buffers are full; return the number of bytes sent."""
+    sent = 0
     while True:
         try:
-            said += ends.first.send(bytes(10_000))
+            sent += ends.first.send(bytes(10_000))
         except BlockingIOError:
-            if ends.relay._forth.waiting:
-                return said
+            if ends.relay._forth.queue:
+                return sent
         await asyncio.sleep(0)
 
 
-async def test_who_is_not_read_is_not_read_from() -> None:
+async def test_a_peer_is_not_read_while_the_other_does_not_read() -> None:
     ends = Ends()
-    said = await fill(ends)
-    # What two sockets and one piece hold.
-    assert said < 2_000_000
-    # The other way is free meanwhile.
-    await say(ends.second, [b"hello"])
+    sent = await fill(ends)
+    # At most the buffers of two sockets and one piece.
+    assert sent < 2_000_000
+    # The other direction still works.
+    await send(ends.second, [b"hello"])
     assert await asyncio.get_running_loop().sock_recv(ends.first, 10) == b"hello"
     ends.first.close()
-    # All of it comes once somebody reads, although the sender is gone by then.
-    assert len(await hear(ends.second, [100_000])) == said == len(ends.heard.forth)
-    assert (await ends.end()).first is True
+    # All data arrives once the second end reads, although the sender is gone by then.
+    assert len(await receive_all(ends.second, [100_000])) == sent == len(ends.reported.forth)
+    assert (await ends.end()).by_first is True
     ends.close()
 
 
-async def test_an_end_that_is_gone_while_its_last_words_wait_costs_no_processor(
+async def test_a_closed_end_whose_data_is_queued_is_not_polled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[None] = []
@@ -242,67 +242,67 @@ async def test_an_end_that_is_gone_while_its_last_words_wait_costs_no_processor(
     assert len(calls) < 5
     assert not ends.relay.closed
     ends.second.close()
-    assert (await ends.end()).first is False
+    assert (await ends.end()).by_first is False
     ends.close()
 
 
-async def test_what_is_said_before_the_end_is_gone_comes_although_the_other_still_writes() -> None:
+async def test_bytes_sent_before_a_close_arrive_although_the_other_end_still_writes() -> None:
     ends = Ends()
     loop = asyncio.get_running_loop()
     ends.second.send(b"goodbye")
     ends.second.close()
 
-    async def go_on() -> None:
+    async def write_on() -> None:
         while True:
             await loop.sock_sendall(ends.first, b"are you there?")
             await asyncio.sleep(0)
 
     with pytest.raises((BrokenPipeError, ConnectionResetError)):
-        await go_on()
-    heard, _ = await hear_until_gone(ends.first)
-    assert heard == b"goodbye"
-    assert (await ends.end()).first is False
+        await write_on()
+    received, _ = await receive_until_closed(ends.first)
+    assert received == b"goodbye"
+    assert (await ends.end()).by_first is False
     ends.close()
 
 
-async def test_what_goes_wrong_with_hearing_does_not_reach_the_relay() -> None:
+async def test_an_error_of_the_listener_does_not_end_the_relay() -> None:
     failures: list[Exception] = []
 
     def broken(forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        raise ValueError("who said that?")
+        raise ValueError("listener failed")
 
     ends = Ends(broken)
     ends.relay._on_failure = failures.append
     for word in (b"one", b"two"):
-        await say(ends.first, [word])
+        await send(ends.first, [word])
         assert await asyncio.get_running_loop().sock_recv(ends.second, 10) == word
-    assert [str(failure) for failure in failures] == ["who said that?"]
+    assert [str(failure) for failure in failures] == ["listener failed"]
     ends.close()
 
 
-async def test_it_can_be_closed_from_here() -> None:
+async def test_a_relay_can_be_closed() -> None:
     ends = Ends()
     ends.relay.close("enough")
     assert await ends.end() == RelayEnd(None, "enough")
-    assert await hear(ends.first, [10]) == b""
-    assert await hear(ends.second, [10]) == b""
+    assert await receive_all(ends.first, [10]) == b""
+    assert await receive_all(ends.second, [10]) == b""
     ends.close()
 
 
-async def test_one_that_is_over_keeps_no_room_for_pieces() -> None:
+async def test_a_closed_relay_frees_its_buffer() -> None:
     tracemalloc.start()
     gc.disable()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        kept: list[Relay] = []
+        relays: list[Relay] = []
         for _ in range(8):
             ends = Ends()
             ends.relay.close()
             ends.close()
-            kept.append(ends.relay)
+            relays.append(ends.relay)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         gc.enable()
         tracemalloc.stop()
-    assert all(relay.closed for relay in kept)
+    assert all(relay.closed for relay in relays)
     assert after - before < PIECE_MAX
