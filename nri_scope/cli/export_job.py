@@ -17,7 +17,7 @@ from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.share.extract import Selection
 from nri_scope.share.formats import FORMATS, Format
 from nri_scope.share.output_files import Outputs
-from nri_scope.share.redacted_copy import chosen_numbers, convert
+from nri_scope.share.redacted_copy import convert, selected_numbers
 from nri_scope.text.escape import safe
 
 from .output import Output
@@ -132,7 +132,7 @@ def _print_format(
                 f"--format {form.name} is no text for a terminal", f"add -o FILE{form.suffix}"
             )
         if redactor is None:
-            form.write(recording, chosen_numbers(recording, selection), stdout)
+            form.write(recording, selected_numbers(recording, selection), stdout)
             return
         # Nothing is printed before the whole output was searched for replaced values.
         with temporary_folder() as folder:

@@ -76,16 +76,16 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
                 for file, original in zip(files, originals, strict=True)
             ]
             return
-        from nri_scope.share.bundle import redactor_together
-        from nri_scope.share.redacted_copy import redact_together
+        from nri_scope.share.bundle import redactor_for_comparison
+        from nri_scope.share.redacted_copy import redact_for_comparison
 
         from .share_options import progress
 
         stack.enter_context(interrupted_by_signals())
         folder = stack.enter_context(temporary_folder())
-        redactor = redactor_together(originals, rules)
+        redactor = redactor_for_comparison(originals, rules)
         with writing_to(folder), progress(originals[0], "redacting") as tell:
-            drafts = redact_together(originals, folder, redactor, tell)
+            drafts = redact_for_comparison(originals, folder, redactor, tell)
         for draft in drafts:
             if draft.damage:
                 say(f"what comes after that is missing: {draft.damage}")

@@ -12,10 +12,11 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Hands items to ``write`` in a separate thread.
+    """Bounded queue of items that a separate thread passes to ``write``.
 
-    While a terminal is stopped (^S), a pipe has no reader or is closed, or the disk is full, items
-    are skipped; their number is passed to ``skipped`` once writing continues.
+    While ``write`` blocks, because a terminal is stopped (^S) or a pipe is not read, items beyond
+    ``waiting_max`` are skipped; their number is passed to ``skipped`` once writing continues. After
+    an error, such as a closed pipe or a full disk, all items are dropped.
     """
 
     def __init__(
@@ -28,50 +29,49 @@ class Background(Generic[T]):
     ) -> None:
         self._write = write
         self._flush = flush
-        self._tell_skipped = skipped
+        self._on_skipped = skipped
         self._waiting_max = waiting_max
-        self._waiting: deque[T] = deque()
+        self._queue: deque[T] = deque()
         self._skipped = 0
-        self._bell = threading.Event()
+        self._wake = threading.Event()
         self._closing = False
-        self._broken = False
-        # A daemon: a reader that never reads must not keep the process alive.
+        self._has_failed = False
+        # A daemon: a blocked write must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
     def put(self, item: T) -> None:
         """Queue an item, or skip it. Never blocks and never raises."""
-        if self._broken:
+        if self._has_failed:
             return
-        if len(self._waiting) >= self._waiting_max:
+        if len(self._queue) >= self._waiting_max:
             self._skipped += 1
             return
-        self._waiting.append(item)
-        self._bell.set()
+        self._queue.append(item)
+        self._wake.set()
 
     def close(self, timeout: float = 2.0) -> None:
-        """Write the waiting items, for at most ``timeout`` seconds."""
+        """Write the queued items, for at most ``timeout`` seconds."""
         self._closing = True
-        self._bell.set()
+        self._wake.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while not (self._closing and not self._waiting):
-            self._bell.wait()
-            self._bell.clear()
+        while not (self._closing and not self._queue):
+            self._wake.wait()
+            self._wake.clear()
             try:
-                self._write_waiting()
+                self._write_queue()
             except (OSError, ValueError):
-                # The output no longer has a reader (ValueError: the stream is closed). The command
-                # continues without output.
-                self._broken = True
-                self._waiting.clear()
+                # ValueError: the stream is closed. The command continues without output.
+                self._has_failed = True
+                self._queue.clear()
                 return
 
-    def _write_waiting(self) -> None:
-        while self._waiting:
-            self._write(self._waiting.popleft())
+    def _write_queue(self) -> None:
+        while self._queue:
+            self._write(self._queue.popleft())
         skipped, self._skipped = self._skipped, 0
         if skipped:
-            self._tell_skipped(skipped)
+            self._on_skipped(skipped)
         self._flush()

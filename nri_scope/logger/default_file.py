@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default file of a recording."""
+"""The default path of a recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUFFIX = ".nriscope.db"
 
 
 def host_name() -> str:
-    """Return the name of the host, reduced to characters that are safe in a file's name."""
+    """Return the name of the host, reduced to characters that are safe in a file name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", socket.gethostname()).strip(".-")[:64] or "host"
 
 

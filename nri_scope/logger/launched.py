@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A logger that a runtime launched: configured by the Configure request, with a log file.
+"""A logger that a runtime launches: configured by the Configure request, with a log file.
 
-Its output is discarded, so messages go to a file beside the recording or, while there is no
-recording, beside the default path. Users would not look for messages beside a file of another
-program, or in a folder created for a misspelt path.
+The runtime discards its output, so messages go to a log file beside the recording or, until the
+recording is open, beside the default path: a configured path may be misspelt or belong to another
+program.
 
-It never refuses its configuration: with NRI up to 0.6 one launched plugin that fails to start keeps
-the whole runtime from starting.
+The logger never rejects its configuration: up to NRI 0.6, one launched plugin that fails to start
+keeps the whole runtime from starting.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .settings import Settings, parse_settings
 from .writer_messages import RecordingOptions
 from .writer_process import WriterProcess
 
-REOPEN_PAUSE = 10.0
-"""Seconds between the first two attempts to open a recording; each pause is longer by as much."""
-LONGEST_PAUSE = 60.0
-"""Longest pause in seconds; each attempt takes some tenths of a second of CPU time."""
+REOPEN_PAUSE_S = 10.0
+"""Pause in seconds after the first failed attempt to open the recording, and its increment."""
+LONGEST_PAUSE_S = 60.0
+"""Maximum pause in seconds: each attempt takes some tenths of a second of CPU time."""
 
 
 class LaunchedPlugin:
-    """A `Plugin` that becomes a `Logger` once it has been configured."""
+    """A `Plugin` that delegates to a `Logger` once it has been configured."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
@@ -47,14 +47,14 @@ class LaunchedPlugin:
     # -- Plugin -----------------------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Take the settings and subscribe; files are opened later, outside this thread."""
+        """Apply the settings and subscribe. Files are opened later, not in this thread."""
         if self._logger is not None:
             return self._logger.configure(request)
         try:
             settings, problems = parse_settings(request.config)
         except Exception as error:  # noqa: BLE001 - a failure may keep the runtime from starting
             settings = Settings()
-            problems = (f"configuration: {type(error).__name__}: {error}; the defaults are used",)
+            problems = (f"configuration: {type(error).__name__}: {error}; using the defaults",)
         for problem in problems:
             self._log.write(problem)
         writer = self._writer = WriterProcess(_options(settings), self._log.write)
@@ -62,7 +62,7 @@ class LaunchedPlugin:
         try:
             mask = self._logger.configure(request)
         except UsageError as error:
-            self._log.write(f"configuration: {error}; every event is subscribed to")
+            self._log.write(f"configuration: {error}; subscribing to every event")
             self._logger = self._new_logger(writer, Settings(output=settings.output))
             mask = self._logger.configure(request)
         self._opening = asyncio.create_task(self._open(writer, settings))
@@ -82,7 +82,7 @@ class LaunchedPlugin:
         if self._logger is not None:
             self._logger.noticed(text)
 
-    # -- life -------------------------------------------------------------------------------
+    # -- stalls and the end -----------------------------------------------------------------
 
     def stood_still(self, seconds: float) -> None:
         """See `Logger.stood_still`."""
@@ -90,7 +90,7 @@ class LaunchedPlugin:
             self._logger.stood_still(seconds)
 
     async def finish(self, end: SessionEnd) -> None:
-        """Write everything to the files, as the runtime is gone."""
+        """Write all events and log lines, as the connection has ended."""
         if self._logger is not None:
             self._logger.ended(end)
         if self._opening is not None and not self._opening.done():
@@ -102,7 +102,7 @@ class LaunchedPlugin:
                 self._log.write(self._writer.failure)
         self._log.write(f"ended: {end.reason}")
         if not self._recording:
-            self._log.make_do(log_beside(Settings().output))
+            self._log.use_temporarily(log_beside(Settings().output))
         await asyncio.to_thread(self._log.close)
 
     def _new_logger(self, writer: WriterProcess, settings: Settings) -> Logger:
@@ -124,22 +124,22 @@ class LaunchedPlugin:
             self._log.write(warning)
 
     async def _open(self, writer: WriterProcess, settings: Settings) -> None:
-        told = ""
+        reported = ""
         pause = 0.0
         while True:
-            pause = min(pause + REOPEN_PAUSE, LONGEST_PAUSE)
+            pause = min(pause + REOPEN_PAUSE_S, LONGEST_PAUSE_S)
             try:
                 await writer.open()
                 break
             except Exception as error:  # noqa: BLE001 - report any error, and try again
-                if str(error) != told:
-                    told = str(error)
-                    self._log.write(f"not recording yet, but trying again: {error}")
-                    self._log.make_do(log_beside(Settings().output))
+                if str(error) != reported:
+                    reported = str(error)
+                    self._log.write(f"not recording yet, retrying: {error}")
+                    self._log.use_temporarily(log_beside(Settings().output))
                 await asyncio.sleep(pause)
         self._recording = True
         self._log.write(f"recording to {settings.output}")
-        self._log.settle(log_beside(settings.output))
+        self._log.use(log_beside(settings.output))
 
 
 def _options(settings: Settings) -> RecordingOptions:
@@ -151,7 +151,7 @@ def _options(settings: Settings) -> RecordingOptions:
         max_age=settings.max_age,
         where=settings.where.text if settings.where is not None else None,
         redact=settings.redact,
-        # Other folders were configured explicitly: a missing one may be a misspelt name or a disk
-        # that is not mounted yet.
+        # Any other folder was configured explicitly: if it is missing, its name may be misspelt or
+        # its disk not mounted yet.
         makes_folder=output.parent == Settings().output.parent,
     )

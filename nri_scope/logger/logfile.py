@@ -16,52 +16,52 @@ from .background_output import Background
 from .default_file import SUFFIX
 
 LOG_MAX = 1 << 20
-"""Bytes after which the file is truncated: it stays on a node for years."""
+"""Size in bytes at which the file is truncated, as it may stay on a node for years."""
 
 KEPT_MAX = 200
-"""Maximum number of lines that are kept until the file is known."""
+"""Maximum number of lines kept in memory until the final file is known."""
 
 
 def log_beside(recording: Path) -> Path:
-    """Return the log's path; its name always contains ``nriscope``, unlike those of other logs."""
+    """Return the path of the log beside a recording. Its name ends in ``.nriscope.db.log``."""
     name = recording.name if recording.name.endswith(SUFFIX) else f"{recording.name}{SUFFIX}"
     return recording.with_name(f"{name}.log")
 
 
-class _Place(NamedTuple):
+class _Target(NamedTuple):
     path: Path
     is_last: bool
 
 
 class LogFile:
-    """Appends lines to a private file, in a separate thread; lost lines are not an error.
+    """Log that a separate thread appends to a private file. Write errors are ignored.
 
-    Lines are kept until the file is known.
+    Lines written before `use` was called are kept in memory.
     """
 
     def __init__(self) -> None:
         self._path: Path | None = None
         self._is_last = False
         self._kept: list[str] = []
-        self._background = Background[str | _Place](self._take, waiting_max=200)
+        self._background = Background[str | _Target](self._process, waiting_max=200)
 
     def write(self, text: str) -> None:
         """Write a line, with the time. Never blocks and never raises."""
         self._background.put(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {safe(text)}\n")
 
-    def settle(self, path: Path) -> None:
-        """Write all lines, earlier ones included, to this file, in a folder that exists."""
-        self._background.put(_Place(path, is_last=True))
+    def use(self, path: Path) -> None:
+        """Write all lines, earlier ones included, to this file. Its folder must exist."""
+        self._background.put(_Target(path, is_last=True))
 
-    def make_do(self, path: Path) -> None:
-        """Write all lines to this file until `settle`. The folder is made if it is missing."""
-        self._background.put(_Place(path, is_last=False))
+    def use_temporarily(self, path: Path) -> None:
+        """Write all lines to this file until `use`. A missing folder is created."""
+        self._background.put(_Target(path, is_last=False))
 
     def close(self) -> None:
-        """Write the waiting lines."""
+        """Write the queued lines."""
         self._background.close()
 
-    def _take(self, item: str | _Place) -> None:
+    def _process(self, item: str | _Target) -> None:
         if isinstance(item, str):
             self._append(item)
             if not self._is_last and len(self._kept) < KEPT_MAX:
@@ -80,15 +80,15 @@ class LogFile:
     def _append(self, text: str) -> None:
         if self._path is None or not text:
             return
-        # Not through a link, nor into a named pipe, which would wait for a reader.
+        # Neither follow a link nor block on a named pipe without a reader.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        # Errors are not permanent: later there may be more room, or a writable folder.
+        # Later lines may succeed, for example when there is space on the disk again.
         with suppress(OSError):
             with os.fdopen(
                 os.open(self._path, flags | os.O_CLOEXEC, 0o600), "a", encoding="utf-8"
             ) as file:
                 if not is_trusted_file(self._path, os.fstat(file.fileno())):
-                    # In a sticky folder another user can create the file first, to read the log.
+                    # In a sticky folder, another user may have created the file to read the log.
                     return
                 if file.tell() > LOG_MAX:
                     file.truncate(0)

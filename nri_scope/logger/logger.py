@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The passive plugin: it answers without changes, then hands the exchange to the recorder."""
+"""The passive plugin: it replies without changes, then passes the exchange to the recorder."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ from nri_scope.wire import Code, RequestReceived
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """A session as reported to the user when it begins."""
+    """A new session, to be reported to the user."""
 
     start: SessionStart
     warnings: tuple[str, ...]
 
     @property
     def nri_version(self) -> str:
-        """NRI's version in words, such as ``0.8.0, inferred``."""
+        """NRI version for display, such as ``0.8.0, inferred``."""
         version = self.start.nri_version or "unknown"
         return f"{version}, inferred" if self.start.nri_version_inferred else version
 
     @property
     def runtime(self) -> str:
-        """The runtime in words, such as ``containerd v2.1.0 (NRI 0.8.0, inferred)``."""
+        """Runtime for display, such as ``containerd v2.1.0 (NRI 0.8.0, inferred)``."""
         title = f"{runtime_title(self.start.runtime_name)} {self.start.runtime_version}"
         return f"{title} (NRI {self.nri_version})"
 
 
 class Logger:
-    """A `Plugin` that changes nothing: every reply is a constant, sent before anything else.
+    """A `Plugin` that changes nothing: every reply is a constant, sent before any other work.
 
-    It serves several sessions; the time between two of them, when it observes nothing, is
-    recorded as a gap.
+    It serves successive sessions. The time between two sessions is recorded as a gap.
     """
 
     def __init__(
@@ -58,8 +57,9 @@ class Logger:
         role: Role = Role.LOGGER,
         on_session: Callable[[SessionReport], None] = lambda report: None,
     ) -> None:
-        """Start without a session. ``role``: PROBE for one of several connections of a recording,
-        else LOGGER.
+        """Start without a session.
+
+        ``role`` is PROBE for one of several connections to be recorded together, else LOGGER.
         """
         self._sink = sink
         self._identity = identity
@@ -70,11 +70,11 @@ class Logger:
         self._session: int | None = None
         self._report: SessionReport | None = None
         self._unobserved_since = 0
-        self._unobserved_why = ""
-        self._unobserved_by: int | None = None
-        self._cautious = False
-        # Wall-clock time is the monotonic clock plus this, measured again for each session, so that
-        # setting the clock back does not change the order of events in a session.
+        self._unobserved_reason = ""
+        self._unobserved_session: int | None = None
+        self._uses_conservative_mask = False
+        # Wall clock time minus monotonic time, measured once per session: setting the clock does
+        # not change the order of events in a session.
         self._wall_offset = 0
 
     # -- Plugin -----------------------------------------------------------------------------
@@ -84,28 +84,28 @@ class Logger:
         negotiated = negotiate(request, self._events, validate=self._validate)
         mask = negotiated.mask
         warnings = list(negotiated.warnings)
-        if self._cautious and mask & ~CONSERVATIVE_MASK and mask & CONSERVATIVE_MASK:
+        if self._uses_conservative_mask and mask & ~CONSERVATIVE_MASK and mask & CONSERVATIVE_MASK:
             mask &= CONSERVATIVE_MASK
             warnings.append(
-                "the runtime ended the previous session right after Configure, as one does that "
-                "does not know an event of the mask; subscribing to events 1 to 11 only"
+                "the runtime closed the previous connection right after Configure, maybe because "
+                "it does not know an event of the mask; subscribing to events 1 to 11 only"
             )
         self._report = self._describe(request, negotiated, mask, tuple(warnings))
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """Answer without adjustment, update or objection; unknown methods, too."""
+        """Return a reply without adjustments or updates, also to unknown methods."""
         return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
-        """Hand the exchange over to the recorder."""
+        """Pass the exchange to the recorder."""
         request = exchange.request
         if self._report is not None:
             self._begin(self._report)
             self._report = None
         session = self._session
         if session is None:
-            # The runtime sent an event before Configure; there is no session to put it in.
+            # The runtime sent an event before Configure, when there is no session.
             self._sink.note(None, time_ns(), f"{request.method} came before Configure")
             return
         code, message = exchange.code, exchange.message
@@ -128,14 +128,14 @@ class Logger:
         )
 
     def noticed(self, text: str) -> None:
-        """Record a runtime's breach of the protocol as a note."""
+        """Record a protocol violation by the runtime as a note."""
         self._sink.note(self._session, time_ns(), text)
 
     def stood_still(self, seconds: float) -> None:
-        """Record a gap for a stall: the process was stopped or starved, or the machine slept.
+        """Record a gap for a stall: the process was stopped or starved, or the machine suspended.
 
-        Requests waited in the socket meanwhile, so it is unknown when they arrived and whether they
-        were answered in time; the runtime may have closed the connection.
+        Requests waited in the socket during the stall, so it is unknown when they arrived and
+        whether they were answered in time. The runtime may have closed the connection.
         """
         if self._session is not None:
             now = time_ns()
@@ -145,27 +145,27 @@ class Logger:
     # -- sessions ---------------------------------------------------------------------------
 
     def ended(self, end: SessionEnd) -> None:
-        """End the session in the recording, as the connection is gone."""
+        """Record the end of the session, whose connection has ended."""
         if self._session is not None:
-            # On the clock of the session's events, so that the gap begins after all of them.
+            # Measured on the clock of the session's events, so that the gap begins after them.
             self._unobserved_since = self._wall_offset + monotonic_ns()
-            self._unobserved_why = f"not connected to the runtime: {end.reason}"
+            self._unobserved_reason = f"not connected to the runtime: {end.reason}"
             # Other connections may see the events that this one misses.
-            self._unobserved_by = self._session if self._role is Role.PROBE else None
+            self._unobserved_session = self._session if self._role is Role.PROBE else None
             self._sink.end_session(self._session, end.reason, self._unobserved_since)
             self._session = None
-        # A runtime reacts to an unknown bit of the mask by closing the connection.
-        self._cautious = end.configured and not end.synchronized
+        # Runtimes close the connection if they do not know a bit of the mask.
+        self._uses_conservative_mask = end.configured and not end.synchronized
 
     def _begin(self, report: SessionReport) -> None:
         now = report.start.started_ns
         if self._session is not None:
-            # No known runtime does this; the second configuration gets a session of its own.
+            # No known runtime does this. The second configuration begins a new session.
             self._sink.end_session(self._session, "configured again", now)
         if self._unobserved_since:
-            # The clock may have been set back meanwhile.
+            # The clock may have been set back since.
             since = min(self._unobserved_since, now)
-            self._sink.note_gap(self._unobserved_by, since, now, self._unobserved_why, None)
+            self._sink.note_gap(self._unobserved_session, since, now, self._unobserved_reason, None)
             self._unobserved_since = 0
         self._wall_offset = wall_offset()
         self._session = self._sink.begin_session(report.start)

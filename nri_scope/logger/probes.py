@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several passive connections of one process to one runtime, at several indices."""
+"""Connect to one runtime several times, at several indices, as passive plugins."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .logger import Logger, SessionReport
 from .service import LoggerService
 
 MIN_PROBES = 2
-"""Minimum number of probes: a difference needs two."""
+"""Minimum number of probes: a difference requires two."""
 
 
 class ProbeListener:
-    """Receives the events of `Probes`. Called between replies, its methods must not block."""
+    """Observer of `Probes`. Its methods are called between replies and must not block."""
 
     def began(self, report: SessionReport) -> None:
-        """Note that a probe is connected and configured."""
+        """Handle a probe that was connected and configured."""
 
     def ended(self, index: str, end: SessionEnd) -> None:
-        """Note that a probe lost its connection; it connects again."""
+        """Handle a probe that lost its connection; it will reconnect."""
 
     def waits(self, index: str, error: NriScopeError) -> None:
-        """Note that a probe cannot connect for now."""
+        """Handle a probe that cannot connect yet; it will retry."""
 
     def failed(self, index: str, error: NriScopeError) -> None:
-        """Note that a probe that was added later could not connect; it does not retry."""
+        """Handle a probe added by `Probes.place` that could not connect; it will not retry."""
 
 
 @dataclass(slots=True)
@@ -43,15 +43,15 @@ class _Probe:
     service: LoggerService
     task: asyncio.Task[None]
     connected: bool = False
-    leaving: bool = False
+    is_leaving: bool = False
 
 
 class Probes:
-    """Connects at each index, and stays connected there through the runtime's restarts.
+    """Probes at several indices, which reconnect after the runtime's restarts.
 
-    Each probe is a separate `Logger`, which answers at once, without changes. They share the sink.
-    With ``validate``, only the first one is a validator: more validators would observe nothing
-    more, and each could make the creation of containers fail.
+    Each probe is a separate `Logger`, which replies immediately and without changes. All share the
+    sink. With ``validate``, only the first probe is a validator: further validators would observe
+    nothing more, and each could make creations of containers fail.
     """
 
     def __init__(
@@ -66,47 +66,47 @@ class Probes:
         once: bool = False,
         listener: ProbeListener | None = None,
     ) -> None:
-        """Check the indices. ``once`` ends `run` when no probe is connected any longer.
+        """Check the indices. Raises UsageError.
 
-        Raises UsageError.
+        ``once``: end `run` when the last probe has lost its connection.
         """
         self._sink = sink
         self._socket = socket
         self._name = name
-        self._first = check_indices(indices)
+        self._initial = check_indices(indices)
         self._validate = validate
         self._wait = wait
         self._once = once
         self._listener = listener or ProbeListener()
-        self._wanted: set[str] = set()
+        self._selected: set[str] = set()
         self._probes: dict[str, _Probe] = {}
         self._running = False
         self._stopped = ""
-        self._over = asyncio.Event()
+        self._end = asyncio.Event()
         self._failure: NriScopeError | None = None
 
     @property
     def indices(self) -> tuple[str, ...]:
-        """The wanted indices of probes."""
-        return tuple(sorted(self._wanted))
+        """Indices of the probes, connected or not, in order."""
+        return tuple(sorted(self._selected))
 
     @property
     def validator(self) -> str:
-        """The index of the probe that is a validator; "" for none."""
-        return self._first[0] if self._validate else ""
+        """Index of the probe that is a validator; "" for none."""
+        return self._initial[0] if self._validate else ""
 
     async def run(self) -> None:
-        """Observe until `stop`, or with ``once`` until the runtime has gone.
+        """Observe until `stop`, or with ``once`` until all connections have ended.
 
-        Raises ConnectError if there is no runtime at the beginning, and UsageError if it refuses
-        one of the probes.
+        Raises ConnectError if there is no runtime at first, and UsageError if the runtime refuses a
+        probe.
         """
         self._running = True
-        self._wanted = set(self._first)
-        for index in self._first:
+        self._selected = set(self._initial)
+        for index in self._initial:
             self._begin(index, first=True)
         try:
-            await self._over.wait()
+            await self._end.wait()
         finally:
             self._running = False
             for probe in self._probes.values():
@@ -118,23 +118,23 @@ class Probes:
             raise self._failure
 
     def stop(self, reason: str) -> None:
-        """End all connections, and with them `run`."""
+        """End all connections and `run`."""
         self._stopped = self._stopped or reason
-        self._over.set()
+        self._end.set()
 
     def place(self, indices: Iterable[str]) -> None:
         """Move the probes to these indices. Raises UsageError.
 
-        New ones are connected before those no longer needed disconnect. The validator stays at its
-        index.
+        Obsolete probes disconnect only after all new probes have connected. The validator stays at
+        its index.
         """
-        wanted = {*check_indices(indices), *([self.validator] if self.validator else [])}
+        selected = {*check_indices(indices), *([self.validator] if self.validator else [])}
         if not self._running:
             return
-        self._wanted = wanted
-        for index in sorted(wanted - self._probes.keys()):
+        self._selected = selected
+        for index in sorted(selected - self._probes.keys()):
             self._begin(index, first=False)
-        self._leave()
+        self._stop_obsolete()
 
     def _begin(self, index: str, *, first: bool) -> None:
         identity = Identity(index=index, name=self._name)
@@ -149,7 +149,7 @@ class Probes:
             logger,
             identity,
             unix_socket(self._socket),
-            # A probe that is added later waits, as the runtime was just there.
+            # A probe added later waits for the runtime, which was just connected.
             wait=self._wait or not first,
             on_end=lambda end: self._ended(index, end),
             on_wait=lambda error: self._listener.waits(index, error),
@@ -161,63 +161,63 @@ class Probes:
     def _began(self, index: str, report: SessionReport) -> None:
         self._probes[index].connected = True
         self._listener.began(report)
-        self._leave()
+        self._stop_obsolete()
 
-    def _leave(self) -> None:
-        """Stop the probes that are no longer needed, once all wanted ones are connected."""
+    def _stop_obsolete(self) -> None:
+        """Stop the obsolete probes once all selected ones are connected."""
         if not all(
-            index in self._probes and self._probes[index].connected for index in self._wanted
+            index in self._probes and self._probes[index].connected for index in self._selected
         ):
             return
         for index, probe in self._probes.items():
-            if index not in self._wanted and not probe.leaving:
-                probe.leaving = True
+            if index not in self._selected and not probe.is_leaving:
+                probe.is_leaving = True
                 probe.service.stop("no probe is needed here any more")
 
     def _ended(self, index: str, end: SessionEnd) -> None:
         probe = self._probes[index]
         probe.connected = False
-        if not probe.leaving and not self._over.is_set():
+        if not probe.is_leaving and not self._end.is_set():
             self._listener.ended(index, end)
         if self._once and not any(probe.connected for probe in self._probes.values()):
             self.stop(end.reason)
 
     def _done(self, index: str, task: asyncio.Task[None], *, first: bool) -> None:
-        if self._over.is_set():
+        if self._end.is_set():
             return
         error = None if task.cancelled() else task.exception()
         if error is None:
             del self._probes[index]
-            if index in self._wanted:
+            if index in self._selected:
                 self._begin(index, first=False)
             return
         if not isinstance(error, NriScopeError):
             self._failure = UsageError(f"probe {index}: internal error: {error}")
             self._failure.__cause__ = error
-            self._over.set()
+            self._end.set()
         elif first:
-            self._failure = _told(index, error)
-            self._over.set()
+            self._failure = _usage_error(index, error)
+            self._end.set()
         else:
             del self._probes[index]
-            self._wanted.discard(index)
+            self._selected.discard(index)
             self._listener.failed(index, error)
-            self._leave()
+            self._stop_obsolete()
 
 
 def check_indices(indices: Iterable[str]) -> tuple[str, ...]:
-    """Return the indices in order; raise UsageError for too few, duplicate or invalid ones."""
+    """Return the indices in order. Raises UsageError for too few, duplicate or invalid ones."""
     found = [check_index(index) for index in indices]
-    twice = sorted({index for index in found if found.count(index) > 1})
-    if twice:
-        raise UsageError(f"two probes at index {twice[0]}", "name each index once")
+    duplicates = sorted({index for index in found if found.count(index) > 1})
+    if duplicates:
+        raise UsageError(f"index {duplicates[0]} is listed twice", "list each index once")
     if len(found) < MIN_PROBES:
-        given = f"only one probe, at {found[0]}," if found else "no probe"
-        raise UsageError(f"{given} sees no difference", "name two indices, such as 00,99")
+        given = f"only one probe, at {found[0]}" if found else "no probe"
+        raise UsageError(f"{given}: a difference requires two", "list two indices, such as 00,99")
     return tuple(sorted(found))
 
 
-def _told(index: str, error: NriScopeError) -> NriScopeError:
+def _usage_error(index: str, error: NriScopeError) -> NriScopeError:
     match error:
         case ConnectError():
             return with_way_out(error)
@@ -225,7 +225,7 @@ def _told(index: str, error: NriScopeError) -> NriScopeError:
             refused = UsageError(
                 f"the runtime refused the registration of the probe at index {index}: "
                 f"{error.message}",
-                "another index or --name may help",
+                "try another index or --name",
             )
             refused.__cause__ = error
             return refused

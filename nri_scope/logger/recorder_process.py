@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the recorder in a separate process, for commands that show the recorded events.
+"""Run the recorder in a separate process, for commands that display the recorded events.
 
-``tui --live`` and ``diff --live`` share this: the command itself is the viewer, which owns the
-terminal and its signals; the recorder answers the runtime and writes the file; the viewer reads
-that file. Over their channel the recorder sends messages for the user, and both may send messages
-specific to the kind of recorder. A recorder stops properly on a stop signal, and when the viewer is
-gone for any reason.
+Used by ``tui --live`` and ``diff --live``: the command is the viewer, which owns the terminal and
+receives its signals. The recorder answers the runtime and writes the file, which the viewer reads.
+Over their channel, the recorder sends messages for the user, and both may send messages specific to
+the command. The recorder stops properly on a stop signal, and when the viewer has ended for any
+reason.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .background_output import Background
 from .run import RecordOptions, record
 
 FAILED = 2
-"""Exit status of a recorder that could not do its work."""
+"""Exit status of a recorder that failed."""
 READY_SECONDS = 15.0
-"""Maximum time in seconds until the recorder reports that it records, waits or failed."""
+"""Maximum time in seconds until the recorder reports that it records, waits or has failed."""
 STOP_SECONDS = 30.0
-"""Maximum time in seconds for the recorder to write the remaining events."""
+"""Maximum time in seconds for the recorder to write the queued events."""
 END_SECONDS = 2.0
-"""Maximum time in seconds for an idle process to end."""
+"""Maximum time in seconds for an idle process to exit."""
 NOTICES_MAX = 200
-"""Maximum number of messages that wait for a viewer that does not read."""
+"""Maximum number of messages queued for a viewer that does not read."""
 _OPTIONS, _NOTICE, _FAILURE, _OWN = range(4)
-"""Kinds of messages; the last one plus n is kind n of a recorder's own messages."""
+"""Kinds of messages; ``_OWN + n`` is kind n of the command's own messages."""
 
 
 class RecorderProcess:
@@ -51,67 +51,67 @@ class RecorderProcess:
         on_notice: Callable[[str], None] = lambda text: None,
         on_message: Callable[[int, bytes], None] = lambda kind, payload: None,
     ) -> None:
-        """Start the process, which calls ``main`` of ``module``; it waits for `begin`.
+        """Start the process, which calls ``main`` of ``module`` and waits for `begin`.
 
-        ``nicer``: niceness added to this process, as the one that answers the runtime has priority.
-        The callbacks are called in another thread. Raises UsageError.
+        ``nicer`` is added to the niceness of this process, as the recorder, which answers the
+        runtime, has priority. The callbacks are called in another thread. Raises UsageError.
         """
         self.latest = ""
         """The recorder's last message for the user."""
         self.failure = ""
-        """Why the recorder failed; "" if it did not."""
+        """Reason why the recorder failed; "" if it did not."""
         self._on_notice = on_notice
         self._on_message = on_message
-        self._asked_to_stop = 0
-        self._told = threading.Event()
+        self._stop_signal = 0
+        self._has_message = threading.Event()
         keep_exit_statuses()
         self._child = spawn(
             module,
-            failure="the process that records cannot be started",
-            # The channel's end shows it, too, but a stopped process does not read the channel.
+            failure="the recorder process cannot be started",
+            # The child also notices the end of the channel, but not while it is stopped.
             on_parents_death=signal.SIGCONT,
         )
         self._channel = ThreadChannel(self._child.socket)
         os.nice(nicer)
-        self._listening = threading.Thread(target=self._listen, name="recorder", daemon=True)
-        self._listening.start()
+        self._listener = threading.Thread(target=self._listen, name="recorder", daemon=True)
+        self._listener.start()
 
     @property
     def ended(self) -> bool:
         """Whether the process has ended."""
-        return not self._listening.is_alive()
+        return not self._listener.is_alive()
 
     def begin(self, options: object) -> None:
-        """Start the recording; the process gets a copy of ``options``."""
+        """Start recording, with a copy of ``options``."""
         self._channel.send(_OPTIONS, pickle.dumps(options))
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Send the recorder one of its own messages; dropped if the process has ended."""
+        """Send one of the command's own messages to the recorder, unless it has ended."""
         self._channel.send(_OWN + kind, payload)
 
     def signal(self, number: int) -> None:
-        """Pass a stop signal on."""
-        self._asked_to_stop = number
+        """Forward a stop signal to the recorder."""
+        self._stop_signal = number
         self._child.signal(number)
-        # Continue a stopped process, so that it can end properly.
+        # Continue a stopped process, so that it can handle the signal.
         self._child.signal(signal.SIGCONT)
 
     def ready(self, seconds: float = READY_SECONDS) -> None:
         """Wait for the first message. Raises UsageError if the recorder cannot record."""
-        self._told.wait(seconds)
+        self._has_message.wait(seconds)
         self.check()
 
     def stop(self, number: int = 0, seconds: float = STOP_SECONDS) -> None:
-        """Send a signal, if given, and wait until the process has written all events and ended.
+        """Send a signal, unless it is 0; wait until the recorder has written all events and exited.
 
-        After ``seconds`` it is killed.
+        After ``seconds`` the recorder is killed.
         """
         if number and not self.ended:
             self.signal(number)
-        self._listening.join(seconds)
+        self._listener.join(seconds)
         end = self._child.stop(END_SECONDS if self.ended else 0)
-        if end.code not in (0, -self._asked_to_stop) and not self.failure:
-            self.failure = f"the process that records has ended, {end.description}"
+        if end.code not in (0, -self._stop_signal) and not self.failure:
+            self.failure = f"the recorder process has ended, {end.description}"
 
     def check(self) -> None:
         """Raise UsageError if the recorder failed."""
@@ -119,8 +119,8 @@ class RecorderProcess:
             raise UsageError(self.failure)
 
     def _listen(self) -> None:
-        while (told := self._channel.receive()) is not None:
-            kind, payload = told
+        while (message := self._channel.receive()) is not None:
+            kind, payload = message
             if kind >= _OWN:
                 self._on_message(kind - _OWN, payload)
                 continue
@@ -130,59 +130,59 @@ class RecorderProcess:
             else:
                 self._on_notice(text)
             self.latest = text
-            self._told.set()
-        self._told.set()
+            self._has_message.set()
+        self._has_message.set()
 
 
 class Viewer:
-    """The recorder's handle of the viewer, for any thread; sending to it never blocks.
+    """The recorder's handle of the viewer, for any thread. Sending never blocks.
 
-    If a viewer does not read, messages are skipped: it must not keep the runtime waiting.
+    Messages that the viewer does not read are skipped, so that the runtime never waits for it.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._channel = ThreadChannel(socket.socket(fileno=descriptor))
-        self._telling = Background(self._send, waiting_max=NOTICES_MAX)
+        self._queue = Background(self._send, waiting_max=NOTICES_MAX)
         self._early: list[tuple[int, bytes]] = []
 
     def options(self) -> Any:
-        """Wait for the options; None if the viewer is gone."""
-        while (told := self._channel.receive()) is not None:
-            if told[0] == _OPTIONS:
-                return pickle.loads(told[1])
-            self._early.append(told)
+        """Wait for the options; return None if the viewer has ended."""
+        while (message := self._channel.receive()) is not None:
+            if message[0] == _OPTIONS:
+                return pickle.loads(message[1])
+            self._early.append(message)
         return None
 
     def say(self, text: str) -> None:
         """Send a message for the user."""
-        self._telling.put((_NOTICE, _line(text)))
+        self._queue.put((_NOTICE, _line(text)))
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Send one of the recorder's own messages."""
-        self._telling.put((_OWN + kind, payload))
+        """Send one of the command's own messages."""
+        self._queue.put((_OWN + kind, payload))
 
     def fail(self, text: str) -> None:
-        """Report why the recorder failed."""
-        self._telling.put((_FAILURE, _line(text)))
+        """Send the reason why the recorder failed."""
+        self._queue.put((_FAILURE, _line(text)))
 
     def listen(self, on_message: Callable[[int, bytes], None], on_gone: Callable[[], None]) -> None:
-        """Call these in another thread with the viewer's messages, and when the viewer is gone."""
+        """Start a thread that calls ``on_message`` for each message, and ``on_gone`` at the end."""
 
         def work() -> None:
             for kind, payload in self._early:
                 on_message(kind - _OWN, payload)
-            while (told := self._channel.receive()) is not None:
-                on_message(told[0] - _OWN, told[1])
+            while (message := self._channel.receive()) is not None:
+                on_message(message[0] - _OWN, message[1])
             on_gone()
 
         threading.Thread(target=work, name="viewer", daemon=True).start()
 
     def close(self) -> None:
-        """Send the waiting messages, which takes only a moment."""
-        self._telling.close()
+        """Send the queued messages."""
+        self._queue.close()
 
-    def _send(self, told: tuple[int, bytes]) -> None:
-        self._channel.send(*told)
+    def _send(self, message: tuple[int, bytes]) -> None:
+        self._channel.send(*message)
 
 
 def _line(text: str) -> bytes:
@@ -190,9 +190,10 @@ def _line(text: str) -> bytes:
 
 
 def serve(descriptor: int, work: Callable[[Viewer, Any], None]) -> int:
-    """Do ``work`` with the options that the viewer sends; return the exit status.
+    """Call ``work`` with the options that the viewer sends; return the exit status.
 
-    Errors are reported to the viewer. Without options, if the viewer is gone, nothing is done.
+    Errors are reported to the viewer. ``work`` is not called if the viewer ends without sending
+    options.
     """
     viewer = Viewer(descriptor)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of ``record``: the recorder, the logger, the runtime, and messages to the user."""
+"""Run ``record``: the recorder, the logger, the runtime, and messages to the user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 PRINTS = "nri_scope.cli.event_printer"
-"""The module of a writer that also prints, by name, as this package may not import it."""
+"""Name of the module of a writer that also prints. This package may not import it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class RecordOptions:
     max_size: int | None = None
     """Maximum number of bytes of the recording."""
     max_age: float | None = None
-    """Longest age of events in seconds."""
+    """Maximum age of events in seconds."""
     duration: float | None = None
-    """Seconds to record."""
+    """Seconds to record; None for no limit."""
     once: bool = False
     wait: bool = False
     validate: bool = False
@@ -56,14 +56,16 @@ class RecordOptions:
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
-    """Record until a signal, the duration or the end of the one session.
+    """Record until a signal, the end of the duration, or with ``once`` the end of the session.
 
-    ``say`` gets messages for the user, line by line; ``print_format`` is that of `record`'s
-    ``--print``, "" for none. Raises `NriScopeError` when there is no runtime, when the file cannot
-    be written, or when events were lost because the process that writes failed.
+    ``say`` is called with messages for the user, line by line. ``print_format`` is the value of
+    ``--print``, or "". Raises `NriScopeError` if there is no runtime, if the file cannot be
+    written, or if events were lost because the writer process failed.
     """
     if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
-        raise UsageError("ValidateContainerAdjustment needs --validate", "see what that risks")
+        raise UsageError(
+            "ValidateContainerAdjustment requires --validate", "see its risk in --help"
+        )
     running = _Run(options, say, print_format)
     prepare_process()
     run(running.main())
@@ -87,16 +89,16 @@ class _Run:
         """Record until stopped."""
         loop = asyncio.get_running_loop()
         with stop_signals(self._stop, loop=loop, ignore_afterwards=True):
-            writer = await self._opened()
+            writer = await self._open_writer()
             if self._options.duration is not None:
-                # Not before, so that a file that cannot be recorded to is always reported.
+                # Started after opening the file, so that an unusable file is always reported.
                 loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
             try:
                 if writer is not None and not self._stopped:
                     self._service = self._new_service(writer)
                     await self._serve(self._service)
             finally:
-                # A second signal must not interrupt the last writing, which takes a bounded time.
+                # A second signal must not interrupt the final writes, which take a bounded time.
                 ignore_stop_signals()
                 counters = await writer.close() if writer is not None else None
                 if counters is not None and (self._sessions or self._existed):
@@ -106,12 +108,12 @@ class _Run:
         if writer is None:
             self._say("nothing recorded: stopped before the file was open")
         elif not (self._sessions or self._existed):
-            self._say("nothing recorded: no runtime was there")
+            self._say("nothing recorded: no connection to a runtime")
         if writer is not None and writer.failure:
             raise RecordingError(self._options.output, writer.failure)
 
-    async def _opened(self) -> WriterProcess | None:
-        """Return a writer with the file open; None if stopped before that."""
+    async def _open_writer(self) -> WriterProcess | None:
+        """Return a writer that has opened the file; None if stopped before that."""
         options = self._options
         writer = WriterProcess(
             RecordingOptions(
@@ -124,7 +126,7 @@ class _Run:
             ),
             self._say,
             *((PRINTS, self._print_format) if self._print_format else ()),
-            shows=bool(self._print_format),
+            prints=bool(self._print_format),
         )
         self._opening = asyncio.create_task(writer.open())
         try:
@@ -164,7 +166,7 @@ class _Run:
         except RpcError as error:
             raise UsageError(
                 f"the runtime refused the registration: {error.message}",
-                "another --index or --name may help",
+                "try another --index or --name",
             ) from error
 
     def _stop(self, _number: int, reason: str) -> None:
@@ -185,14 +187,17 @@ class _Run:
         for warning in report.warnings:
             self._say(f"warning: {warning}")
         if Event.ValidateContainerAdjustment in events:
-            self._say("warning: --validate: if this process dies or stalls, containers may fail")
+            self._say(
+                "warning: --validate: containers may fail to be created if this process ends or "
+                "stalls"
+            )
 
     def _on_end(self, end: SessionEnd) -> None:
         if not self._stopped:
-            more = "" if self._options.once else "; waiting for the runtime to come back"
+            more = "" if self._options.once else "; waiting for the runtime to return"
             self._say(f"session ended: {end.reason}{more}")
 
     def _on_wait(self, error: NriScopeError) -> None:
-        # A missing socket was already reported when the session ended.
+        # After a session, `_on_end` has already reported that the runtime is gone.
         if not (self._sessions and isinstance(error, ConnectError)):
             self._say(f"waiting for a runtime: {error}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process or thread that writes a recording: its orders and its reports."""
+"""Communicate with one writer of a recording: its orders and its reports."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel
 from nri_scope.recorder.counters import RecorderCounters
 
-from .writer_messages import Opening, Order, Progress, Report, error_of, reported
+from .writer_messages import Opening, Order, Progress, Report, decode_report, error_of
 from .writer_start import Helper
 
 READY_S = 20.0
-"""Maximum time in seconds for the process to open the file."""
+"""Maximum time in seconds for the writer to open the file."""
 EXIT_S = 5.0
-"""Maximum time in seconds to end for a process that only has to close its files."""
+"""Maximum time in seconds for a writer without entries to exit."""
 
 
 class WriterGone(NriScopeError):
-    """The process ended before it had opened the file."""
+    """The writer ended before it had opened the file."""
 
 
 class RunningWriter:
-    """One process or thread that writes, with its channel."""
+    """A writer, which is a process or a thread, with its channel."""
 
     def __init__(
         self,
@@ -40,16 +40,16 @@ class RunningWriter:
         self.helper = helper
         self.loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
-        """Set when no more reports can come."""
+        """Set after the last report."""
         self.counters = RecorderCounters()
         self.lost_before = 0
         self.closed = False
-        """Whether all entries handed over are in the file, or recorded there as lost."""
+        """Whether all entries sent are in the file, or recorded there as lost."""
         self._say = say
         self._on_numbered = on_numbered
         self._on_progress = on_progress
         self._opened: asyncio.Future[None] = self.loop.create_future()
-        self.channel = LoopChannel(helper.socket, self._told, self._end)
+        self.channel = LoopChannel(helper.socket, self._receive, self._on_channel_end)
         self.channel.send(Order.OPEN, pickle.dumps(opening))
 
     async def ready(self) -> None:
@@ -60,7 +60,7 @@ class RunningWriter:
         except TimeoutError:
             await self.end(0)
             raise WriterGone(
-                f"the process that writes was not ready after {READY_S:.0f} s"
+                f"the writer process did not open the file within {READY_S:.0f} s"
             ) from None
         except WriterGone:
             raise WriterGone(await self.end(EXIT_S)) from None
@@ -69,18 +69,18 @@ class RunningWriter:
             raise
 
     async def end(self, seconds: float) -> str:
-        """Wait ``seconds`` for its end, then kill it; return a description of how it ended."""
+        """Wait ``seconds`` for the writer to exit, then kill it; describe how it ended."""
         self.channel.close()
-        # Not in this thread, which has to answer: the process may take a while to end.
+        # In another thread: the writer may take a while to exit, and this thread answers requests.
         return await asyncio.to_thread(self.helper.end, seconds)
 
-    def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+    def _receive(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
         try:
-            self._hear(kind, reported(payload))
-        except Exception:  # noqa: BLE001 - the process decodes untrusted input: kill it
+            self._handle(kind, decode_report(payload))
+        except Exception:  # noqa: BLE001 - kill a writer that may be compromised
             self.helper.signal(signal.SIGKILL)
 
-    def _hear(self, kind: int, value: Any) -> None:
+    def _handle(self, kind: int, value: Any) -> None:
         if kind == Report.SAID:
             self._say(value)
         elif kind == Report.OPENED:
@@ -100,9 +100,9 @@ class RunningWriter:
         elif kind == Report.NUMBERED:
             self._on_numbered(*value)
 
-    def _end(self) -> None:
+    def _on_channel_end(self) -> None:
         if self.channel.can_receive:
-            # The process accepts no more orders, but its reports are still to be read.
+            # The writer accepts no more orders, but unread reports remain.
             return
         self.over.set()
         if not self._opened.done():

@@ -12,15 +12,15 @@ from nri_scope.plugin import Connect, Identity, PluginSession, SessionEnd, keep_
 
 from .logger import Logger
 
-HEARTBEAT = 0.5
-"""Seconds between two readings of the clock."""
+HEARTBEAT_S = 0.5
+"""Interval in seconds at which the clock is checked for stalls."""
 
-STOOD_STILL = 0.5
-"""Shortest delay in seconds that is reported as a stall: a quarter of the usual deadline."""
+MIN_STALL_S = 0.5
+"""Minimum delay in seconds that is reported as a stall: a quarter of the default deadline."""
 
 
 class LoggerService:
-    """Runs a `Logger` against one runtime, through the runtime's restarts."""
+    """A `Logger` connected to one runtime, which reconnects after the runtime's restarts."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class LoggerService:
         self._stopping = ""
 
     def stop(self, reason: str) -> None:
-        """End the current session, and with it `run`. Meant for signal handlers of the loop."""
+        """End the current session and `run`. To be called from signal handlers of the loop."""
         self._stopping = reason
         if self._session is not None and self._session.open:
-            # The session then ends normally, and is recorded as ended for this reason.
+            # The session then ends normally, with this reason in the recording.
             self._session.close(reason)
         elif self._sessions is not None:
             self._sessions.cancel()
 
     async def run(self) -> None:
-        """Log until `stop`, or until the one session of ``once`` is over."""
+        """Log until `stop`, or with ``once`` until the end of the first session."""
         if self._stopping:
             return
         self._sessions = asyncio.create_task(
@@ -82,7 +82,7 @@ class LoggerService:
         try:
             end = await session.run(self._connect, impatient=True)
         except (NriScopeError, asyncio.CancelledError) as error:
-            # A session whose connection closed just before `stop` is cancelled, too.
+            # `stop` also cancels a session whose connection was already closed.
             self._logger.ended(session.ended(str(error) or self._stopping))
             raise
         finally:
@@ -92,16 +92,16 @@ class LoggerService:
 
 
 async def watch_clock(
-    stood_still: Callable[[float], None],
+    on_stall: Callable[[float], None],
     *,
     clock: Callable[[], float] = monotonic,
-    heartbeat: float = HEARTBEAT,
+    heartbeat: float = HEARTBEAT_S,
 ) -> None:
-    """Call ``stood_still`` with the seconds of each stall longer than `STOOD_STILL`."""
+    """Call ``on_stall`` with the duration in seconds of each stall longer than `MIN_STALL_S`."""
     before = clock()
     while True:
         await asyncio.sleep(heartbeat)
         now = clock()
-        if now - before > heartbeat + STOOD_STILL:
-            stood_still(now - before)
+        if now - before > heartbeat + MIN_STALL_S:
+            on_stall(now - before)
         before = now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of a logger that a runtime launches: YAML in the Configure request."""
+"""Parse the configuration of a launched logger: YAML in the Configure request."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
-"""The folder for recordings of launched plugins, as their current folder is the runtime's."""
+"""Folder of recordings of launched plugins, whose working directory is the runtime's."""
 
 DEFAULT_MAX_SIZE = 256 << 20
-"""A launched logger runs unattended, so its recording is a ring unless configured otherwise."""
+"""Default size limit in bytes: a launched logger runs unattended, so its recording is a ring."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a launched logger. Its file is fixed, so restarts do not fill the disk."""
+    """Settings of a launched logger. Restarts continue the same file instead of adding files."""
 
     output: Path = LAUNCHED_FOLDER / f"nri-{host_name()}{SUFFIX}"
     max_size: int | None = DEFAULT_MAX_SIZE
     max_age: float | None = None
-    """Longest age of events in seconds."""
+    """Maximum age of events in seconds."""
     events: frozenset[Event] | None = None
     where: Filter | None = None
     validate: bool = False
@@ -43,46 +43,46 @@ class Settings:
 
 
 def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings in ``text``, and a sentence for each part that could not be used.
+    """Return the settings in ``text``, and a message for each part that could not be used.
 
-    Never raises: a launched plugin that refuses its configuration records nothing, and the runtime
-    discards its output.
+    Never raises: a launched plugin that rejected its configuration would record nothing, and the
+    runtime would discard the error message.
     """
     import yaml
 
     if not text.strip():
         return Settings(), ()
-    # If an invalid text mentions redaction, too much redaction is better than too little.
+    # If invalid YAML mentions redaction, redact rather than record secrets.
     fallback = Settings(redact=_rules(True)) if "redact" in text else Settings()
     try:
         loaded: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # The last two: dates and numbers that are valid in YAML only, and deep nesting.
-        return fallback, (f"configuration: not YAML: {_where_and_what(error)}",)
+        # ValueError: a date or number that Python rejects. RecursionError: deep nesting.
+        return fallback, (f"configuration: not YAML: {_position_and_problem(error)}",)
     if loaded is None:
         return Settings(), ()
     if not isinstance(loaded, dict):
-        return fallback, ("configuration: not a mapping of names to values",)
+        return fallback, ("configuration: not a mapping of keys to values",)
     values: dict[str, object] = {}
     problems: list[str] = []
     for key, value in loaded.items():
         reader = _READERS.get(key) if isinstance(key, str) else None
         if reader is None:
             known = ", ".join(field.name for field in fields(Settings))
-            problems.append(f"configuration: unknown key {key!r} (known are {known})")
+            problems.append(f"configuration: unknown key {key!r} (known keys: {known})")
             continue
         try:
             values[key] = reader(value)
         except (UsageError, ValueError, RecursionError) as error:
             if key == "redact":
-                # A configuration that asks for redaction must not give an unredacted recording.
+                # If the configuration requests redaction, never record without.
                 values[key] = _rules(True)
-            used = "the default rules are" if key == "redact" else "the default is"
-            problems.append(f"configuration: {key}: {error}; {used} used")
+            default = "rules" if key == "redact" else "value"
+            problems.append(f"configuration: {key}: {error}; using the default {default}")
     return Settings(**values), tuple(problems)  # type: ignore[arg-type]
 
 
-def _where_and_what(error: Exception) -> str:
+def _position_and_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
     return place + " ".join(str(getattr(error, "problem", None) or error).split())[:200]
@@ -91,7 +91,7 @@ def _where_and_what(error: Exception) -> str:
 def _path(value: object) -> Path:
     path = Path(value) if isinstance(value, str) and value and "\0" not in value else None
     if path is None or not path.is_absolute():
-        raise UsageError(f"{value!r} is no absolute path")
+        raise UsageError(f"{value!r} is not an absolute path")
     return path
 
 
@@ -100,9 +100,9 @@ def _size(value: object) -> int | None:
         return None
     size = parse_size(str(value)) if isinstance(value, int | str) else None
     if not size:
-        raise UsageError(f"{value!r} is no size such as 500M")
+        raise UsageError(f"{value!r} is not a size such as 500M")
     if size < MIN_SIZE:
-        raise UsageError(f"{size} bytes are too few; the least is {MIN_SIZE}")
+        raise UsageError(f"{size} bytes are less than the minimum of {MIN_SIZE}")
     return size
 
 
@@ -111,7 +111,7 @@ def _age(value: object) -> float | None:
         return None
     nanoseconds = parse_duration(value) if isinstance(value, str) else None
     if not nanoseconds:
-        raise UsageError(f"{value!r} is no duration such as 24h")
+        raise UsageError(f"{value!r} is not a duration such as 24h")
     return nanoseconds / 1e9
 
 

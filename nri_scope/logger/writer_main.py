@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that writes a recording for the one that answers: decodes, redacts, stores.
+"""The writer process, which decodes, redacts and stores what the responder has captured.
 
-It belongs to the answering process, which orders it to end. It ignores stop signals, which are sent
-to both. When the answering process is gone, it writes all queued entries, and ends.
+The responder, its parent, orders it to exit. It ignores stop signals, which a terminal sends to
+both processes. If the responder has ended, the writer writes all queued entries and exits.
 """
 
 from __future__ import annotations
@@ -40,26 +40,25 @@ from .writer_messages import (
     Progress,
     RecordingOptions,
     Report,
-    counted,
-    failure,
-    report,
-    unpacked,
+    counter_values,
+    encode_report,
+    failure_values,
+    unpack,
 )
 
 FAILED = 2
 """Exit status of a writer that failed."""
 ORPHANED_SECONDS = 5.0
-"""Maximum time to write the remaining entries after the process that sets this time is gone."""
+"""Maximum time to write the queued entries if the responder has ended."""
 OPENING_SECONDS = 2.0
-"""Maximum time to wait for the file, to which the writer of a dead parent may still write."""
-_AGAIN_SECONDS = 0.05
+"""Maximum time to wait for the file while the writer of a dead responder still writes to it."""
+_RETRY_SECONDS = 0.05
 SWITCH_SECONDS = 0.0005
-"""Interpreter switch interval, after which the writer's thread yields to the one that reads the
-channel. With Python's 5 ms that thread would read only 6 MB a second under load, and other data
-would wait in the channel.
+"""Interpreter switch interval, after which the thread that writes yields to the thread that reads
+the channel. With Python's 5 ms, only 6 MB/s are read under load, and the channel fills up.
 """
 ENDED_MAX = 1000
-"""Maximum number of ended sessions whose numbers are kept, as entries on them may still come."""
+"""Maximum number of ended sessions whose numbers are kept for late entries."""
 ORPHANED = "the process that answered the runtime is gone"
 
 OnEvent = Callable[[Event, CapturedCall], None]
@@ -75,32 +74,32 @@ def serve(
 ) -> int:
     """Write the entries received through a channel; return the exit status.
 
-    ``on_event`` gets each event once it is in the file; ``finish`` is called after the last one.
+    ``on_event`` is called with each event in the file, and ``finish`` after the last one.
     """
     if threading.current_thread() is threading.main_thread():
         ignore_stop_signals()
-    # Closed after the last report: for a thread, nothing else shows the other end that it is over.
+    # Closed after the last report: for a thread, this is the only sign of its end.
     with socket.socket(fileno=descriptor) as theirs:
         return _serve(ThreadChannel(theirs), on_event, finish)
 
 
 def _serve(channel: ThreadChannel, on_event: OnEvent | None, finish: Callable[[], None]) -> int:
-    told = channel.receive()
-    if told is None:
+    message = channel.receive()
+    if message is None:
         return 0
-    opening: Opening = pickle.loads(told[1])
+    opening: Opening = pickle.loads(message[1])
     try:
         work = _Work(channel, opening, on_event)
         if threading.current_thread() is threading.main_thread():
-            # Same niceness as the writer's thread, which has started by now.
+            # Same niceness as the thread that writes, which has already started.
             os.nice(NICER)
             sys.setswitchinterval(SWITCH_SECONDS)
         work.run(finish)
     except NriScopeError as error:
-        channel.send(Report.FAILED, report(failure(error)))
+        channel.send(Report.FAILED, encode_report(failure_values(error)))
     except Exception as error:  # noqa: BLE001 - there is no other place to report it
         words = "".join(traceback.format_exception_only(error)).strip()
-        channel.send(Report.SAID, report(f"internal error of the process that writes: {words}"))
+        channel.send(Report.SAID, encode_report(f"internal error of the writer process: {words}"))
     else:
         return 0
     return FAILED
@@ -116,35 +115,35 @@ class _Work:
         self._lost_before = 0
         self._recorder = self._open(self._options, on_event)
         for handle, session in sorted(resumed, key=lambda one: -one[1].session):
-            # Sessions without a number come last: the killed writer cannot have begun them.
+            # Sessions without a number come last: the killed writer had not begun them.
             number = session.session or self._number(handle)
             self._handles[number] = handle
             self._numbers[handle] = number
             self._recorder.resume_session(replace(session, session=number))
-        self._needless = not (self._options.existed or resumed)
-        self._tell(Report.OPENED, None)
+        self._removes_file = not (self._options.existed or resumed)
+        self._report(Report.OPENED, None)
 
     def run(self, finish: Callable[[], None]) -> None:
         seconds: float | None = None
-        while seconds is None and (told := self._channel.receive()) is not None:
-            kind, payload = told
+        while seconds is None and (message := self._channel.receive()) is not None:
+            kind, payload = message
             if kind == Order.FINISH:
                 seconds = pickle.loads(payload)
             else:
-                for entry in unpacked(payload):
-                    self._take(entry)
+                for entry in unpack(payload):
+                    self._process(entry)
                 if not self._recorder.is_writing:
-                    raise RuntimeError("the thread that writes is gone")
+                    raise RuntimeError("the thread that writes has ended")
         if seconds is None:
             for number in list(self._handles):
                 self._recorder.end_session(number, ORPHANED, time_ns())
             seconds = ORPHANED_SECONDS
         counters = self._recorder.close(seconds)
-        if self._needless:
-            # Never connected: leave no empty recording behind.
+        if self._removes_file:
+            # Leave no empty recording behind.
             self._options.path.unlink(missing_ok=True)
         finish()
-        self._tell(Report.CLOSED, counted(counters))
+        self._report(Report.CLOSED, counter_values(counters))
 
     def _open(self, options: RecordingOptions, on_event: OnEvent | None) -> Recorder:
         if options.makes_folder:
@@ -154,19 +153,19 @@ class _Work:
         return opened(
             options.path,
             options.redact,
-            lambda redaction: _opened(
+            lambda redaction: _open_when_free(
                 options.path,
                 limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
                 keep=parse(options.where).matches if options.where is not None else None,
                 on_event=on_event,
-                on_problem=lambda text: self._tell(Report.SAID, text),
+                on_problem=lambda text: self._report(Report.SAID, text),
                 redaction=redaction,
                 alone=True,
-                on_written=self._written,
+                on_written=self._on_written,
             ),
         )
 
-    def _take(self, entry: Entry) -> None:
+    def _process(self, entry: Entry) -> None:
         recorder = self._recorder
         match entry:
             case (handle, item):
@@ -175,7 +174,7 @@ class _Work:
                 number = self._number(handle)
                 self._handles[number] = handle
                 self._numbers[handle] = number
-                self._needless = False
+                self._removes_file = False
                 recorder.begin_session(start)
             case End(handle):
                 recorder.put_control(replace(entry, session=self._numbers[handle]))
@@ -190,25 +189,25 @@ class _Work:
                 pass
 
     def _number(self, handle: int) -> int:
-        """Report the number of the next session, before the session can be in the file."""
+        """Return the number of the next session, and report it before the session is written."""
         number = self._recorder.next_session
-        self._tell(Report.NUMBERED, (handle, number))
+        self._report(Report.NUMBERED, (handle, number))
         return number
 
-    def _written(self, written: BatchResult) -> None:
-        """Report progress. Called in the writer's thread."""
+    def _on_written(self, written: BatchResult) -> None:
+        """Report progress. Called in the thread that writes."""
         self._lost_before += written.lost_before
         handles = self._handles
-        came = {handles[number]: came for number, came in written.received.items()}
+        processed = {handles[number]: count for number, count in written.received.items()}
         ended = [handles.pop(number) for number in written.ended if number in handles]
-        progress = Progress(self._recorder.counters, came, ended, self._lost_before)
-        self._tell(Report.WRITTEN, progress.values())
+        progress = Progress(self._recorder.counters, processed, ended, self._lost_before)
+        self._report(Report.WRITTEN, progress.values())
 
-    def _tell(self, kind: Report, value: object) -> None:
-        self._channel.send(kind, report(value))
+    def _report(self, kind: Report, value: object) -> None:
+        self._channel.send(kind, encode_report(value))
 
 
-def _opened(path: Path, **arguments: Any) -> Recorder:
+def _open_when_free(path: Path, **arguments: Any) -> Recorder:
     until = time.monotonic() + OPENING_SECONDS
     while True:
         try:
@@ -216,4 +215,4 @@ def _opened(path: Path, **arguments: Any) -> Recorder:
         except RecordingError as error:
             if error.problem != BUSY or time.monotonic() > until:
                 raise
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)

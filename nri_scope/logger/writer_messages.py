@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the process that answers the runtime and the one that writes the recording.
+"""Messages between the responder, which answers the runtime, and the writer of the recording.
 
-Orders to the writer are pickled, and events are marshalled, which is quicker. Its reports are JSON:
-the writer decodes untrusted input, so even if it is compromised, the process that answers executes
-nothing that comes from it.
+Orders to the writer are pickled; events are marshalled, which is faster. The writer's reports are
+JSON: it decodes untrusted input, and even a compromised writer must not be able to execute code in
+the responder.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Order(IntEnum):
     """Kinds of orders to the writer. All but entries are pickled."""
 
     OPEN = 0
-    """The first: `RecordingOptions`, and sessions to resume. Answered by OPENED or FAILED."""
+    """The first order: an `Opening`. Answered by OPENED or FAILED."""
     ENTRIES = 1
-    """Queue entries, in order; see `packed`."""
+    """Queue entries, in order; see `pack`."""
     FINISH = 2
-    """Write the queued entries and end, within this many seconds. Answered by CLOSED."""
+    """Write the queued entries and exit, within this many seconds. Answered by CLOSED."""
 
 
 class Report(IntEnum):
@@ -43,103 +43,104 @@ class Report(IntEnum):
 
     OPENED = 0
     FAILED = 1
-    """The reason why the file cannot be opened; see `failure`."""
+    """The error on opening the file; see `failure_values`."""
     SAID = 2
     """A line for the user."""
     NUMBERED = 3
-    """The number in the file of a session about to begin: its handle, and the number."""
+    """A session is about to begin: its handle, and its number in the file."""
     WRITTEN = 4
     """Progress in the file; see `Progress`."""
     CLOSED = 5
-    """The file is complete and closed: the counters."""
+    """The file is complete and closed: the final counters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """Options of a recording, for the process that writes it."""
+    """Options of a recording, for its writer."""
 
     path: Path
     existed: bool
-    """Whether the file existed, so that it is kept even if nothing is recorded."""
+    """Whether the file existed before. If not, it is removed if nothing is recorded."""
     max_size: int | None = None
     """Maximum number of bytes of the recording."""
     max_age: float | None = None
-    """Longest age of events in seconds."""
+    """Maximum age of events in seconds."""
     where: str | None = None
-    """The filter of events to keep."""
+    """Filter of the events to keep; None keeps all."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
     makes_folder: bool = False
+    """Whether to create a missing folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The writer's progress."""
+    """Progress of the writer."""
 
     counters: RecorderCounters
-    came: dict[int, int]
-    """Number of settled events of each open session, by its handle."""
+    processed: dict[int, int]
+    """Number of events processed (written, filtered out or lost), by handle of the open session."""
     ended: list[int]
-    """Handles of sessions that have ended in the file."""
+    """Handles of sessions whose end is in the file."""
     lost_before: int
-    """Number of events now known to be lost with an earlier writer that was killed."""
+    """Number of events found to be lost with an earlier writer that was killed."""
 
     def values(self) -> list[object]:
         """Return the values for JSON."""
-        came = list(self.came.items())
-        return [counted(self.counters), came, self.ended, self.lost_before]
+        processed = list(self.processed.items())
+        return [counter_values(self.counters), processed, self.ended, self.lost_before]
 
     @classmethod
-    def of(cls, told: list[Any]) -> Progress:
+    def of(cls, values: list[Any]) -> Progress:
         """Return the progress from the values of a report."""
-        numbers, came, ended, lost_before = told
-        return cls(RecorderCounters(**numbers), dict(came), ended, lost_before)
+        numbers, processed, ended, lost_before = values
+        return cls(RecorderCounters(**numbers), dict(processed), ended, lost_before)
 
 
-def counted(counters: RecorderCounters) -> dict[str, int]:
+def counter_values(counters: RecorderCounters) -> dict[str, int]:
     """Return the counters for JSON."""
     return asdict(counters)
 
 
-def failure(error: NriScopeError) -> list[object]:
+def failure_values(error: NriScopeError) -> list[object]:
     """Return the arguments of an error on opening the file, for JSON."""
     return list(error.args) if isinstance(error, RecordingError) else [str(error)]
 
 
-def error_of(told: list[Any]) -> NriScopeError:
-    """Return the error from the values of `failure`."""
-    return RecordingError(*told) if len(told) > 1 else UsageError(*told)
+def error_of(values: list[Any]) -> NriScopeError:
+    """Return the error from the result of `failure_values`."""
+    return RecordingError(*values) if len(values) > 1 else UsageError(*values)
 
 
-def report(value: object) -> bytes:
+def encode_report(value: object) -> bytes:
     """Return the payload of a report."""
     return json.dumps(value).encode()
 
 
-def reported(payload: bytes) -> Any:
+def decode_report(payload: bytes) -> Any:
     """Return the value of a report."""
     return json.loads(payload)
 
 
 Opening = tuple[RecordingOptions, list[tuple[int, Resume]]]
-"""The payload of `Order.OPEN`; each session is paired with its handle."""
+"""Payload of `Order.OPEN`: the options, and sessions to resume with their handles."""
 
 
-def packed(entries: Sequence[Entry]) -> bytes:
+def pack(entries: Sequence[Entry]) -> bytes:
     """Return the payload of `Order.ENTRIES`."""
-    # Plain tuples are the fastest.
-    quick = [
+    # `marshal` is fastest with plain tuples.
+    items = [
         (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry) for entry in entries
     ]
     try:
-        return marshal.dumps(quick)
+        return marshal.dumps(items)
     except ValueError:
-        # Not all values are plain: a status may be a member of an enumeration.
+        # `marshal` rejects subclasses, such as a status that is a member of an enumeration.
         return marshal.dumps([pickle.dumps(entry) for entry in entries])
 
 
-def unpacked(payload: bytes) -> Iterator[Entry]:
-    """Yield the entries of a payload made by `packed`."""
+def unpack(payload: bytes) -> Iterator[Entry]:
+    """Yield the entries of a payload made by `pack`."""
     for one in marshal.loads(payload):
         if type(one) is tuple:
             yield one[0], CapturedCall(*one[1:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a recording's writer: as a process, or as a thread if no process can be started."""
+"""Start the writer of a recording: as a process, or as a thread if that is impossible."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from nri_scope.errors import UsageError
 from nri_scope.process.child import Child, keep_exit_statuses, spawn
 
 THREAD_S = 30.0
-"""Maximum time in seconds for a thread to end, as it cannot be killed."""
+"""Maximum time in seconds to wait for the end of a thread, which cannot be killed."""
 
 
 class Helper(Protocol):
-    """A handle of a writer, for its starter."""
+    """Handle of a writer, for its starter."""
 
     socket: socket.socket
     """The starter's end of the channel."""
 
     def signal(self, number: int) -> None:
-        """Send a signal, if it is a process."""
+        """Send a signal to the process; no effect on a thread."""
         ...
 
     def end(self, seconds: float) -> str:
-        """Wait ``seconds`` for its end, then kill it; return a description of how it ended."""
+        """Wait ``seconds`` for the writer to exit, then kill it; describe how it ended."""
         ...
 
 
-def start_process(module: str, arguments: Sequence[str], *, shows: bool) -> Helper:
+def start_process(module: str, arguments: Sequence[str], *, prints: bool) -> Helper:
     """Start a process that runs ``main`` of ``module``. Raises UsageError.
 
-    ``shows``: it prints to this process's standard output.
+    ``prints``: whether it prints to this process's standard output.
     """
     keep_exit_statuses()
-    output = 1 if shows and sys.stdout is not None else DEVNULL
+    output = 1 if prints and sys.stdout is not None else DEVNULL
     return _Process(
         spawn(
             module,
             *arguments,
-            failure="the process that writes cannot be started",
-            # The channel's end shows it, too, but a stopped process does not read the channel.
+            failure="the writer process cannot be started",
+            # The child also notices the end of the channel, but not while it is stopped.
             on_parents_death=signal.SIGCONT,
             output=(output, DEVNULL),
         )
     )
 
 
-def start_thread(module: str, arguments: Sequence[str], *, shows: bool) -> Helper:
+def start_thread(module: str, arguments: Sequence[str], *, prints: bool) -> Helper:
     """Start a thread instead of a process. Raises UsageError."""
     return _Thread(module, arguments)
 
@@ -68,7 +68,7 @@ class _Process:
         self._child.signal(number)
 
     def end(self, seconds: float) -> str:
-        # No time for SIGTERM: a stopped process would not receive it, and others ignore it.
+        # Without SIGTERM: the writer ignores it, or is stopped and would not receive it.
         return f"the process that writes has ended, {self._child.stop(seconds, 0).description}"
 
 
@@ -84,7 +84,7 @@ class _Thread:
         try:
             self._thread.start()
         except RuntimeError as error:
-            raise UsageError(f"nothing can be written: {error}") from error
+            raise UsageError(f"the writer thread cannot be started: {error}") from error
 
     def signal(self, number: int) -> None:
         """Do nothing: a thread has no signals."""

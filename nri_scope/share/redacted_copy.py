@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a redacted recording without a bundle, or count the values that would be replaced."""
+"""Redact recordings without packing them, or count the values that would be replaced."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def redact(
     force: bool = False,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write ``source``, redacted, as the new recording ``output``; then scan all written data.
+    """Write ``source``, redacted, to the new recording ``output``, after scanning it for leaks.
 
-    Raises UsageError, RedactionLeak and RecordingError, and leaves no incomplete file.
+    On UsageError, RedactionLeak or RecordingError, ``output`` is not created.
     """
     with Outputs(output, source.path, force=force) as outputs:
         draft = outputs.new(".db")
@@ -48,19 +48,19 @@ def redact(
     return replace(rebuilt, path=output)
 
 
-def redact_together(
+def redact_for_comparison(
     sources: Sequence[Recording],
     folder: Path,
     redactor: Redactor,
     on_progress: Callable[[float], None] | None = None,
 ) -> list[Extracted]:
-    """Write several recordings, redacted for comparison, as new files in ``folder``.
+    """Redact several recordings with common tokens; write them to new files in ``folder``.
 
-    Evidence in one recording that a value is secret applies to all. Raises as `redact`.
+    Evidence in one recording that a value is secret applies to all recordings. Raises as `redact`.
     """
     for source in sources[1:]:
-        # `redact` learns from the first recording, and writes it, before the others.
-        learn(source, IncludedRows(until=newest_event(source)), redactor, _nobody)
+        # The first recording is learned from when `redact` writes it, before the others.
+        learn(source, IncludedRows(until=newest_event(source)), redactor, _ignore_progress)
     drafts: list[Extracted] = []
     for number, source in enumerate(sources):
         output = folder / f"{number}.nriscope.db"
@@ -73,7 +73,7 @@ def preview(
 ) -> Tally:
     """Return the counts of values that `redact` would replace. Raises UsageError, RecordingError.
 
-    The counts are exact, since the work is actually done in a private temporary folder.
+    The counts are exact: the recording is redacted in a private temporary folder.
     """
     with temporary_folder() as folder, writing_to(folder):
         extract(source, folder / "r.db", change=redactor, on_progress=on_progress)
@@ -90,19 +90,19 @@ def convert(
     target: Path,
     on_progress: Callable[[float], None] | None = None,
 ) -> int:
-    """Write the chosen events to the new file ``draft`` in another format; return how many.
+    """Write the selected events to the new file ``draft`` in another format; return their number.
 
     ``target`` is the final path, to which the caller moves the draft. With ``redactor``, a redacted
-    recording is made first, beside the draft, and both are scanned for values that should have been
-    replaced. Raises as `redact`, and OSError.
+    recording is written first, in the folder of the draft, and both are scanned for values that
+    should have been replaced. Raises as `redact`, and OSError.
     """
-    numbers = chosen_numbers(source, selection)
+    numbers = selected_numbers(source, selection)
     if redactor is None:
-        with _new(draft) as stream:
+        with _create_private(draft) as stream:
             return form.write(source, numbers, stream)
     redacted = draft.with_suffix(".redacted.db")
     extract(source, redacted, selection, change=redactor, on_progress=on_progress)
-    with Recording.open(redacted) as recording, _new(draft) as stream:
+    with Recording.open(redacted) as recording, _create_private(draft) as stream:
         count = form.write(recording, numbers, stream)
     scan = Scan(redactor.originals(), target, words=form.own_words)
     scan.recording(redacted)
@@ -112,16 +112,16 @@ def convert(
     return count
 
 
-def chosen_numbers(source: Recording, selection: Selection) -> array[int] | None:
-    """Return numbers of the events to write; None: all. Raises UsageError if none is chosen."""
-    return None if selection.is_all else choose(source, selection, _nobody).events
+def selected_numbers(source: Recording, selection: Selection) -> array[int] | None:
+    """Return the numbers of the selected events; None: all. Raises UsageError if there are none."""
+    return None if selection.is_all else choose(source, selection, _ignore_progress).events
 
 
-def _new(path: Path) -> BinaryIO:
-    """Create a file that is readable only by its owner."""
-    # By path, not by descriptor: formats place temporary files beside a stream with a name.
+def _create_private(path: Path) -> BinaryIO:
+    """Create a file that only its owner can read."""
+    # Opened by path: formats create temporary files in the folder of ``stream.name``.
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def _nobody(_: float) -> None:
+def _ignore_progress(_: float) -> None:
     """Ignore progress."""

@@ -299,7 +299,7 @@ async def test_when_the_recorder_dies_what_it_wrote_is_shown(tmp_path: Path) -> 
             status, _, errors = await one.ended()
     assert status == 2
     assert errors.splitlines()[-1] == (
-        "nri-scope: the process that records has ended, killed by SIGKILL"
+        "nri-scope: the recorder process has ended, killed by SIGKILL"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -159,7 +159,7 @@ async def test_runtime_that_comes_back_begins_a_new_session(tmp_path: Path) -> N
         await runtime.wait_plugins(1)
         await start(runtime)
     try:
-        await record[1].said("waiting for the runtime to come back")
+        await record[1].said("waiting for the runtime to return")
         async with Runtime(setup("containerd-2.1")) as runtime:
             await runtime.listen(tmp_path / "s")
             await runtime.wait_plugins(1)
@@ -550,7 +550,7 @@ async def test_stops_while_a_mute_runtime_keeps_it_waiting(tmp_path: Path) -> No
             async with asyncio.timeout(30):
                 await asked.wait()
             status, _, errors = await record.interrupt(signal.SIGTERM)
-        assert (status, errors) == (0, "nothing recorded: no runtime was there")
+        assert (status, errors) == (0, "nothing recorded: no connection to a runtime")
     await server.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -135,7 +135,7 @@ async def test_one_that_is_killed_is_replaced_and_what_it_had_is_one_counted_gap
         await asyncio.sleep(0.3)
         os.kill(first, signal.SIGKILL)
         await start(runtime, 40)
-        await record.said("killed by SIGKILL; another one is started")
+        await record.said("killed by SIGKILL; starting another one")
         await writer_of(record, other_than=first)
         await start(runtime, 5)
         status, _, errors = await record.interrupt()
@@ -160,7 +160,7 @@ async def test_where_nothing_was_lost_with_it_a_note_says_so(tmp_path: Path) -> 
         # It has told of it, too.
         await asyncio.sleep(0.3)
         os.kill(await writer_of(record), signal.SIGKILL)
-        await record.said("another one is started")
+        await record.said("starting another one")
         await start(runtime, 5)
         status, _, errors = await record.interrupt()
     assert status == 0
@@ -447,7 +447,7 @@ async def test_what_writes_for_the_probes_of_a_live_diff_is_replaced(tmp_path: P
             await start(runtime, 10)
             await asyncio.sleep(0.3)
             os.kill(writes, signal.SIGKILL)
-            await one.said("killed by SIGKILL; another one is started")
+            await one.said("killed by SIGKILL; starting another one")
             await start(runtime, 10)
             status, _, errors = await one.interrupt()
     assert status == 2, errors
@@ -486,7 +486,7 @@ async def test_what_writes_for_a_launched_logger_is_replaced(tmp_path: Path) -> 
         )
         os.kill(writes, signal.SIGKILL)
         async with asyncio.timeout(PATIENCE):
-            while "another one is started" not in log.read_text():
+            while "starting another one" not in log.read_text():
                 await asyncio.sleep(POLL)
         await start(runtime, 10)
         async with asyncio.timeout(PATIENCE):

@@ -118,7 +118,7 @@ def test_it_never_takes_the_place_of_the_recording(
     path = tmp_path / "odd.md"
     path.write_bytes(RECORDING.read_bytes())
     assert run(["report", str(path), "-o", str(path), "--force"]) == 2
-    assert "odd.md is the file to read" in capsys.readouterr().err
+    assert "odd.md is the input file" in capsys.readouterr().err
     assert path.read_bytes() == RECORDING.read_bytes()
 
 

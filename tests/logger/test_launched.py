@@ -72,7 +72,7 @@ async def test_redacts_if_it_is_told_to(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ("events: UpdatePodSandbox", "none of the chosen events"),
         ("events: ValidateContainerAdjustment", "none of the chosen events"),
-        ("max_size: 100", "too few"),
+        ("max_size: 100", "less than the minimum"),
         ("nonsense: 1", "unknown key"),
     ],
 )
@@ -117,7 +117,7 @@ async def open_later(path: Path, default: Path, remedy: Callable[[], object]) ->
 async def test_somebody_s_file_is_left_alone_and_so_is_its_folder(
     tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE", 0.01)
+    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE_S", 0.01)
     folder = tmp_path / "theirs"
     folder.mkdir()
     path = folder / "file"
@@ -141,7 +141,7 @@ async def test_somebody_s_file_is_left_alone_and_so_is_its_folder(
 async def test_folder_that_is_missing_is_told_and_not_made(
     tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE", 0.01)
+    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE_S", 0.01)
     path = tmp_path / "disk" / "recordings" / "x.nriscope.db"
 
     def remedy() -> None:
@@ -149,7 +149,7 @@ async def test_folder_that_is_missing_is_told_and_not_made(
         path.parent.mkdir(parents=True)
 
     told = await open_later(path, default, remedy)
-    assert f"{path}: no such folder: {path.parent}; make it first" in told[-1]
+    assert f"{path}: no such folder: {path.parent}; create it first" in told[-1]
 
 
 async def test_life_that_never_recorded_is_told_of_by_default(default: Path) -> None:

@@ -20,14 +20,14 @@ def said(path: Path) -> list[str]:
 def test_is_private_escaped_and_bounded(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     log = LogFile()
-    log.settle(path)
+    log.use(path)
     log.write("hello\nworld \x1b[31m")
     log.close()
     assert path.stat().st_mode & 0o777 == 0o600
     assert said(path) == [r"hello\nworld \x1b[31m"]
     path.write_bytes(b"x" * (LOG_MAX + 1))
     log = LogFile()
-    log.settle(path)
+    log.use(path)
     log.write("anew")
     log.close()
     assert said(path) == ["anew"]
@@ -37,10 +37,10 @@ def test_nothing_is_lost_before_the_place_is_known(tmp_path: Path) -> None:
     first, last = tmp_path / "new" / "first.log", tmp_path / "last.log"
     log = LogFile()
     log.write("one")
-    log.make_do(first)
+    log.use_temporarily(first)
     log.write("two")
-    log.make_do(first)
-    log.settle(last)
+    log.use_temporarily(first)
+    log.use(last)
     log.write("three")
     log.close()
     assert said(first) == ["one", "two"]
@@ -52,8 +52,8 @@ def test_one_place_for_both_has_each_line_once(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     log = LogFile()
     log.write("one")
-    log.make_do(path)
-    log.settle(path)
+    log.use_temporarily(path)
+    log.use(path)
     log.write("two")
     log.close()
     assert said(path) == ["one", "two"]
@@ -71,9 +71,9 @@ def test_place_that_cannot_be_written_costs_its_lines_only(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     last = tmp_path / "last.log"
     log = LogFile()
-    log.make_do(tmp_path / "file" / "x.log")
+    log.use_temporarily(tmp_path / "file" / "x.log")
     log.write("one")
-    log.settle(last)
+    log.use(last)
     log.close()
     assert said(last) == ["one"]
 
@@ -85,10 +85,10 @@ def test_neither_a_link_nor_a_pipe_is_written_to(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.log")
     last = tmp_path / "last.log"
     log = LogFile()
-    log.make_do(tmp_path / "link.log")
+    log.use_temporarily(tmp_path / "link.log")
     log.write("hello")
-    log.make_do(tmp_path / "pipe.log")
-    log.settle(last)
+    log.use_temporarily(tmp_path / "pipe.log")
+    log.use(last)
     log.close()
     assert precious.read_text() == ""
     assert said(last) == ["hello"]
@@ -100,7 +100,7 @@ def test_a_file_that_another_user_made_gets_nothing(tmp_path: Path) -> None:
     path.touch()
     os.chown(path, USER, USER)
     log = LogFile()
-    log.settle(path)
+    log.use(path)
     log.write("hello")
     log.close()
     assert path.read_text() == ""

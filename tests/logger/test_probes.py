@@ -220,9 +220,9 @@ async def test_stopping_at_once_connects_nobody(tmp_path: Path) -> None:
     [
         ((), "no probe"),
         (("50",), "only one probe, at 50"),
-        (("00", "99", "00"), "two probes at index 00"),
-        (("00", "5"), "'5' is no plugin index; write 05"),
-        (("00", "100"), "'100' is no plugin index"),
+        (("00", "99", "00"), "index 00 is listed twice"),
+        (("00", "5"), "'5' is not a plugin index; write 05"),
+        (("00", "100"), "'100' is not a plugin index"),
     ],
 )
 def test_what_can_be_no_probes_is_refused(indices: tuple[str, ...], problem: str) -> None:

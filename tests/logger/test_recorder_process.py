@@ -121,5 +121,5 @@ def test_one_that_was_stopped_ends_in_good_order_and_of_one_that_was_killed_it_i
     os.kill(recorder._child.pid, number)
     recorder.stop(signal.SIGINT, seconds=PATIENCE)
     assert words in recorder.failure and bool(words) is bool(recorder.failure)
-    assert words or recorder.latest == "nothing recorded: no runtime was there"
+    assert words or recorder.latest == "nothing recorded: no connection to a runtime"
     assert not is_there(recorder._child.pid)

@@ -22,12 +22,12 @@ from nri_scope.logger import writer_process
 from nri_scope.logger.writer_messages import (
     Progress,
     RecordingOptions,
+    decode_report,
+    encode_report,
     error_of,
-    failure,
-    packed,
-    report,
-    reported,
-    unpacked,
+    failure_values,
+    pack,
+    unpack,
 )
 from nri_scope.logger.writer_process import NOT_OPEN, NOT_TAKEN, WriterProcess
 from nri_scope.recorder.counters import RecorderCounters
@@ -164,7 +164,7 @@ async def test_what_waited_while_there_was_none_reaches_the_next_one(path: Path)
     assert gap.reason == "the process that writes has ended, killed by SIGKILL"
     assert (counters.recorded, counters.lost) == (99, 1)
     assert one.failure == f"{gap.reason}: 1 events were lost"
-    assert told == [f"warning: {gap.reason}; another one is started"]
+    assert told == [f"warning: {gap.reason}; starting another one"]
 
 
 async def test_sessions_that_ended_and_those_that_go_on_each_have_their_losses(path: Path) -> None:
@@ -233,8 +233,8 @@ async def test_where_nothing_writes_any_more_it_is_told_that_the_file_does_not_s
     one.end_session(session, "over", NOW + 2)
     counters = await one.close()
     assert counters.lost == 1
-    assert "1 events are not in the file, which does not say so" in one.failure
-    assert any("nothing is written" in text for text in told)
+    assert "1 events are missing from the file without a gap" in one.failure
+    assert any("nothing can be written" in text for text in told)
 
 
 async def test_an_end_waits_for_the_next_one_to_start_and_no_longer(
@@ -324,21 +324,21 @@ entries = st.one_of(
 
 @given(st.lists(entries))
 def test_entries_come_out_as_they_went_in(sent: list[Entry]) -> None:
-    assert list(unpacked(packed(sent))) == sent
+    assert list(unpack(pack(sent))) == sent
 
 
 @given(st.lists(st.integers()), st.dictionaries(st.integers(), st.integers()), st.text())
 def test_reports_come_out_as_they_went_in(
-    ended: list[int], came: dict[int, int], words: str
+    ended: list[int], processed: dict[int, int], words: str
 ) -> None:
-    progress = Progress(RecorderCounters(1, 2, 3, 4, 5, 6), came, ended, 7)
-    assert Progress.of(reported(report(progress.values()))) == progress
+    progress = Progress(RecorderCounters(1, 2, 3, 4, 5, 6), processed, ended, 7)
+    assert Progress.of(decode_report(encode_report(progress.values()))) == progress
     for error in (
         RecordingError("/a\udcff", words, "hint"),
         UsageError(words),
         UsageError("a", "b"),
     ):
-        again = error_of(reported(report(failure(error))))
+        again = error_of(decode_report(encode_report(failure_values(error))))
         assert (str(again), isinstance(again, UsageError)) == (
             str(error),
             isinstance(error, UsageError),

@@ -107,7 +107,7 @@ def logged_elsewhere() -> Iterator[Callable[[], str]]:
 
 CONFIGURATIONS = {
     "events it lacks": ("output: {folder}/x.nriscope.db\nevents: UpdatePodSandbox\n", "none of"),
-    "too small": ("output: {folder}/x.nriscope.db\nmax_size: 1\n", "too few"),
+    "too small": ("output: {folder}/x.nriscope.db\nmax_size: 1\n", "less than the minimum"),
 }
 
 

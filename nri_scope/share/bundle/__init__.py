@@ -2,13 +2,13 @@
 """Pack recordings as bundles (``*.nriscope.zip``) for sharing, and unpack them.
 
 In: a recording, a selection and a redactor; or a bundle. Out: a zip of a manifest, a README.md for
-readers and the recording; or the recording. Finished files are scanned for every replaced value
-before they are renamed to their final name. This package never assumes that redaction was complete,
-and never trusts a bundle from elsewhere.
+people and the recording; or the recording. Finished files are scanned for every replaced value
+before they are renamed to their final names. This package never assumes that redaction was
+complete, and never trusts the content of a bundle.
 """
 
 from .bundle_export import MAX_BYTES, Bundle, Exported, export
-from .redactor_choice import redactor_for, redactor_together
+from .redactor_choice import redactor_for, redactor_for_comparison
 
 __all__ = [
     "MAX_BYTES",
@@ -16,5 +16,5 @@ __all__ = [
     "Exported",
     "export",
     "redactor_for",
-    "redactor_together",
+    "redactor_for_comparison",
 ]

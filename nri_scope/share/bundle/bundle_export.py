@@ -28,18 +28,18 @@ from ..extract.selected_events import choose
 from ..output_files import Outputs
 from ..redaction import Redactor
 from .leak_scan import Scan
-from .manifest_content import Describing, our_words
+from .manifest_content import ManifestBuilder, fixed_text
 from .readme import render
 from .zip_writer import pack
 
 MAX_BYTES = 25_000_000
-"""Size of the largest attachment that issue trackers accept."""
+"""Default limit in bytes: the largest attachment that issue trackers accept."""
 MAX_NOTE = 10_000
 """Maximum number of characters of a note."""
-_MOST_PARTS = 1_000
-"""Maximum number of bundles of one recording; more are useless as attachments."""
-_ROOM = 1 << 10
-"""Number of bytes by which a bundle may grow when its part number is added."""
+_MAX_PARTS = 1_000
+"""Maximum number of bundles of one recording."""
+_PART_RESERVE = 1 << 10
+"""Reserve in bytes for the part number that is added to a bundle's manifest and README.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Exported:
 
     @property
     def damage(self) -> str:
-        """The damage of the original; "" if undamaged."""
+        """Description of the original's damage; "" if undamaged."""
         return next((one.manifest.damage for one in self.bundles if one.manifest.damage), "")
 
 
@@ -78,32 +78,32 @@ def export(
     inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
-    """Pack the events of ``source`` chosen by ``selection`` as the bundle ``output``.
+    """Pack the selected events of ``source`` into the bundle ``output``.
 
     The recording in the bundle is written from scratch, row by row; with ``redactor`` it is
-    redacted, and all written data is then searched for the replaced values. A bundle larger than
-    ``max_bytes`` is an error, or with ``split`` several bundles, ``NAME-1.nriscope.zip`` and so on.
-    ``marks`` are as for `extract`. ``force``: replace existing files. ``inspect`` is called with
-    each finished bundle before it is renamed to its final name; an exception from ``inspect`` stops
-    the export. The same input gives the same bytes.
+    redacted, and all written data is then searched for the replaced values. If the bundle would be
+    larger than ``max_bytes``, the export fails, or with ``split`` writes several bundles,
+    ``NAME-1.nriscope.zip`` and so on. ``marks`` are as for `extract`. ``force``: replace existing
+    files. ``inspect`` is called with each finished bundle before it is renamed to its final name;
+    an exception from ``inspect`` stops the export. The same input gives the same bytes.
 
-    The output is complete, or does not exist. Raises UsageError if no event is chosen or the output
-    exists or is too large, RedactionLeak, and RecordingError.
+    The output is complete, or is not written. Raises UsageError if no event is selected, or if the
+    output exists or is too large; RedactionLeak; and RecordingError.
     """
     if len(note) > MAX_NOTE:
-        raise UsageError(f"a note has at most {MAX_NOTE:,} characters", "put it beside the bundle")
+        raise UsageError(f"the note is longer than {MAX_NOTE:,} characters", "shorten it")
     with Outputs(output, source.path, force=force) as outputs:
-        packing = _Packing(source, outputs, selection, redactor, note, marks, on_progress)
+        packer = _Packer(source, outputs, selection, redactor, note, marks, on_progress)
         if redactor is not None and note:
             redactor.learn_text(note)
-        first = packing.draft(selection)
+        first = packer.draft(selection)
         drafts = [first]
         if first.size > max_bytes:
             if not split:
                 raise UsageError(*_too_large(first, max_bytes, output))
-            drafts = list(packing.halves(first, max_bytes))
+            drafts = list(packer.halves(first, max_bytes))
         finished = [
-            packing.finish(draft, BundlePart(number, len(drafts)) if len(drafts) > 1 else None)
+            packer.finish(draft, BundlePart(number, len(drafts)) if len(drafts) > 1 else None)
             for number, draft in enumerate(drafts, 1)
         ]
         if inspect is not None:
@@ -117,17 +117,17 @@ def export(
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A complete bundle, which may still become one of several parts."""
+    """A complete bundle under a temporary name, which may still be split."""
 
     rebuilt: Extracted
     manifest: Manifest
     path: Path
     size: int
     busiest: str
-    """The pod with the most events and their number, in words."""
+    """Remark about the pod with the most events; "" if there is none."""
 
 
-class _Packing:
+class _Packer:
     """One export in progress."""
 
     def __init__(
@@ -144,14 +144,14 @@ class _Packing:
         self._outputs = outputs
         self._selection = selection
         self._redactor = redactor
-        self._describing = Describing(selection, redactor, note)
+        self._manifests = ManifestBuilder(selection, redactor, note)
         self._marks = marks
         self._on_progress = on_progress
         self._learned = 0
 
     def draft(self, selection: Selection) -> _Draft:
         """Extract and pack a part."""
-        before = self._describing.counted()
+        before = self._manifests.replaced_counts()
         path = self._outputs.new(".db")
         rebuilt = extract(
             self._source,
@@ -166,45 +166,45 @@ class _Packing:
         size = path.stat().st_size
         if size > MAX_RECORDING:
             raise UsageError(
-                f"its recording has {in_bytes(size)}, more than a bundle may hold", _CUT
+                f"its recording would be {in_bytes(size)}; the limit is {in_bytes(MAX_RECORDING)}",
+                _SELECT_FEWER,
             )
-        manifest, busiest = self._describing.manifest(rebuilt, before)
+        manifest, busiest = self._manifests.manifest(rebuilt, before)
         packed = self._outputs.new(".zip")
         return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), busiest)
 
     def halves(self, draft: _Draft, max_bytes: int) -> Iterator[_Draft]:
-        """Yield the same events as several parts by time, each of which is small enough."""
+        """Halve the draft's events by number until each part fits; yield the parts in order."""
         numbers = choose(self._source, self._selection, lambda done: None).events
         waiting = [(draft, numbers)]
         done = 0
         while waiting:
             draft, numbers = waiting.pop()
-            if draft.size + _ROOM <= max_bytes:
+            if draft.size + _PART_RESERVE <= max_bytes:
                 done += 1
                 yield draft
                 continue
-            if done + len(waiting) > _MOST_PARTS:
+            if done + len(waiting) > _MAX_PARTS:
                 raise UsageError(
-                    f"it would be more than {_MOST_PARTS:,} bundles of at most "
+                    f"the recording would need more than {_MAX_PARTS:,} bundles of at most "
                     f"{in_bytes(max_bytes)}",
-                    f"{_CUT}, or larger parts with --max-size",
+                    f"{_SELECT_FEWER}, or raise the limit with --max-size",
                 )
             if len(numbers) < 2:
                 raise UsageError(
-                    f"event {numbers[0]} and what it needs take up to "
-                    f"{in_bytes(draft.size + _ROOM)} by themselves, and the "
-                    f"limit is {in_bytes(max_bytes)}",
-                    "leave it out, or choose larger parts with --max-size",
+                    f"event {numbers[0]} and its context need up to "
+                    f"{in_bytes(draft.size + _PART_RESERVE)}; the limit is {in_bytes(max_bytes)}",
+                    "exclude the event, or raise the limit with --max-size",
                 )
             draft.path.unlink()
             draft.rebuilt.path.unlink()
             middle = len(numbers) // 2
-            # The stack's last element is processed first.
+            # The last element is processed first.
             for part in (numbers[middle:], numbers[:middle]):
                 waiting.append((self.draft(replace(self._selection, numbers=part)), part))
 
     def finish(self, draft: _Draft, part: BundlePart | None) -> Bundle:
-        """Add the part's number, if any, and scan all written data."""
+        """Add the part number, if any, and scan a redacted bundle for leaks."""
         manifest, path, size = draft.manifest, draft.path, draft.size
         if part is not None:
             manifest = replace(manifest, part=part)
@@ -220,21 +220,23 @@ class _Packing:
         try:
             check(path)
         except RecordingError as error:
-            raise UsageError(f"the bundle could not be opened: {error.problem}", _CUT) from error
+            raise UsageError(
+                f"the new bundle cannot be opened: {error.problem}", _SELECT_FEWER
+            ) from error
         return size
 
     def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
-        scan = Scan(redactor.originals(), self._outputs.wanted, our_words())
+        scan = Scan(redactor.originals(), self._outputs.output, fixed_text())
         scan.recording(recording)
         full, readme = _with_files(manifest, recording)
         scan.text(to_bytes(full), "the manifest")
         scan.text(readme, "README.md")
-        scan.name(self._outputs.wanted.name)
+        scan.name(self._outputs.output.name)
         scan.file(packed, "the packed file")
 
 
 def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
-    """Return the manifest with the other files listed, and the matching README.md."""
+    """Return the manifest completed by the other files, and the content of README.md."""
     readme = render(manifest).encode("utf-8", "backslashreplace")
     with recording.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -245,12 +247,13 @@ def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
     return replace(manifest, files=files), readme
 
 
-_CUT = "choose a part with --pod, --where, --since or --until"
+_SELECT_FEWER = "select fewer events with --pod, --where, --since or --until"
 
 
 def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
-    who = "issue trackers take" if max_bytes == MAX_BYTES else "the limit is"
+    limit = "issue trackers accept at most" if max_bytes == MAX_BYTES else "the limit is"
     return (
-        f"{output}: the bundle would have {in_bytes(draft.size)}, and {who} {in_bytes(max_bytes)}",
-        f"{_CUT}{f' ({draft.busiest})' if draft.busiest else ''}; or let --split make several",
+        f"{output}: the bundle would be {in_bytes(draft.size)}; {limit} {in_bytes(max_bytes)}",
+        f"{_SELECT_FEWER}{f' ({draft.busiest})' if draft.busiest else ''}; "
+        "or write several bundles with --split",
     )

@@ -20,7 +20,7 @@ from ..output_files import Outputs
 def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
     """Write the recording of the bundle ``path`` to the new file ``output``.
 
-    The file is complete and a valid recording, or does not exist. Raises RecordingError and
+    The file is a complete and valid recording, or is not created. Raises RecordingError and
     UsageError.
     """
     manifest = read_manifest(path)
@@ -28,7 +28,7 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
         draft = unpack(path, outputs.folder)
         try:
             with warnings.catch_warnings():
-                # What would be shown cut is imported whole.
+                # The limits are those of a display; the import copies everything.
                 warnings.simplefilter("ignore", RecordingCut)
                 recording = Recording.open(draft)
         except RecordingError as error:
@@ -36,11 +36,11 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
             raise RecordingError(path, error.problem, hint) from error
         with closing(recording):
             events = number_of(recording.rows("SELECT count(*) FROM event")[0])
-        told = manifest.counts.events + manifest.counts.context
-        if events != told:
+        listed = manifest.counts.events + manifest.counts.context
+        if events != listed:
             raise RecordingError(
                 path,
-                f"its manifest lists {told:,} events, but its recording has {events:,}",
+                f"its manifest lists {listed:,} events, but its recording has {events:,}",
                 "ask for it again, or do not trust it",
             )
         outputs.place([draft])

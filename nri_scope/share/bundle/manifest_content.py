@@ -27,39 +27,41 @@ from ..extract import Extracted, Selection
 from ..redaction import Redactor
 from .readme import render
 
-_MOST_RUNTIMES = 20
-_MOST = 200
-"""Maximum number of plugins listed: enough for readers; `MAX_MANIFEST` limits the manifest."""
-_MOST_PLACES = 500
-_LONG = 100
-"""Maximum number of characters of a name. Longer ones (untrusted recordings) are cut."""
-_LONG_FILTER = 2_000
+_MAX_RUNTIMES = 20
+_MAX_PLUGINS = 200
+"""Maximum number of plugins to list; keeps the manifest below `MAX_MANIFEST`."""
+_MAX_PLACES = 500
+_MAX_NAME = 100
+"""Maximum number of characters of a name. Longer names, which only untrusted recordings have, are
+cut."""
+_MAX_OPTION = 2_000
 """Maximum number of characters of an option's value."""
 
-Counted = Counter[tuple[str, str]]
-"""Numbers of replaced values by rule and place."""
+ReplacedCounts = Counter[tuple[str, str]]
+"""Number of replaced values by rule and place."""
 
 
-class Describing:
-    """Creates manifests for one export, and redacts texts typed by the user."""
+class ManifestBuilder:
+    """Builder of the manifests of one export; also redacts the texts typed by the user."""
 
     def __init__(self, selection: Selection, redactor: Redactor | None, note: str) -> None:
         self._selection = selection
         self._redactor = redactor
         self._note = note
 
-    def counted(self) -> Counted:
-        """Return the counts of values replaced so far."""
-        counts: Counted = Counter()
+    def replaced_counts(self) -> ReplacedCounts:
+        """Return the number of values replaced so far, by rule and place."""
+        counts: ReplacedCounts = Counter()
         if self._redactor is not None:
             for one in self._redactor.tally:
                 counts[one.rule, one.place] += one.values
         return counts
 
-    def manifest(self, rebuilt: Extracted, before: Counted) -> tuple[Manifest, str]:
-        """Return the manifest without its files, and the pod with the most events, in words.
+    def manifest(self, rebuilt: Extracted, before: ReplacedCounts) -> tuple[Manifest, str]:
+        """Return the manifest without `Manifest.files`, and a remark on the pod with most events.
 
-        ``before`` counts values replaced for other bundles. Raises RecordingError.
+        The remark is "" if no event belongs to a pod. ``before`` counts values replaced in earlier
+        bundles. Raises RecordingError.
         """
         with Recording.open(rebuilt.path) as recording:
             sessions = [one for one in recording.sessions() if one.role != Role.CRI]
@@ -70,7 +72,7 @@ class Describing:
                 if event.pod:
                     pods[f"{event.namespace}/{event.pod}"] += 1
             version = recording.version
-            # Omitted events are counted separately.
+            # Omitted events are replaced_counts in `Counts.left_out`.
             gaps = sum(not gap.is_left_out for gap in recording.gaps())
         manifest = Manifest(
             tool_version=__version__,
@@ -78,64 +80,64 @@ class Describing:
             counts=replace(rebuilt.counts, gaps=gaps),
             first_ns=rebuilt.first_ns,
             last_ns=rebuilt.last_ns,
-            runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MOST_RUNTIMES)),
-            chain=tuple(plugin[:_LONG] for plugin in sorted(chain)[:_MOST]),
-            selection=self._asked(),
+            runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MAX_RUNTIMES)),
+            chain=tuple(plugin[:_MAX_NAME] for plugin in sorted(chain)[:_MAX_PLUGINS]),
+            selection=self._criteria(),
             note=self._text(self._note, "note"),
-            damage=self._text(rebuilt.damage, "damage")[:_LONG],
+            damage=self._text(rebuilt.damage, "damage")[:_MAX_NAME],
         )
         if self._redactor is not None:
             manifest = replace(manifest, redaction=self._report(self._redactor, before))
         busiest = [f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)]
         return manifest, "".join(busiest)
 
-    def _asked(self) -> dict[str, str]:
+    def _criteria(self) -> dict[str, str]:
         selection = self._selection
-        asked: dict[str, str] = {}
+        criteria: dict[str, str] = {}
         if selection.where is not None:
-            asked["--where"] = self._text(str(selection.where), "selection")[:_LONG_FILTER]
+            criteria["--where"] = self._text(str(selection.where), "selection")[:_MAX_OPTION]
         if selection.since_ns is not None:
-            asked["--since"] = rfc3339(selection.since_ns)
+            criteria["--since"] = rfc3339(selection.since_ns)
         if selection.until_ns is not None:
-            asked["--until"] = rfc3339(selection.until_ns)
+            criteria["--until"] = rfc3339(selection.until_ns)
         if selection.pod:
-            asked["--pod"] = self._text(selection.pod, "selection")[:_LONG_FILTER]
+            criteria["--pod"] = self._text(selection.pod, "selection")[:_MAX_OPTION]
         if selection.numbers is not None:
-            asked["events"] = "picked one by one"
-        return asked
+            criteria["events"] = "selected individually"
+        return criteria
 
     def _text(self, text: str, place: str) -> str:
         if self._redactor is None or not text:
             return text
         return self._redactor.text(text, f"manifest.{place}")
 
-    def _report(self, redactor: Redactor, before: Counted) -> Redaction:
-        counts = self.counted()
+    def _report(self, redactor: Redactor, before: ReplacedCounts) -> Redaction:
+        counts = self.replaced_counts()
         counts.subtract(before)
-        places: Counted = Counter()
+        places: ReplacedCounts = Counter()
         for (rule, place), values in sorted(counts.items()):
             if values > 0:
-                key = rule[:_LONG], place[:_LONG]
-                if key not in places and len(places) >= _MOST_PLACES:
-                    key = rule[:_LONG], "elsewhere"
+                key = rule[:_MAX_NAME], place[:_MAX_NAME]
+                if key not in places and len(places) >= _MAX_PLACES:
+                    key = rule[:_MAX_NAME], "elsewhere"
                 places[key] += values
         replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
-        # The rule file's name may reveal too much.
+        # The name of the rules file may itself be confidential.
         rules = "default, changed by a file" if redactor.rules.source else "default"
         return Redaction(rules, tuple(replaced))
 
 
 def _runtime(session: Session) -> Runtime:
     return Runtime(
-        session.runtime_name[:_LONG],
-        session.runtime_version[:_LONG],
-        session.nri_version[:_LONG],
+        session.runtime_name[:_MAX_NAME],
+        session.runtime_version[:_MAX_NAME],
+        session.nri_version[:_MAX_NAME],
         session.nri_version_inferred,
     )
 
 
-def our_words() -> bytes:
-    """Return the text that every manifest and every README.md contains."""
+def fixed_text() -> bytes:
+    """Return the text that is part of every manifest and every README.md."""
     empty = Manifest(
         tool_version=__version__,
         recording_version=1,

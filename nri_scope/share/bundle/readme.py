@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``README.md`` of a bundle, for readers who find the bundle on an issue tracker."""
+"""The ``README.md`` of a bundle, for people who find the bundle on an issue tracker."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from nri_scope.recording.display import many
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
 
-_MAX_TEXT = 500
-"""Maximum number of columns of a name or a filter in a table; longer ones are cut."""
-_MAX_CHAIN = 50
+_MAX_COLUMNS = 500
+"""Maximum display width of a value in a table, in columns; longer values are cut."""
+_MAX_PLUGINS = 50
 _MAX_RUNTIMES = 5
 _TICKS = re.compile("`+")
 _TILDES = re.compile("~+")
 
 _UNREDACTED = """\
-**Nothing was replaced when this was packed.** Unless it was redacted before, the recording holds
-whatever the runtime said about every container in it: environment variables with the secrets in
-them, arguments, annotations. Share it only with people who may know these.
-`nri-scope export FILE -o X.nriscope.zip --redact` makes a bundle without them."""
+**This bundle was packed without redaction.** Unless the recording was already redacted, it contains
+everything that the runtime sent about its containers: environment variables with their secrets,
+arguments, annotations. Share it only with people who are allowed to see these.
+To pack a redacted bundle, run `nri-scope export FILE -o X.nriscope.zip --redact`."""
 
 _USE = """\
-## How to look at it
+## How to open it
 
-No need to unpack it: every command of nri-scope takes the zip in the place of a recording.
+There is no need to unpack the bundle: every nri-scope command that reads a recording also reads a
+bundle.
 
 ```
 nri-scope tui BUNDLE.nriscope.zip
@@ -36,9 +37,9 @@ nri-scope replay BUNDLE.nriscope.zip -- ./your-plugin
 nri-scope import BUNDLE.nriscope.zip
 ```
 
-`recording.nriscope.db` is an SQLite 3 file, and its view `log` says who, what and when:
+`recording.nriscope.db` is an SQLite 3 database. Its view `log` has one row for each event:
 `sqlite3 recording.nriscope.db 'SELECT * FROM log'`.
-`manifest.json` has all of this page for programs."""
+`manifest.json` contains the facts on this page in machine-readable form."""
 
 
 def render(manifest: Manifest) -> str:
@@ -55,7 +56,7 @@ def _title(manifest: Manifest) -> str:
 
 def _note(note: str) -> Iterator[str]:
     if note:
-        # The note as typed; none of its lines can end the block.
+        # A fence longer than any run of tildes in the note, so that no line can end the block.
         fence = "~" * max(3, 1 + max(map(len, _TILDES.findall(note)), default=0))
         yield f"{fence}text\n{safe(note, newlines=True)}\n{fence}"
 
@@ -69,20 +70,20 @@ def _table(manifest: Manifest) -> Iterator[str]:
     if len(manifest.runtimes) > _MAX_RUNTIMES:
         yield f"| runtime | and {len(manifest.runtimes) - _MAX_RUNTIMES:,} more |"
     if manifest.chain:
-        shown = [_code(plugin) for plugin in manifest.chain[:_MAX_CHAIN]]
+        shown = [_code(plugin) for plugin in manifest.chain[:_MAX_PLUGINS]]
         more = len(manifest.chain) - len(shown)
         yield f"| plugins | {', '.join(shown)}{f' and {more} more' if more else ''} |"
     yield f"| events | {counts.events:,}{_more(manifest)} |"
     if manifest.first_ns is not None and manifest.last_ns is not None:
-        yield f"| from | {rfc3339(manifest.first_ns)} |"
-        yield f"| to | {rfc3339(manifest.last_ns)} |"
+        yield f"| first event | {rfc3339(manifest.first_ns)} |"
+        yield f"| last event | {rfc3339(manifest.last_ns)} |"
     yield (
-        f"| in | {many(counts.sessions, 'session')}, {many(counts.pods, 'pod')}, "
+        f"| scope | {many(counts.sessions, 'session')}, {many(counts.pods, 'pod')}, "
         f"{many(counts.containers, 'container')} |"
     )
     yield f"| not observed | {many(counts.gaps, 'gap') if counts.gaps else 'no gaps'} |"
     for option, value in manifest.selection.items():
-        yield f"| chosen with | {_code(option)} {_code(value)} |"
+        yield f"| selected with | {_code(option)} {_code(value)} |"
     if manifest.damage:
         yield f"| damaged original | {_code(manifest.damage)} |"
     yield f"| packed by | nri-scope {_code(manifest.tool_version)} |"
@@ -98,22 +99,22 @@ def _runtime(runtime: Runtime) -> str:
 
 def _more(manifest: Manifest) -> str:
     counts = manifest.counts
-    more = [f"and {counts.context:,} that they need for a replay"] if counts.context else []
-    more += [f"{counts.left_out:,} of the original were left out"] if counts.left_out else []
+    more = [f"and {counts.context:,} for context"] if counts.context else []
+    more += [f"{counts.left_out:,} of the original omitted"] if counts.left_out else []
     return f" ({'; '.join(more)})" if more else ""
 
 
 def _redaction(manifest: Manifest) -> Iterator[str]:
     redaction = manifest.redaction
+    yield "## Redaction"
     if redaction is None:
-        yield "## What was replaced"
         yield _UNREDACTED
         return
-    yield "## What was replaced"
     yield (
-        f"{many(redaction.total, 'value')} by rules ({_code(redaction.rules)}). Equal values of "
-        "one container have equal tokens, those of two containers have not; what they stand for is "
-        "nowhere in this bundle."
+        f"Rules: {_code(redaction.rules)}. Replaced: {many(redaction.total, 'value')}. Within one "
+        "container, equal values have equal tokens, unless the bundle was packed with "
+        "`--unlinked`. Tokens of different containers cannot be compared. The bundle does not "
+        "contain the original values."
     )
     if redaction.replaced:
         rows = [f"| {_code(rule)} | {values:,} |" for rule, values in redaction.by_rule().items()]
@@ -121,8 +122,8 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """Return ``text`` as code in a table cell, without effect as markup, link or cell separator."""
-    shown = safe(text, _MAX_TEXT) or " "
+    """Return ``text`` as code for a table cell, without markup, links or cell separators."""
+    shown = safe(text, _MAX_COLUMNS) or " "
     ticks = "`" * (1 + max(map(len, _TICKS.findall(shown)), default=0))
     # Without a space, a backtick at the edge would extend the delimiter.
     space = " " if shown.startswith("`") or shown.endswith("`") else ""

@@ -26,19 +26,20 @@ def redactor_for(
 ) -> Redactor:
     """Return a redactor for this recording. Raises UsageError and RecordingError.
 
-    Its key is random and never stored. ``stable``: use the user's key, so that the same recording
-    always gets the same tokens on this machine, even after it has grown. ``unlinked``: see
-    `Redactor`.
+    Its key is random and never stored. ``stable``: derive the key from the user's key, so that the
+    same recording always gets the same tokens on this machine, even after more events were
+    recorded. ``unlinked``: see `Redactor`.
     """
     key = secrets.token_bytes(KEY_BYTES)
     if stable:
-        key = derive(local_key(key_folder), purpose(recording))
+        key = derive(local_key(key_folder), identity(recording))
     return Redactor(rules, key, memory=_memory([recording]), unlinked=unlinked)
 
 
-def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:
-    """Return a redactor for several recordings, in which containers with the same name get the same
-    tokens, for comparisons. Raises RecordingError.
+def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Redactor:
+    """Return a redactor for recordings to be compared. Raises RecordingError.
+
+    Containers with the same namespace, pod and name get the same tokens in all recordings.
     """
     linked: dict[str, str] = {}
     for recording in recordings if len(recordings) > 1 else ():
@@ -55,12 +56,12 @@ def _memory(recordings: Iterable[Recording]) -> Memory:
     return Memory(work=WorkLimit.of_file(sum(recording.file_size() for recording in recordings)))
 
 
-def purpose(recording: Recording) -> bytes:
-    """Return the identity of a recording: its start, to the nanosecond."""
+def identity(recording: Recording) -> bytes:
+    """Return a digest of a recording's first session and first event, which identify it."""
     session = next(iter(recording.sessions()), None)
     event = next(recording.events(), None)
-    told = (
+    start = (
         None if session is None else (session.id, session.started_ns, session.plugin),
         None if event is None else (event.id, event.at_ns, event.mono_ns, event.event),
     )
-    return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(repr(start).encode("utf-8", "surrogatepass")).digest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the zip file of a bundle: the same files give the same bytes."""
+"""Write the zip file of a bundle. The same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 _MODE = stat.S_IFREG | 0o600
 _LEVEL = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest timestamp of a zip; real timestamps would differ between runs."""
+"""The earliest timestamp that a zip can store. Real timestamps would differ between runs."""
 
 
 def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
-    """Write the new file ``target``, readable by its owner only; return its size. Raises OSError.
+    """Create ``target``, readable by its owner only; return its size in bytes. Raises OSError.
 
-    ``files`` are written in order, each given as its content or as the path of a file.
+    ``files`` maps each name in the archive, in order, to its content or to the path of a file.
     """
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w+b") as file:
@@ -27,7 +27,7 @@ def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
             for name, content in files.items():
                 entry = zipfile.ZipInfo(name, _EPOCH)
                 entry.compress_type = zipfile.ZIP_DEFLATED
-                # The default would reveal the operating system.
+                # 3 is Unix. The default would depend on the operating system.
                 entry.create_system = 3
                 entry.external_attr = _MODE << 16
                 with archive.open(entry, "w") as stream:

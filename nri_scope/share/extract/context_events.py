@@ -256,7 +256,7 @@ class _Context:
             return [optional_numbers_of(row) for row in rows]
 
     def _cri_answer(self, container: int, until: int) -> Iterator[_Row]:
-        """Yield the CRI's next answer about a container, unless the container may have changed before.
+        """Yield the CRI's next answer about a container, if no change can have come in between.
 
         The CRI is queried once a container runs. Its answer is evidence of what plugins' changes
         resulted in.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorted event numbers in arrays: eight bytes each, compared with eighty in a set."""
+"""Sorted arrays of event numbers, which take 8 bytes per number instead of 80 in a set."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """Return numbers as a list for ``IN`` in SQL."""
+    """Return numbers as a parenthesized SQL list, for ``IN``."""
     return f"({', '.join(str(int(number)) for number in numbers)})"

@@ -15,11 +15,10 @@ from .sources import IncludedRows
 
 
 def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
-    """Yield the part's lines in order: lines printed between one of its events and the same
-    plugin's next event, and lines before the plugin's first event.
+    """Yield the part's lines in order. Raises RecordingError.
 
-    A line is assumed to concern the plugin's last request: lines about omitted events are omitted,
-    too. Raises RecordingError.
+    A line is assumed to concern the last request to the plugin, so lines after an omitted event are
+    omitted, too. Lines before the first event of a session are included.
     """
     if part.kept is None and part.damage is None:
         for line in printed(source):
@@ -40,7 +39,7 @@ def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
 
 
 class _NewestEvents:
-    """Steps through the events in order, keeping the newest one per session in ``newest``."""
+    """Iteration over events that stores the newest event of each session in ``newest``."""
 
     def __init__(self, source: Recording, newest: dict[int, int]) -> None:
         self._newest = newest

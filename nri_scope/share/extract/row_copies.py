@@ -34,7 +34,7 @@ _STRETCH_BYTES = Ring(None, None).stretch_bytes
 
 
 class Copying:
-    """Writes events in order to an empty recording. Raises sqlite3.Error."""
+    """Writer of events, in order, to an empty recording. Raises sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection, change: Change) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class Copying:
         self._stretch_began: int | None = None
 
     def events(self, exchanges: Sequence[Exchange], effects: Iterable[tuple[int, int]]) -> None:
-        """Write some events, and the keys of other containers that these asked to update."""
+        """Write events, and ``effects``: (key of another container, event that updates it)."""
         if exchanges:
             self.begin_stretch(exchanges[0].event.id)
         rows = [self._row(one) for one in exchanges]
@@ -53,7 +53,7 @@ class Copying:
         self._connection.executemany(INSERT_EFFECT, effects)
 
     def begin_stretch(self, first_event: int) -> None:
-        """Begin a new stretch if the last one is large enough."""
+        """Begin a new stretch of the object store if the last one is large enough."""
         stored = self.objects.stored_bytes
         if self._stretch_began is not None:
             if stored - self._stretch_began < _STRETCH_BYTES:
@@ -87,8 +87,8 @@ class Copying:
             content = rest_of(decoded, decoded.message)
             if content:
                 rest = put(Content.REST, content, "", event.method)
-        # Only CRI answers are versions of the same thing.
-        own = event.container_id if decoded is None else ""
+        # Only successive CRI answers about a container are stored as versions of one text.
+        subject = event.container_id if decoded is None else ""
         return (
             event.id,
             event.session,
@@ -103,9 +103,9 @@ class Copying:
             pod,
             container,
             rest,
-            put(Content.REPLY, reply, own, event.method) if reply else None,
+            put(Content.REPLY, reply, subject, event.method) if reply else None,
             event.status_code,
-            self._words(event),
+            self._status_message(event),
             event.took_ns,
             event.timeout_ns,
             event.size,
@@ -117,7 +117,7 @@ class Copying:
     def _name(self, text: str, place: str) -> int:
         return self._names.id(text if is_known(text) else self._change.text(text, place))
 
-    def _words(self, event: Event) -> str | None:
+    def _status_message(self, event: Event) -> str | None:
         if not event.status_message:
             return None
         return storable(self._change.text(event.status_message, _STATUS, of_event=True))

@@ -31,7 +31,7 @@ _SCAN = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Conditions that must all hold; without conditions, all events are chosen."""
+    """Conditions that a chosen event must all meet. Without conditions, all events are chosen."""
 
     where: Filter | None = None
     since_ns: int | None = None
@@ -48,7 +48,7 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        """Whether no event is left out."""
+        """Whether all events are chosen."""
         return (
             self.where is None
             and self.since_ns is None
@@ -67,23 +67,24 @@ class Chosen:
     sessions: set[int] = field(default_factory=set)
     """Sessions of the chosen events."""
     times: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock times in ns of the chosen events, except session setup, in any order."""
+    """Wall clock times of the chosen events in ns, without session setup, in any order."""
     known: Mapping[int, Session] = field(default_factory=dict)
     """All sessions; events of other sessions are ignored."""
     pods: dict[int, int] = field(default_factory=dict)
-    """Pods of chosen events, each with the newest of these events; containers are below."""
+    """Keys of pods of chosen events, each with the last of these events."""
     containers: dict[int, int] = field(default_factory=dict)
+    """The same for containers."""
     setup: list[tuple[int, int]] = field(default_factory=list)
     """All events of RegisterPlugin, Configure and Synchronize, with their sessions."""
     synchronized: array[int] = field(default_factory=lambda: array("q"))
-    """Chosen parts of Synchronize."""
+    """Chosen Synchronize requests."""
     until: int = 0
-    """The last event that exists or could be read."""
+    """The last event that could be read."""
     damage: RecordingError | None = None
 
 
 def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
-    """Examine every event. Raises UsageError if none is chosen, and RecordingError."""
+    """Apply a selection to every event. Raises UsageError if none is chosen, and RecordingError."""
     chosen = Chosen(known={session.id: session for session in source.sessions()})
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
@@ -116,7 +117,7 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
             raise
         chosen.damage = error
     if not chosen.events:
-        raise UsageError(f"no event in {source.path} is chosen", "see `log` for what there is")
+        raise UsageError(f"no event in {source.path} is selected", "list its events with `log`")
     return chosen
 
 
@@ -130,9 +131,9 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
     conditions = ["1"]
     values: list[str | int] = []
     if selection.where is not None:
-        text, of_filter = selection.where.to_sql()
+        text, filter_values = selection.where.to_sql()
         conditions.append(f"({text})")
-        values += of_filter
+        values += filter_values
     if selection.since_ns is not None:
         conditions.append("at_ns >= ?")
         values.append(selection.since_ns)
@@ -147,9 +148,9 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
     return " AND ".join(conditions), values
 
 
-def _check_pod(source: Recording, wanted: str) -> None:
-    if any(lookup.pod_name(pod) == wanted for pod in source.pods()):
+def _check_pod(source: Recording, name: str) -> None:
+    if any(lookup.pod_name(pod) == name for pod in source.pods()):
         return
-    # Raises a more precise error for an unknown name.
-    lookup.find(source, wanted)
-    raise UsageError(f'"{wanted}" is not a pod', "write ns/pod")
+    # An unknown name raises a more precise error here.
+    lookup.find(source, name)
+    raise UsageError(f'"{name}" is not a pod', "use NAMESPACE/POD")

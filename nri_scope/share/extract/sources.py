@@ -14,7 +14,7 @@ from .event_numbers import is_among
 
 @dataclass(slots=True)
 class IncludedRows:
-    """Rows of a recording by number. None instead of a collection means all rows."""
+    """Rows of a recording, by number. None instead of a collection means all rows."""
 
     until: int
     """The last event that was examined; later events are unknown."""
@@ -26,12 +26,12 @@ class IncludedRows:
     pods: Collection[int] | None = None
     containers: Collection[int] | None = None
     whole_states: Sequence[int] = field(default_factory=lambda: array("q"))
-    """Chosen parts of Synchronize, whose whole state is copied."""
+    """Chosen Synchronize requests, whose whole state is copied."""
     damage: RecordingError | None = None
     """The reason why `until` is not the last event."""
 
     def is_chosen(self, event: int) -> bool:
-        """Return whether a kept event was chosen, rather than being context."""
+        """Return whether a kept event was chosen; otherwise it is context."""
         return self.chosen is None or is_among(self.chosen, event)
 
     def stop(self, before: int, damage: RecordingError) -> None:

@@ -57,7 +57,7 @@ def _check_unused(path: Path) -> None:
         # A leftover of a deleted or moved database. SQLite would apply it to the new file.
         left = path.with_name(f"{path.name}{suffix}")
         if os.path.lexists(left):
-            problem = f"{left.name} of a former database exists; nothing was written"
+            problem = f"{left.name} of another database exists; nothing was written"
             raise RecordingError(path, problem, f"{_OTHER_NAME}, or delete {left.name}")
 
 
@@ -103,6 +103,6 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
-            raise RecordingError(path, f"no such folder: {path.parent}", "make it first") from error
+            raise RecordingError(path, f"no such folder: {path.parent}", "create it first") from error
         words = error_words(error)
         raise RecordingError(path, f"cannot be written: {words}", writing_hint(words)) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names chosen by the peer: methods, events and services as sent on the wire."""
+"""Names of methods, events and services as sent on the wire, some of them chosen by a peer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _KNOWN = NRI_NAMES | {"", CONTAINER_STATUS, CRI_SERVICE}
 
 
 def is_known(name: str) -> bool:
-    """Return whether a name belongs to NRI or nri-scope, and was not chosen by a peer.
+    """Return whether a name is one of NRI or nri-scope.
 
-    Any other name may contain anything, so it is changed like a text.
+    Any other name was chosen by a peer and may contain a secret, so it is redacted like a text.
     """
     return name in _KNOWN

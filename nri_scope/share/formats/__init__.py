@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write recordings in formats that other programs read.
 
-In: an open recording and numbers of events. Out: a stream of bytes, written forwards only.
-`FORMATS` lists the formats; docs/formats.md describes them. They are for viewing, searching and
-drawing: nri-scope never reads them back, and a format has no information about redaction of its
-recording or the path of its file.
+In: an open recording and numbers of events. Out: a stream of bytes, written sequentially.
+`FORMATS` lists the formats; docs/formats.md describes them. They are for viewing and searching:
+nri-scope never reads them back. A format never depends on whether its recording was redacted, or on
+the path of the output.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Write(Protocol):
-    """Writes a recording in one format."""
+    """Function that writes a recording in one format."""
 
     def __call__(
         self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     ) -> int:
-        """Write the events; return their number. Raises RecordingError, and OSError for the stream.
+        """Write the events; return their number. Raises RecordingError, and OSError of ``stream``.
 
-        ``numbers`` are the events to write, in any order; None means all. The stream is written
-        sequentially, so it can be a pipe.
+        ``numbers`` are those of the events to write, in any order; None: all. ``stream`` may be a
+        pipe.
         """
         ...
 
@@ -41,17 +41,17 @@ class Format:
     suffix: str
     """The usual suffix of files in this format."""
     help: str
-    """A short description."""
+    """Short description."""
     is_text: bool
     """Whether the output may be shown in a terminal."""
     module: str
 
     def write(self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-        """Write as `Write` does. Modules that the format needs are imported on the first call."""
+        """Write the events as `Write` does. The first call imports the format's module."""
         return cast(Write, self._module().write)(recording, numbers, stream)
 
     def own_words(self) -> bytes:
-        """Return the text that the format itself writes, independent of the recording."""
+        """Return the texts that the format itself writes, whatever the recording."""
         return "\n".join(cast(Iterable[str], self._module().OWN_WORDS)).encode()
 
     def _module(self) -> ModuleType:

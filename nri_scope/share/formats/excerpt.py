@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a recording that is written in another format."""
+"""Read the part of a recording that is written in another format."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from nri_scope.recording.tap_tables import Taps
 from ..extract.plugin_output import printed_in
 from ..extract.sources import IncludedRows
 
-_PAGE = 10_000
-"""Maximum number of events to request from a recording at a time."""
-_TIMES = 2
-"""Factor for the usual decoding budget (see `Recording.allowance`): events are written as they are
-read."""
+_PAGE_EVENTS = 10_000
+"""Maximum number of events per query."""
+_BUDGET_FACTOR = 2
+"""Factor for the usual decoding budget (see `Recording.allowance`)."""
 
 
 class Excerpt:
-    """Events of a recording, selected by number, or all of them, with related rows.
+    """All events of a recording, or those with given numbers, with related rows.
 
     Every method raises RecordingError.
     """
 
     def __init__(self, recording: Recording, numbers: Iterable[int] | None) -> None:
         self._recording = recording
-        self._allowance = recording.allowance(_TIMES)
+        self._allowance = recording.allowance(_BUDGET_FACTOR)
         self._numbers = None if numbers is None else _ascending(numbers)
 
     def events(self) -> Iterator[Event]:
-        """Yield the events in the order in which they were recorded."""
+        """Yield the events in recorded order."""
         for among in self._pages():
             yield from self._recording.events(among=among)
 
@@ -46,13 +45,13 @@ class Excerpt:
                 return
 
     def sessions(self) -> list[Session]:
-        """Return all sessions of the recording; each event contains its session's id."""
+        """Return all sessions of the recording, including those without events."""
         return self._recording.sessions()
 
     def gaps(self) -> list[Gap]:
-        """Return the gaps of all sessions that overlap the time of the events.
+        """Return the gaps, of any session, that overlap the time of the events.
 
-        The lost events might have been among the chosen events.
+        The lost events might have matched the selection.
         """
         since_ns, until_ns = self._time()
         return [
@@ -67,7 +66,7 @@ class Excerpt:
         return [note for note in self._recording.notes() if since_ns <= note.at_ns <= until_ns]
 
     def printed(self, sessions: Collection[int]) -> Iterator[Printed]:
-        """Yield the lines that plugins of the given sessions printed during the events."""
+        """Yield the lines that plugins of ``sessions`` printed during the events."""
         yield from printed_in(
             self._recording, IncludedRows(until=HIGHEST, kept=self._numbers, sessions=sessions)
         )
@@ -80,11 +79,11 @@ class Excerpt:
         if self._numbers is None:
             yield None
             return
-        for start in range(0, len(self._numbers), _PAGE):
-            yield self._numbers[start : start + _PAGE]
+        for start in range(0, len(self._numbers), _PAGE_EVENTS):
+            yield self._numbers[start : start + _PAGE_EVENTS]
 
     def _time(self) -> tuple[float, float]:
-        """Return when the first event arrived and when the last one was answered."""
+        """Return the earliest and latest wall clock time of the first and last event, in ns."""
         if self._numbers is None:
             return float("-inf"), float("inf")
         ends = [self._recording.event(self._numbers[at]) for at in (0, -1) if self._numbers]
@@ -99,7 +98,7 @@ class Excerpt:
 
 def _ascending(numbers: Iterable[int]) -> array[int]:
     # An array takes eight bytes per number; there may be a million numbers.
-    given = array("q", numbers)
-    if all(one < other for one, other in pairwise(given)):
-        return given
-    return array("q", sorted(set(given)))
+    found = array("q", numbers)
+    if all(one < other for one, other in pairwise(found)):
+        return found
+    return array("q", sorted(set(found)))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SQLite file of plain tables with JSON in columns, for Datasette, sqlite-utils and users.
+"""A SQLite file of plain tables with JSON columns, for Datasette, sqlite-utils and ``sqlite3``.
 
-Reading it requires no knowledge of nri-scope and no joins; in exchange, it is many times as large
-as the recording. It is made with sqlite-utils, so its conventions (names, keys, JSON as text) are
-known to such tools.
+Queries need neither nri-scope's functions nor joins; in exchange, the file is many times as large
+as the recording. It is created with sqlite-utils, whose conventions (names, keys, JSON as text)
+such tools expect.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ TABLES = {
     "notes": _columns(int, "session at text"),
     "output": _columns(int, "session at stream text"),
 }
-"""The columns of every table; ``id`` is the key. ``events`` has the columns of ``show``."""
+"""Columns of every table; ``id`` is the key. Those of ``events`` are named as in ``show``."""
 
 _REFERENCES = {
     ("containers", "pod_id"): "pods",
@@ -88,7 +88,7 @@ VIEWS = {
     "FROM events, json_each(events.request, '$.container.env') AS variable "
     "WHERE event = 'CreateContainer'",
 }
-"""Views, described in docs/formats.md."""
+"""Views by name; docs/formats.md describes them."""
 
 OWN_WORDS = (
     *("SQLite format 3", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "idx_"),
@@ -99,24 +99,24 @@ OWN_WORDS = (
     *VIEWS.values(),
     *MESSAGE_WORDS,
 )
-"""Texts written by this format itself; the leak scan does not report them."""
+"""Texts that this format itself writes; the leak scan ignores them."""
 
 _INDEXED = (("events", "pod_id"), ("events", "container_id"), ("events", "session"))
-_BATCH = 1_000
+_BATCH_ROWS = 1_000
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """Write the events; see `formats.Write`.
 
-    SQLite seeks in its file, which is impossible in a stream. So the file is made in a temporary
-    folder, beside the stream's file if that has a name, and then copied.
+    SQLite needs a seekable file, so the database is created in a temporary folder, beside
+    ``stream.name`` if that is a file, and then copied to the stream.
     """
     name = getattr(stream, "name", None)
     folder = Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
     with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder) as temporary:
         path = Path(temporary) / "expanded.db"
         try:
-            count = _make(Excerpt(recording, numbers), recording, path)
+            count = _create(Excerpt(recording, numbers), recording, path)
         except sqlite3.Error as error:
             # Errors of the recording itself are raised as RecordingError.
             full = code_of(error) == sqlite3.SQLITE_FULL
@@ -127,9 +127,9 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     return count
 
 
-def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
+def _create(excerpt: Excerpt, recording: Recording, path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        # If the writing fails, the file is not used.
+        # If writing fails, the file is discarded.
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
         # Plugins of sqlite-utils are third-party code.
@@ -145,13 +145,13 @@ def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
                 ],
             )
         events = _Events(excerpt)
-        _fill(database, "events", events.rows())
-        _fill(database, "sessions", _sessions(excerpt, events.sessions))
-        _fill(database, "pods", _pods(recording, events.pods))
-        _fill(database, "containers", _containers(recording, events.containers))
-        _fill(database, "gaps", _gaps(excerpt))
-        _fill(database, "notes", _notes(excerpt))
-        _fill(database, "output", _output(excerpt, events.sessions))
+        _insert(database, "events", events.rows())
+        _insert(database, "sessions", _sessions(excerpt, events.sessions))
+        _insert(database, "pods", _pods(recording, events.pods))
+        _insert(database, "containers", _containers(recording, events.containers))
+        _insert(database, "gaps", _gaps(excerpt))
+        _insert(database, "notes", _notes(excerpt))
+        _insert(database, "output", _output(excerpt, events.sessions))
         for table, column in _INDEXED:
             database.table(table).create_index([column])
         for view, sql in VIEWS.items():
@@ -160,13 +160,13 @@ def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
         return events.count
 
 
-def _fill(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str, Cell]]) -> None:
-    # A handmade recording may contain an id twice.
-    database.table(table).insert_all(rows, pk="id", batch_size=_BATCH, ignore=True)
+def _insert(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str, Cell]]) -> None:
+    # A forged recording may contain an id twice.
+    database.table(table).insert_all(rows, pk="id", batch_size=_BATCH_ROWS, ignore=True)
 
 
 class _Events:
-    """The rows of ``events``, and the keys of their subjects."""
+    """Rows of ``events``, and the ids of sessions, pods and containers in the rows read so far."""
 
     def __init__(self, excerpt: Excerpt) -> None:
         self._excerpt = excerpt
@@ -202,22 +202,22 @@ def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> di
     }
 
 
-def _sessions(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
+def _sessions(excerpt: Excerpt, included: set[int]) -> Iterator[dict[str, Cell]]:
     for session in excerpt.sessions():
-        if session.id in wanted:
+        if session.id in included:
             yield _cells(session_record(session))
 
 
-def _pods(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Cell]]:
+def _pods(recording: Recording, included: set[str]) -> Iterator[dict[str, Cell]]:
     for pod in recording.pods():
-        if pod.id in wanted:
+        if pod.id in included:
             names = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
             yield _cells({"id": pod.id, **names})
 
 
-def _containers(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Cell]]:
+def _containers(recording: Recording, included: set[str]) -> Iterator[dict[str, Cell]]:
     for container in recording.containers():
-        if container.id in wanted:
+        if container.id in included:
             pod_id = container.pod.id if container.pod else None
             yield _cells({"id": container.id, "name": container.name, "pod_id": pod_id})
 
@@ -225,20 +225,20 @@ def _containers(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Ce
 def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
     for gap in excerpt.gaps():
         times = {"from_time": rfc3339(gap.from_ns), "to_time": rfc3339(gap.to_ns)}
-        told = {"session": gap.session, "reason": gap.reason, "lost": gap.lost}
-        yield _cells({"id": gap.id, **times, **told})
+        others = {"session": gap.session, "reason": gap.reason, "lost": gap.lost}
+        yield _cells({"id": gap.id, **times, **others})
 
 
 def _notes(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
     for note in excerpt.notes():
-        told = {"session": note.session, "at": rfc3339(note.at_ns), "text": note.text}
-        yield _cells({"id": note.id, **told})
+        others = {"session": note.session, "at": rfc3339(note.at_ns), "text": note.text}
+        yield _cells({"id": note.id, **others})
 
 
-def _output(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
-    for line in excerpt.printed(wanted):
-        told = {"session": line.session, "at": rfc3339(line.at_ns), "stream": line.stream}
-        yield _cells({"id": line.id, **told, "text": line.text})
+def _output(excerpt: Excerpt, included: set[int]) -> Iterator[dict[str, Cell]]:
+    for line in excerpt.printed(included):
+        others = {"session": line.session, "at": rfc3339(line.at_ns), "stream": line.stream}
+        yield _cells({"id": line.id, **others, "text": line.text})
 
 
 def _cells(record: Mapping[str, object]) -> dict[str, Cell]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that all programs can read, for any content of a recording.
+"""Encode any content of a recording as JSON that all programs can read.
 
-Python's own output may contain data rejected by others: halves of surrogate pairs (I-JSON, RFC
-7493, 2.1), numbers such as NaN, thousands of nested lists. Texts and answers of the CRI are
-untrusted JSON, in which all of these can occur.
+Python's own encoder may write what other programs reject: lone surrogates (I-JSON, RFC 7493, 2.1),
+numbers such as NaN, thousands of nested lists. All of these can occur in texts of a recording and
+in the CRI's answers, which are untrusted JSON.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from nri_scope.nri.plain import LEFT_OUT, MALFORMED, UNKNOWN, Plain
 from nri_scope.recording.sqlite_text import storable
 
 MAX_DEPTH = 200
-"""Maximum nesting of lists and objects. SQLite reads 1,000 levels, other programs fewer; a spec has
-15."""
+"""Maximum nesting of lists and objects. SQLite accepts 1,000 levels, other programs fewer; an OCI
+spec has 15."""
 
 MESSAGE_WORDS = (
     *(
@@ -33,30 +33,32 @@ MESSAGE_WORDS = (
     *(LEFT_OUT, MALFORMED, UNKNOWN),
     *("container_id", "verbose"),
 )
-"""Words in messages as JSON: the API's fields and values, and keys added by nri-scope."""
+"""Words of messages in JSON: the API's field and enum names, and keys added by nri-scope."""
 
 _CUT = "…"
-_readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
-_ascii = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
+_encode_unicode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(", ", ": ")
+).encode
+_encode_ascii = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
 
 
 def json_line(value: Plain) -> str:
     """Return one line of ASCII JSON, in the format of `records.to_json`."""
     try:
-        text = _ascii(value)
+        text = _encode_ascii(value)
     except (ValueError, RecursionError):
-        text = _ascii(mended(value))
+        text = _encode_ascii(make_portable(value))
     else:
-        # A valid pair is escaped like two halves; `mended` distinguishes the cases.
+        # A valid surrogate pair is escaped like two lone surrogates; `make_portable` preserves it.
         if "\\ud" in text or _may_be_deep(text):
-            text = _ascii(mended(value))
+            text = _encode_ascii(make_portable(value))
     return text.replace("\x7f", "\\u007f")
 
 
 def json_text(value: Plain) -> str:
-    """Return JSON with non-ASCII letters unescaped, for reading and searching."""
+    """Return JSON with unescaped non-ASCII characters, for people and full-text search."""
     try:
-        text = _readable(value)
+        text = _encode_unicode(value)
         if text.isascii() and not _may_be_deep(text):
             return text
         text.encode()
@@ -64,12 +66,16 @@ def json_text(value: Plain) -> str:
             return text
     except (ValueError, RecursionError):
         pass
-    return _readable(mended(value))
+    return _encode_unicode(make_portable(value))
 
 
-def mended(value: Plain) -> Plain:
-    """Replace parts of ``value`` that are not portable JSON, halves of pairs with ``\\\\ud800``."""
-    return _mended(value, 0)
+def make_portable(value: Plain) -> Plain:
+    """Return ``value`` with everything that is not portable JSON replaced.
+
+    A lone surrogate becomes its escape sequence as text, a non-finite number its name as text, and
+    a list or object nested too deeply ``…``.
+    """
+    return _make_portable(value, 0)
 
 
 def _may_be_deep(text: str) -> bool:
@@ -77,7 +83,7 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _depth(text: str) -> int:
-    """Return an upper bound of the nesting in ``text``: brackets in strings also count."""
+    """Return an upper bound of the nesting in ``text``, which includes brackets in strings."""
     depth = deepest = 0
     for char in text:
         if char in "[{":
@@ -88,7 +94,7 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _mended(value: Plain, depth: int) -> Plain:
+def _make_portable(value: Plain, depth: int) -> Plain:
     match value:
         case str():
             return storable(value)
@@ -97,8 +103,8 @@ def _mended(value: Plain, depth: int) -> Plain:
         case list() | dict() if depth >= MAX_DEPTH:
             return _CUT
         case list():
-            return [_mended(item, depth + 1) for item in value]
+            return [_make_portable(item, depth + 1) for item in value]
         case dict():
-            return {storable(key): _mended(item, depth + 1) for key, item in value.items()}
+            return {storable(key): _make_portable(item, depth + 1) for key, item in value.items()}
         case _:
             return value

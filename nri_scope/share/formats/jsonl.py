@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON lines: each event as in ``show --format json``, and sessions, gaps, notes and output."""
+"""JSON lines: events as in ``show --format json``, and sessions, gaps, notes and output."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ OWN_WORDS = (
     "request_timeout_ms started ended end_reason",
     *MESSAGE_WORDS,
 )
-"""Texts written by this format itself; the leak scan does not report them."""
+"""Texts that this format itself writes; the leak scan ignores them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """Write as `formats.Write`.
+    """Write the events; see `formats.Write`.
 
-    Each line has ``event``, ``session``, ``gap``, ``note`` or ``output``.
+    Each line is an object with a key ``event``, ``session``, ``gap``, ``note`` or ``output``.
     """
     excerpt = Excerpt(recording, numbers)
     taps = excerpt.taps()
@@ -54,8 +54,8 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     for item in Timeline().merge(events(), excerpt.sessions(), excerpt.gaps()):
         match item:
             case Event():
-                known = taps.of(item.id)
-                tap: dict[str, Plain] = {} if known is None else {"tap": tap_record(known)}
+                observed = taps.of(item.id)
+                tap: dict[str, Plain] = {} if observed is None else {"tap": tap_record(observed)}
                 _put(stream, {**event_document(item, *messages), **tap})
                 sessions.add(item.session)
                 count += 1
@@ -64,10 +64,10 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             case Began(session):
                 _put(stream, {"session": session_record(session)})
             case _:
-                pass  # The end is in the session's own line.
+                pass  # The line of a session includes its end.
     for note in excerpt.notes():
-        told: Plain = {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}
-        _put(stream, {"note": told})
+        record: Plain = {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}
+        _put(stream, {"note": record})
     for line in excerpt.printed(sessions):
         _put(stream, printed_record(line))
     return count

@@ -2,10 +2,10 @@
 """OpenTelemetry traces: each pod is a trace, its containers and events are spans.
 
 Data without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection. Ids are
-derived from their subject: the same pod has the same trace in every recording.
+derived from their subject: the same pod has the same trace id in every recording.
 
-Spans of pods, containers and connections are written once their duration is known, so they follow
-their events.
+The span of a pod, container or connection is written once its end is known, after the spans of its
+events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.wire.status import Code
 
 from .excerpt import Excerpt
-from .lifetimes import Life, Lives
+from .lifetimes import Lifetime, Lifetimes
 from .otlp_json import SCHEMA_URL, Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
 
 _CODES = frozenset(Code)
@@ -48,7 +48,7 @@ OWN_WORDS = (
     *(code.name for code in Code),
     *(f"{method.service}/{name}" for name, method in METHODS.items()),
 )
-"""Texts written by this format itself; the leak scan does not report them."""
+"""Texts that this format itself writes; the leak scan ignores them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
@@ -59,7 +59,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     count = 0
     for event in excerpt.events():
         traces.event(event)
-        traces.forget()
+        traces.flush_complete()
         count += 1
     for gap in excerpt.gaps():
         traces.gap(gap)
@@ -72,10 +72,10 @@ class _Traces:
     recording: Recording
     lines: Lines
     sessions: dict[int, Session]
-    pods: Lives = field(default_factory=Lives)
-    containers: Lives = field(default_factory=Lives)
+    pods: Lifetimes = field(default_factory=Lifetimes)
+    containers: Lifetimes = field(default_factory=Lifetimes)
     connections: dict[int, int] = field(default_factory=dict)
-    """The time of the last event of each session."""
+    """Time of the last reply of each session, in ns."""
     resources: dict[int, str] = field(default_factory=dict)
 
     def event(self, event: Event) -> None:
@@ -83,12 +83,12 @@ class _Traces:
         end_ns = event.at_ns + event.took_ns
         self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
         about_cri = is_container_status(event)
-        asks = about_cri or is_plugins_call(event.method, event.mark)
+        is_client = about_cri or is_plugins_call(event.method, event.mark)
         service = CRI_SERVICE if about_cri else _service(event.method)
         code = event.status_code
         code_name = Code(code).name if code in _CODES else str(code)
         session = self.sessions.get(event.session)
-        told: dict[str, Value] = {
+        attributes: dict[str, Value] = {
             "rpc.system.name": "grpc" if about_cri else "ttrpc",
             "rpc.method": f"{service}/{event.method}" if service else event.method,
             "rpc.status_code": code_name,
@@ -102,8 +102,8 @@ class _Traces:
         }
         deadline = deadline_ms(event.timeout_ns)
         if deadline is not None:
-            told["nri.request.timeout_ms"] = deadline
-        told |= {
+            attributes["nri.request.timeout_ms"] = deadline
+        attributes |= {
             "nri.event.mark": event.mark,
             "nri.changed": event.changed,
             "nri.owners": event.owners,
@@ -115,25 +115,25 @@ class _Traces:
                 id=span_id("event", *self._session_key(event.session), event.id, event.at_ns),
                 parent=parent,
                 name=event.event,
-                kind=SpanKind.CLIENT if asks else SpanKind.SERVER,
+                kind=SpanKind.CLIENT if is_client else SpanKind.SERVER,
                 start_ns=event.at_ns,
                 end_ns=end_ns,
-                attributes=told,
+                attributes=attributes,
                 error=(event.status_message or event.status) if code else None,
             ),
         )
 
-    def forget(self) -> None:
-        """Write the spans of pods and containers that have ended, and drop their state."""
-        for life in self.containers.over():
-            self._container(life)
-        for life in self.pods.over():
-            self._pod(life)
+    def flush_complete(self) -> None:
+        """Write the spans of pods and containers whose lifetimes are complete."""
+        for lifetime in self.containers.pop_complete():
+            self._container(lifetime)
+        for lifetime in self.pods.pop_complete():
+            self._pod(lifetime)
 
     def gap(self, gap: Gap) -> None:
-        told: dict[str, Value] = {"nri.gap.reason": gap.reason}
+        attributes: dict[str, Value] = {"nri.gap.reason": gap.reason}
         if gap.lost is not None:
-            told["nri.gap.lost"] = gap.lost
+            attributes["nri.gap.lost"] = gap.lost
         trace, parent = trace_id("gap", gap.id, gap.from_ns), ""
         if gap.session is not None:
             trace, parent = self._connection(gap.session)
@@ -147,38 +147,38 @@ class _Traces:
                 name="gap: left out" if gap.is_left_out else "gap: not observed",
                 start_ns=gap.from_ns,
                 end_ns=gap.to_ns,
-                attributes=told,
+                attributes=attributes,
             ),
         )
 
     def finish(self) -> None:
-        for life in self.containers.rest():
-            self._container(life)
-        for life in self.pods.rest():
-            self._pod(life)
-        for number, heard_ns in self.connections.items():
-            self._session(number, heard_ns)
+        for lifetime in self.containers.remaining():
+            self._container(lifetime)
+        for lifetime in self.pods.remaining():
+            self._pod(lifetime)
+        for number, last_ns in self.connections.items():
+            self._session(number, last_ns)
         self.lines.flush()
 
-    def _container(self, life: Life) -> None:
-        event = life.event
-        self._life(
-            life,
+    def _container(self, lifetime: Lifetime) -> None:
+        event = lifetime.event
+        self._lifetime(
+            lifetime,
             trace=_trace(event),
             id=span_id("container", event.container_id),
             parent=span_id("pod", event.pod_id) if event.pod_id else "",
             name=f"container {event.container}",
-            told=_names(event),
+            attributes=_names(event),
         )
 
-    def _pod(self, life: Life) -> None:
-        event = life.event
-        self._life(
-            life,
+    def _pod(self, lifetime: Lifetime) -> None:
+        event = lifetime.event
+        self._lifetime(
+            lifetime,
             trace=trace_id("pod", event.pod_id),
             id=span_id("pod", event.pod_id),
             name=f"pod {event.namespace}/{event.pod}",
-            told={
+            attributes={
                 "k8s.namespace.name": event.namespace,
                 "k8s.pod.name": event.pod,
                 "k8s.pod.uid": _uid(self.recording, event.pod_id),
@@ -186,34 +186,34 @@ class _Traces:
             },
         )
 
-    def _life(
+    def _lifetime(
         self,
-        life: Life,
+        lifetime: Lifetime,
         *,
         trace: str,
         id: str,
         name: str,
-        told: dict[str, Value],
+        attributes: dict[str, Value],
         parent: str = "",
     ) -> None:
         self.lines.put(
-            self._resource(life.event.session),
+            self._resource(lifetime.event.session),
             Span(
                 trace=trace,
                 id=id,
                 parent=parent,
                 name=name,
-                start_ns=life.event.at_ns,
-                end_ns=life.end_ns,
+                start_ns=lifetime.event.at_ns,
+                end_ns=lifetime.end_ns,
                 attributes={
-                    **told,
-                    "nri.life.start_observed": life.began,
-                    "nri.life.end_observed": life.ended,
+                    **attributes,
+                    "nri.life.start_observed": lifetime.has_start,
+                    "nri.life.end_observed": lifetime.has_end,
                 },
             ),
         )
 
-    def _session(self, number: int, heard_ns: int) -> None:
+    def _session(self, number: int, last_ns: int) -> None:
         session = self.sessions.get(number)
         if session is None:
             return
@@ -226,7 +226,7 @@ class _Traces:
                 id=id,
                 name=f"plugin connection {session.plugin}",
                 start_ns=session.started_ns,
-                end_ns=heard_ns if ended_ns is None else ended_ns,
+                end_ns=last_ns if ended_ns is None else ended_ns,
                 attributes={
                     **_plugin(session),
                     "nri.session.id": number,
@@ -237,13 +237,13 @@ class _Traces:
         )
 
     def _place(self, event: Event) -> tuple[str, str]:
-        """Return the trace and the parent span of an event."""
+        """Return the ids of the trace and the parent span of an event."""
         if event.pod_id:
-            self.pods.hear(event.pod_id, event)
+            self.pods.add(event.pod_id, event)
         if event.container_id:
-            life = self.containers.hear(event.container_id, event)
-            # A container without a pod in its first event keeps a trace of its own.
-            trace = _trace(life.event if life else event)
+            lifetime = self.containers.add(event.container_id, event)
+            # A container whose first event has no pod has a trace of its own.
+            trace = _trace(lifetime.event if lifetime else event)
             return trace, span_id("container", event.container_id)
         if event.pod_id:
             return _trace(event), span_id("pod", event.pod_id)
@@ -254,20 +254,20 @@ class _Traces:
         return trace_id("session", *key), span_id("session", *key)
 
     def _session_key(self, number: int) -> tuple[int | str, ...]:
-        # Session numbers start at 1 in every recording, so a number alone is not unique.
+        # Session numbers start at 1 in every recording, so a number alone does not identify one.
         session = self.sessions.get(number)
         return (number, session.started_ns, session.plugin) if session else (number,)
 
     def _resource(self, number: int | None) -> str:
-        known = self.resources.get(number or 0)
-        if known is None:
-            known = resource_text(_runtime(self.sessions.get(number or 0)))
-            self.resources[number or 0] = known
-        return known
+        found = self.resources.get(number or 0)
+        if found is None:
+            found = resource_text(_runtime(self.sessions.get(number or 0)))
+            self.resources[number or 0] = found
+        return found
 
 
 def _trace(event: Event) -> str:
-    """Return the trace of an event about a pod or a container."""
+    """Return the trace id of an event about a pod or a container."""
     if event.pod_id:
         return trace_id("pod", event.pod_id)
     return trace_id("container", event.container_id)
@@ -279,8 +279,8 @@ def _uid(recording: Recording, pod_id: str) -> str:
 
 
 def _service(method: str) -> str:
-    known = METHODS.get(method)
-    return known.service if known else ""
+    found = METHODS.get(method)
+    return found.service if found else ""
 
 
 def _names(event: Event) -> dict[str, Value]:
@@ -304,11 +304,11 @@ def _plugin(session: Session | None) -> dict[str, Value]:
 
 
 def _runtime(session: Session | None) -> dict[str, Value]:
-    """Return the resource: the runtime that sent the events."""
+    """Return the attributes of the resource, which is the runtime that sent the events."""
     if session is None or not session.runtime_name:
         # The value for an unknown service in the semantic conventions.
         return {"service.name": "unknown_service"}
-    told: dict[str, Value] = {
+    attributes: dict[str, Value] = {
         "service.name": session.runtime_name,
         "service.version": session.runtime_version,
         "container.runtime.name": session.runtime_name,
@@ -316,5 +316,5 @@ def _runtime(session: Session | None) -> dict[str, Value]:
         "nri.version": session.nri_version,
     }
     if session.nri_version:
-        told["nri.version_inferred"] = session.nri_version_inferred
-    return told
+        attributes["nri.version_inferred"] = session.nri_version_inferred
+    return attributes

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans as OTLP/JSON text, and lines of spans.
+"""Encode spans as OTLP/JSON.
 
-From the OpenTelemetry protocol specification, "JSON Protobuf Encoding", and opentelemetry-proto:
-ids are hexadecimal, not base64, enums are numbers, keys are in lowerCamelCase, and 64-bit integers
-are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry Protocol File
-Exporter").
+Sources: the OpenTelemetry protocol specification, "JSON Protobuf Encoding", and
+opentelemetry-proto: ids are hexadecimal, not base64, enums are numbers, keys are in lowerCamelCase,
+and 64-bit integers are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry
+Protocol File Exporter").
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
 from .json_text import json_line
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
-"""The semantic conventions that define the names used here."""
+"""Schema of the semantic conventions that define the attribute names."""
 
 MAX_TEXT = 4_096
-"""Maximum number of characters of a value; a longer one is cut and ends with ``…``."""
+"""Maximum number of characters of a value; longer values are cut and end with ``…``."""
 MAX_ITEMS = 128
-"""Maximum number of items of a list; a longer one is cut and ends with ``…``."""
+"""Maximum number of items of a list; longer lists are cut and end with ``…``."""
 
 # Collectors read lines of up to 1 MiB by default.
 _LINE_BYTES = 256 << 10
-_LATEST = (1 << 64) - 1
+_MAX_TIME_NS = (1 << 64) - 1
 _CUT = "…"
 
 Value = str | int | bool | tuple[str, ...]
-"""The types of an attribute."""
+"""Types of an attribute."""
 
 
 class SpanKind(IntEnum):
@@ -48,25 +48,25 @@ class SpanKind(IntEnum):
 _STATUS_ERROR = 2
 
 
-def trace_id(*what: str | int) -> str:
-    """Return the deterministic id of the trace about ``what``: 16 bytes in hexadecimal."""
-    return _digest(16, "trace", *what)
+def trace_id(*subject: str | int) -> str:
+    """Return the deterministic id of the trace of a subject: 16 bytes in hexadecimal."""
+    return _digest(16, "trace", *subject)
 
 
-def span_id(*what: str | int) -> str:
-    """Return the deterministic id of the span about ``what``: 8 bytes in hexadecimal."""
-    return _digest(8, "span", *what)
+def span_id(*subject: str | int) -> str:
+    """Return the deterministic id of the span of a subject: 8 bytes in hexadecimal."""
+    return _digest(8, "span", *subject)
 
 
-def _digest(size: int, *what: str | int) -> str:
-    # The lengths ensure that different lists give different texts.
-    told = "".join(f"{len(text)}:{text}" for text in map(str, what))
-    return blake2b(told.encode("utf-8", "backslashreplace"), digest_size=size).hexdigest()
+def _digest(size: int, *subject: str | int) -> str:
+    # The lengths ensure that different subjects give different keys.
+    key = "".join(f"{len(text)}:{text}" for text in map(str, subject))
+    return blake2b(key.encode("utf-8", "backslashreplace"), digest_size=size).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span; times are wall clock times in nanoseconds."""
+    """A span. Times are wall clock times in nanoseconds."""
 
     trace: str
     id: str
@@ -74,7 +74,7 @@ class Span:
     start_ns: int
     end_ns: int
     attributes: dict[str, Value]
-    """Attributes of the span; values "" and () are omitted."""
+    """Attributes of the span. The values "" and () are not written."""
     parent: str = ""
     """The parent's span id; "" for the root of a trace."""
     kind: SpanKind = SpanKind.INTERNAL
@@ -85,10 +85,10 @@ class Span:
 def span_text(span: Span) -> str:
     """Return a span as JSON."""
     start_ns = _time(span.start_ns)
-    told: dict[str, Plain] = {"traceId": span.trace, "spanId": span.id}
+    document: dict[str, Plain] = {"traceId": span.trace, "spanId": span.id}
     if span.parent:
-        told["parentSpanId"] = span.parent
-    told |= {
+        document["parentSpanId"] = span.parent
+    document |= {
         "name": _clipped(span.name),
         "kind": int(span.kind),
         "startTimeUnixNano": str(start_ns),
@@ -96,12 +96,12 @@ def span_text(span: Span) -> str:
         "attributes": attributes(span.attributes),
     }
     if span.error is not None:
-        told["status"] = {"code": _STATUS_ERROR, "message": _clipped(span.error)}
-    return json_line(told)
+        document["status"] = {"code": _STATUS_ERROR, "message": _clipped(span.error)}
+    return json_line(document)
 
 
 def attributes(values: dict[str, Value]) -> list[Plain]:
-    """Return the attributes as a list of ``KeyValue``."""
+    """Return attributes as a list of ``KeyValue``."""
     return [
         {"key": key, "value": _any_value(value)}
         for key, value in values.items()
@@ -127,12 +127,12 @@ def _clipped(text: str) -> str:
 
 
 def _time(at_ns: int) -> int:
-    return min(max(at_ns, 0), _LATEST)
+    return min(max(at_ns, 0), _MAX_TIME_NS)
 
 
 @dataclass(slots=True)
 class Lines:
-    """Collects spans and writes them as lines, grouped by resource."""
+    """Buffer of spans, which writes lines of spans grouped by resource."""
 
     stream: IO[bytes]
     _spans: dict[str, list[str]] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Lines:
             self.flush()
 
     def flush(self) -> None:
-        """Write the collected spans."""
+        """Write the buffered spans as one line."""
         if not self._spans:
             return
         parts = [

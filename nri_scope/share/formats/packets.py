@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write Perfetto's trace format as bytes: tracks with slices and instants.
+"""Encode Perfetto's trace format: tracks with slices and instants.
 
 A file is a ``perfetto.protos.Trace``, which is a sequence of ``TracePacket``, so it can be written
 incrementally. The numbers below are field numbers of ``perfetto_trace.proto``, which never change.
-Tests read the output with Perfetto's own definitions.
+Tests decode the output with Perfetto's own definitions.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from nri_scope.nri.element_limits import varint
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, storable
 
 MAX_TEXT = 4_096
-"""Maximum number of characters of a name or value; a longer one is cut and ends with ``…``."""
+"""Maximum number of characters of a name or value; longer ones are cut and end with ``…``."""
 MAX_ITEMS = 128
-"""Maximum number of items of a list; a longer one is cut and ends with ``…``."""
+"""Maximum number of items of a list; longer lists are cut and end with ``…``."""
 MAX_NAMES = 1_024
-"""Maximum number of names that are written once and then referred to by number."""
+"""Maximum number of interned names, which are written once and then referred to by number."""
 
 Value = bool | int | str | tuple[str, ...]
-"""The types of a slice's annotations."""
+"""Types of a slice's annotations."""
 
 _CUT = "…"
-_SHORT = 64
-"""Maximum length in characters of names that get a number."""
+_MAX_INTERNED = 64
+"""Maximum number of characters of an interned name."""
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 # TracePacket.trusted_packet_sequence_id: there is a single writer.
 _SEQUENCE = 1
-# ClockSnapshot: times are wall clock times, drawn unchanged.
+# ClockSnapshot: timestamps are wall clock times.
 _REALTIME, _BOOTTIME = 1, 6
-_CLEARED, _NEEDED = 1, 2
-"""TracePacket.SequenceFlags: discard earlier names from here on; earlier names are needed."""
+_STATE_CLEARED, _NEEDS_STATE = 1, 2
+"""TracePacket.SequenceFlags: discard all interned names; the packet needs interned names."""
 
 
 class PacketKind(IntEnum):
@@ -71,18 +71,18 @@ _TYPE = {kind: _number(9, kind) for kind in PacketKind}
 _TRACK = _key(11, _VARINT)
 _FLOW = _key(47, _FIXED64)
 _ANNOTATION = _key(4, _LENGTH)
-_OURS = _number(10, _SEQUENCE) + _number(13, _NEEDED)
+_SEQUENCE_FIELDS = _number(10, _SEQUENCE) + _number(13, _NEEDS_STATE)
 
 
-def track_id(*what: str | int) -> int:
-    """Return the deterministic number of the track about ``what``; never 0, which is none."""
-    told = "".join(f"{len(text)}:{text}" for text in map(str, what))
-    digest = blake2b(told.encode("utf-8", "backslashreplace"), digest_size=8).digest()
+def track_id(*subject: str | int) -> int:
+    """Return the deterministic number of the track of a subject; never 0, which means no track."""
+    key = "".join(f"{len(text)}:{text}" for text in map(str, subject))
+    digest = blake2b(key.encode("utf-8", "backslashreplace"), digest_size=8).digest()
     return int.from_bytes(digest) | 1
 
 
 class Packets:
-    """Writes a trace. Times are wall clock times in nanoseconds."""
+    """Writer of one trace. Times are wall clock times in nanoseconds."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -90,7 +90,7 @@ class Packets:
         self._keys: dict[str, int] = {}
 
     def begin(self, at_ns: int) -> None:
-        """Write the first packet; ``at_ns`` is any moment of the trace."""
+        """Write the first packet; ``at_ns`` is any time during the trace."""
         at_ns = _time(at_ns)
         # Both clocks show the same time, so that the viewer can display the time of day.
         clocks = b"".join(
@@ -100,13 +100,13 @@ class Packets:
         self._put(
             _number(8, at_ns)
             + _number(10, _SEQUENCE)
-            + _number(13, _CLEARED)
+            + _number(13, _STATE_CLEARED)
             + _number(87, 1)
             + _bytes(6, snapshot)
         )
 
     def process(self, track: int, number: int, name: str, *, rank: int = 0) -> None:
-        """Define a group of tracks; the unique ``number`` is shown beside its name."""
+        """Define a group of tracks; the viewer displays the unique ``number`` beside its name."""
         process = _number(1, number) + _text(6, name)
         self._track(_number(1, track) + _bytes(3, process), rank)
 
@@ -126,35 +126,35 @@ class Packets:
     ) -> None:
         """Write the beginning or end of a slice, or an instant.
 
-        The end of a slice has no name: it ends the newest open slice of its track. Empty texts and
-        tuples among ``values`` are left out. ``flow`` connects the event with the previous event of
-        the same number; 0: no connection.
+        An END has no name: it ends the newest open slice of its track. Empty strings and tuples
+        among ``values`` are omitted. An arrow connects the event with the previous event of the
+        same ``flow``; 0: no arrow.
         """
         new_names: list[bytes] = []
         parts = [_TYPE[kind], _TRACK, varint(track)]
         if name:
-            # Most names are used repeatedly; an untrusted recording may have many.
-            number = self._numbered(self._names, 2, name, new_names)
+            # Most names are used repeatedly, but an untrusted recording may have too many.
+            number = self._intern(self._names, 2, name, new_names)
             parts.append(_number(10, number) if number else _text(23, name))
         if category:
             parts.append(_text(22, category))
         for key, value in (values or {}).items():
             if value in ("", ()):
                 continue
-            number = self._numbered(self._keys, 3, key, new_names)
+            number = self._intern(self._keys, 3, key, new_names)
             content = (_number(1, number) if number else _text(10, key)) + _value(value)
             parts += (_ANNOTATION, varint(len(content)), content)
         if flow:
             parts += (_FLOW, flow.to_bytes(8, "little"))
         content = b"".join(parts)
-        told = _bytes(12, b"".join(new_names)) if new_names else b""
+        interned = _bytes(12, b"".join(new_names)) if new_names else b""
         self._put(
             b"".join(
                 (
                     _TIMESTAMP,
                     varint(_time(at_ns)),
-                    _OURS,
-                    told,
+                    _SEQUENCE_FIELDS,
+                    interned,
                     _TRACK_EVENT,
                     varint(len(content)),
                     content,
@@ -162,18 +162,18 @@ class Packets:
             )
         )
 
-    def _numbered(
+    def _intern(
         self, numbers: dict[str, int], field: int, name: str, new_names: list[bytes]
     ) -> int:
-        """Return a name's number, or 0; add the definition of a new name to ``new_names``."""
+        """Return the number of an interned name, or 0; append new definitions to ``new_names``."""
         number = numbers.get(name, 0)
-        if not number and len(numbers) < MAX_NAMES and len(name) <= _SHORT:
+        if not number and len(numbers) < MAX_NAMES and len(name) <= _MAX_INTERNED:
             numbers[name] = number = len(numbers) + 1
             new_names.append(_bytes(field, _number(1, number) + _text(2, name)))
         return number
 
     def _track(self, descriptor: bytes, rank: int) -> None:
-        # TrackDescriptor: child tracks are ordered by rank.
+        # TrackDescriptor.ChildTracksOrdering: 3 orders child tracks by rank.
         order = _number(11, 3) + (_number(12, rank) if rank else b"")
         self._put(_number(10, _SEQUENCE) + _bytes(60, descriptor + order))
 
@@ -196,5 +196,5 @@ def _value(value: Value) -> bytes:
 
 
 def _time(at_ns: int) -> int:
-    # The viewer uses signed numbers.
+    # The viewer uses signed 64-bit integers.
     return min(max(at_ns, 0), HIGHEST)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A timeline for ui.perfetto.dev, in Perfetto's protobuf format.
 
-Perfetto's JSON format is not suitable: its times are floating-point microseconds, too coarse for
-present-day nanoseconds, all its tracks are threads of processes, and a viewer must read the whole
-file before it can show anything.
+Perfetto's JSON format is unsuitable: its times are floating-point microseconds, too coarse for
+today's timestamps in ns, and all its tracks are threads of processes.
 
-Each pod is a process. It contains tracks for the pod and its containers, which show their states,
-with events below; arrows connect successive events of a container. One process has the plugin
-connections with the requests to each, one the gaps, and one the notes.
+Each pod is a process. It contains a track for the pod and one for each container, which show
+states, with events below; arrows connect successive events of a container. Three more processes
+contain the plugin connections with their requests, the gaps, and the notes.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
 
 from .excerpt import Excerpt
-from .lifetimes import WAIT
+from .lifetimes import SETTLE_EVENTS
 from .packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
-"""Maximum number of rows for overlapping slices of a track; further ones become instants."""
+"""Maximum number of lanes for overlapping slices of a track; further slices become instants."""
 
 _STATES = {
     "RunPodSandbox": "running",
@@ -40,7 +39,7 @@ _STATES = {
     "StopContainer": "stopped",
     "RemoveContainer": "",
 }
-"""The state of a pod or container after each event; "": removed."""
+"""State of a pod or container after each event; "": removed."""
 _UNOBSERVED = "state not observed"
 
 OWN_WORDS = (
@@ -52,40 +51,40 @@ OWN_WORDS = (
     *("status_message", "took_us", "size", "method", "mark", "changed", "owners"),
     *("container_id", "pod_id", "deadline_ms"),
 )
-"""Texts written by this format itself; the leak scan does not report them."""
+"""Texts that this format itself writes; the leak scan ignores them."""
 
 _CONNECTIONS, _GAPS, _NOTES, _NO_POD = 1, 2, 3, 1000
-"""Process numbers required by the viewer; these are not real processes."""
+"""Process numbers, which the viewer requires; they are not process ids of the system."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """Write one trace, without the events' messages; see `formats.Write`.
 
-    Memory grows with the pods and containers that exist at the same time, and little with removed
-    ones.
+    Memory grows with the number of pods and containers that exist at the same time, and by a few
+    bytes for each removed one.
     """
     excerpt = Excerpt(recording, numbers)
     sessions = {session.id: session for session in excerpt.sessions()}
-    drawing: _Drawing | None = None
+    trace: _Trace | None = None
     count = 0
     for event in excerpt.events():
-        if drawing is None:
-            drawing = _Drawing(_begun(stream, event.at_ns), sessions)
-        drawing.event(event)
-        drawing.forget()
+        if trace is None:
+            trace = _Trace(_begin_trace(stream, event.at_ns), sessions)
+        trace.event(event)
+        trace.drop_removed()
         count += 1
     gaps, notes = excerpt.gaps(), excerpt.notes()
-    if drawing is None:
+    if trace is None:
         times = [gap.from_ns for gap in gaps] + [note.at_ns for note in notes]
-        drawing = _Drawing(_begun(stream, min(times, default=0)), sessions)
+        trace = _Trace(_begin_trace(stream, min(times, default=0)), sessions)
     for gap in gaps:
-        drawing.gap(gap)
+        trace.gap(gap)
     for note in notes:
-        drawing.note(note)
+        trace.note(note)
     return count
 
 
-def _begun(stream: IO[bytes], at_ns: int) -> Packets:
+def _begin_trace(stream: IO[bytes], at_ns: int) -> Packets:
     packets = Packets(stream)
     packets.begin(at_ns)
     return packets
@@ -93,12 +92,12 @@ def _begun(stream: IO[bytes], at_ns: int) -> Packets:
 
 @dataclass(slots=True)
 class _Lanes:
-    """Lanes for slices that may overlap, since slices of one track must be disjoint or nested."""
+    """Lanes for slices that may overlap; slices of one lane must be disjoint."""
 
     parent: int
     name: str
     ends: list[int] = field(default_factory=list)
-    """The end of the last slice in each lane."""
+    """End of the last slice in each lane, in ns."""
 
     def draw(
         self,
@@ -111,7 +110,7 @@ class _Lanes:
         flow: int = 0,
     ) -> None:
         to_ns = max(to_ns, from_ns)
-        lane = next((at for at, end in enumerate(self.ends) if end <= from_ns), len(self.ends))
+        lane = next((n for n, end in enumerate(self.ends) if end <= from_ns), len(self.ends))
         kind = PacketKind.BEGIN
         if lane == MAX_LANES:
             lane, kind = 0, PacketKind.INSTANT
@@ -127,7 +126,7 @@ class _Lanes:
 
 
 @dataclass(slots=True)
-class _Life:
+class _Subject:
     """The state of a pod or container, and its events."""
 
     track: int
@@ -136,160 +135,160 @@ class _Life:
     """None if nothing has been drawn yet, "" if removed."""
     since_ns: int = 0
 
-    def tell(self, packets: Packets, event: Event) -> None:
-        told = _STATES.get(event.event)
-        if told is None:
-            told = _UNOBSERVED if self.state is None else self.state
-        if told == self.state:
+    def update(self, packets: Packets, event: Event) -> None:
+        state = _STATES.get(event.event)
+        if state is None:
+            state = _UNOBSERVED if self.state is None else self.state
+        if state == self.state:
             return
-        # The clock may have been set back; an end before the beginning would not close the slice.
+        # If the clock was set back, an end before the beginning would not close the slice.
         at_ns = max(event.at_ns, self.since_ns)
         if self.state:
             packets.event(PacketKind.END, self.track, at_ns)
-        if told:
-            packets.event(PacketKind.BEGIN, self.track, at_ns, told, "state")
-        self.state, self.since_ns = told, at_ns
+        if state:
+            packets.event(PacketKind.BEGIN, self.track, at_ns, state, "state")
+        self.state, self.since_ns = state, at_ns
 
 
 @dataclass(slots=True)
-class _Drawing:
+class _Trace:
     packets: Packets
     sessions: dict[int, Session]
-    pods: dict[str, _Life] = field(default_factory=dict)
-    containers: dict[str, _Life] = field(default_factory=dict)
-    gone: deque[tuple[int, dict[str, _Life], str]] = field(default_factory=deque)
-    """Removed pods and containers to be forgotten soon, with the number of events so far."""
-    forgotten: set[int] = field(default_factory=set)
-    """Tracks of forgotten pods and containers."""
+    pods: dict[str, _Subject] = field(default_factory=dict)
+    containers: dict[str, _Subject] = field(default_factory=dict)
+    removed: deque[tuple[int, dict[str, _Subject], str]] = field(default_factory=deque)
+    """Removed pods and containers with the number of events at removal; dropped soon after."""
+    dropped: set[int] = field(default_factory=set)
+    """Tracks of dropped pods and containers."""
     drawn_pods: int = 0
     count: int = 0
     connections: dict[int, tuple[_Lanes, _Lanes]] = field(default_factory=dict)
-    """For each session, the lanes of its requests and of its gaps."""
+    """Lanes of the requests and of the gaps, by session."""
     processes: dict[int, int] = field(default_factory=dict)
     gaps: _Lanes | None = None
 
     def event(self, event: Event) -> None:
         end_ns = event.at_ns + event.took_ns
         session = self.sessions.get(event.session)
-        asked, _ = self._connection(event.session)
-        asked.draw(
+        requests, _ = self._connection(event.session)
+        requests.draw(
             self.packets,
             event.at_ns,
             end_ns,
             event.event,
             event.status,
-            {"event": event.id, "subject": _subject(event)},
+            {"event": event.id, "subject": _subject_name(event)},
         )
-        life = self._life(event)
-        if life is None:
+        subject = self._subject_of(event)
+        if subject is None:
             return
-        # Only the runtime's actions change a state, not status requests to the CRI.
+        # Requests to the CRI do not change a state.
         if session is None or session.role != Role.CRI:
-            was = life.state
-            life.tell(self.packets, event)
-            if not life.state and was:
+            state_before = subject.state
+            subject.update(self.packets, event)
+            if not subject.state and state_before:
                 of_container = bool(event.container_id)
-                lives = self.containers if of_container else self.pods
+                subjects = self.containers if of_container else self.pods
                 key = event.container_id if of_container else event.pod_id
-                self.gone.append((self.count, lives, key))
-        life.events.draw(
+                self.removed.append((self.count, subjects, key))
+        subject.events.draw(
             self.packets,
             event.at_ns,
             end_ns,
             event.event,
             event.status,
             _values(event),
-            flow=life.track if event.container_id else 0,
+            flow=subject.track if event.container_id else 0,
         )
 
-    def forget(self) -> None:
-        """Forget pods and containers that were removed long ago; called after each event."""
+    def drop_removed(self) -> None:
+        """Drop pods and containers that were removed long ago. Must be called after each event."""
         self.count += 1
-        while self.gone and self.gone[0][0] + WAIT < self.count:
-            _, lives, key = self.gone.popleft()
-            life = lives.get(key)
-            # It may have been created again, or removed twice.
-            if life is not None and not life.state:
-                self.forgotten.add(life.track)
-                del lives[key]
+        while self.removed and self.removed[0][0] + SETTLE_EVENTS < self.count:
+            _, subjects, key = self.removed.popleft()
+            subject = subjects.get(key)
+            # The pod or container may have been created again, or removed twice.
+            if subject is not None and not subject.state:
+                self.dropped.add(subject.track)
+                del subjects[key]
 
     def gap(self, gap: Gap) -> None:
-        told: dict[str, Value] = {"reason": gap.reason}
+        values: dict[str, Value] = {"reason": gap.reason}
         if gap.lost is not None:
-            told["lost"] = gap.lost
+            values["lost"] = gap.lost
         lanes = []
         if gap.session is not None:
             session = self.sessions.get(gap.session)
-            told["plugin"] = session.plugin if session else ""
+            values["plugin"] = session.plugin if session else ""
             lanes.append(self._connection(gap.session)[1])
         if self.gaps is None:
             self.gaps = _Lanes(self._process(_GAPS, "not observed"), "gaps")
         name = "left out" if gap.is_left_out else "not observed"
-        for some in (*lanes, self.gaps):
-            some.draw(self.packets, gap.from_ns, gap.to_ns, name, "gap", told)
+        for target in (*lanes, self.gaps):
+            target.draw(self.packets, gap.from_ns, gap.to_ns, name, "gap", values)
 
     def note(self, note: Note) -> None:
         process = self._process(_NOTES, "notes")
         self.packets.event(PacketKind.INSTANT, process, note.at_ns, note.text, "note")
 
-    def _life(self, event: Event) -> _Life | None:
-        """Return the life of the event's container, or of its pod if there is no container."""
+    def _subject_of(self, event: Event) -> _Subject | None:
+        """Return the event's container, or its pod if there is no container."""
         pod = self._pod(event) if event.pod_id else None
         if not event.container_id:
             return pod
-        life = self.containers.get(event.container_id)
-        if life is None:
+        subject = self.containers.get(event.container_id)
+        if subject is None:
             track = track_id("container", event.container_id)
-            life = self.containers[event.container_id] = self._new_life(track)
-            if track not in self.forgotten:
+            subject = self.containers[event.container_id] = self._new_subject(track)
+            if track not in self.dropped:
                 name = event.container or event.container_id
                 self.packets.track(track, self._group(event), name, rank=2)
-        return life
+        return subject
 
-    def _pod(self, event: Event) -> _Life:
-        life = self.pods.get(event.pod_id)
-        if life is None:
+    def _pod(self, event: Event) -> _Subject:
+        subject = self.pods.get(event.pod_id)
+        if subject is None:
             track = track_id("pod itself", event.pod_id)
-            life = self.pods[event.pod_id] = self._new_life(track)
-            if track not in self.forgotten:
+            subject = self.pods[event.pod_id] = self._new_subject(track)
+            if track not in self.dropped:
                 self.drawn_pods += 1
                 name = f"{event.namespace}/{event.pod}" if event.pod else event.pod_id
                 number = _NO_POD + self.drawn_pods
                 self.packets.process(self._group(event), number, name, rank=number)
                 self.packets.track(track, self._group(event), "pod", rank=1)
-        return life
+        return subject
 
     def _group(self, event: Event) -> int:
-        """Return the process number of the event's pod."""
+        """Return the track of the process of the event's pod."""
         if event.pod_id:
             return track_id("pod", event.pod_id)
         return self._process(_NO_POD, "containers without a pod")
 
-    def _new_life(self, track: int) -> _Life:
+    def _new_subject(self, track: int) -> _Subject:
         events = _Lanes(track, "events")
-        if track not in self.forgotten:
-            return _Life(track, events)
-        # The time at which this lane becomes free is no longer known.
+        if track not in self.dropped:
+            return _Subject(track, events)
+        # The first lane may still be in use: its last end was dropped.
         events.ends.append(HIGHEST)
-        return _Life(track, events, state="")
+        return _Subject(track, events, state="")
 
     def _connection(self, number: int) -> tuple[_Lanes, _Lanes]:
-        known = self.connections.get(number)
-        if known is not None:
-            return known
+        found = self.connections.get(number)
+        if found is not None:
+            return found
         session = self.sessions.get(number)
         process = self._process(_CONNECTIONS, "plugin connections")
         track = track_id("connection", number)
         name = f"{session.plugin}, session {number}" if session else f"session {number}"
         self.packets.track(track, process, name, rank=len(self.connections) + 1)
         if session is not None:
-            self._connected(track, session)
+            self._draw_connection(track, session)
         lanes = _Lanes(track, "requests"), _Lanes(track, "not observed")
         self.connections[number] = lanes
         return lanes
 
-    def _connected(self, track: int, session: Session) -> None:
-        told: dict[str, Value] = {
+    def _draw_connection(self, track: int, session: Session) -> None:
+        values: dict[str, Value] = {
             "role": session.role,
             "runtime": f"{session.runtime_name} {session.runtime_version}".strip(),
             "nri_version": session.nri_version,
@@ -297,23 +296,23 @@ class _Drawing:
             "end_reason": session.end_reason,
         }
         self.packets.event(
-            PacketKind.BEGIN, track, session.started_ns, "connected", "connection", told
+            PacketKind.BEGIN, track, session.started_ns, "connected", "connection", values
         )
-        # A connection without end is drawn up to the end of the timeline, with a label.
+        # The viewer extends a slice without an end to the end of the timeline.
         if session.ended_ns is not None:
             ended_ns = max(session.ended_ns, session.started_ns)
             self.packets.event(PacketKind.END, track, ended_ns)
 
     def _process(self, number: int, name: str) -> int:
-        known = self.processes.get(number)
-        if known is None:
-            known = self.processes[number] = track_id("process", number)
-            self.packets.process(known, number, name, rank=number)
-        return known
+        found = self.processes.get(number)
+        if found is None:
+            found = self.processes[number] = track_id("process", number)
+            self.packets.process(found, number, name, rank=number)
+        return found
 
 
 def _values(event: Event) -> dict[str, Value]:
-    told: dict[str, Value] = {
+    values: dict[str, Value] = {
         "event": event.id,
         "plugin": event.plugin,
         "session": event.session,
@@ -330,10 +329,10 @@ def _values(event: Event) -> dict[str, Value]:
     }
     deadline = deadline_ms(event.timeout_ns)
     if deadline is not None:
-        told["deadline_ms"] = deadline
-    return told
+        values["deadline_ms"] = deadline
+    return values
 
 
-def _subject(event: Event) -> str:
+def _subject_name(event: Event) -> str:
     names = (event.namespace, event.pod, event.container)
     return "/".join(name for name in names if name)

@@ -148,7 +148,7 @@ class TestBundle:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("nri_scope.recording.bundle.manifest.MAX_MANIFEST", 500)
-        with pytest.raises(UsageError, match=r"could not be opened: .* too large; choose a part"):
+        with pytest.raises(UsageError, match=r"cannot be opened: .* too large; select fewer"):
             pack(tmp_path / "x.zip")
         assert listed(tmp_path) == []
 
@@ -182,7 +182,7 @@ class TestNothingIsLeft:
     def test_in_the_place_of_what_is_read(self, tmp_path: Path) -> None:
         path = pack(tmp_path / "x.zip").bundles[0].path
         with Recording.open(path) as recording:
-            with pytest.raises(UsageError, match="is the file to read"):
+            with pytest.raises(UsageError, match="is the input file"):
                 export(recording, path, force=True)
 
     @pytest.mark.parametrize(
@@ -202,19 +202,21 @@ class TestNothingIsLeft:
         self._refused(
             tmp_path,
             tmp_path / "x.zip",
-            r"would have 1[0-9.]+ KiB, .*--pod, .*\(shop/web has .*--split",
+            r"would be 1[0-9.]+ KiB; .*--pod, .*\(shop/web has .*--split",
             max_bytes=5_000,
         )
 
     def test_where_even_one_event_is_too_large(self, tmp_path: Path) -> None:
-        self._refused(tmp_path, tmp_path / "x.zip", "by themselves", max_bytes=5_000, split=True)
+        self._refused(
+            tmp_path, tmp_path / "x.zip", "and its context need", max_bytes=5_000, split=True
+        )
 
     def test_where_one_event_has_no_room_to_be_numbered(self, tmp_path: Path) -> None:
         sizes = [
             pack(tmp_path / f"{number}.zip", Selection(numbers=(number,))).bundles[0].size
             for number in (5, 9)
         ]
-        with pytest.raises(UsageError, match="by themselves") as refused:
+        with pytest.raises(UsageError, match="and its context need") as refused:
             pack(
                 tmp_path / "x.zip",
                 Selection(numbers=(5, 9)),
@@ -227,17 +229,17 @@ class TestNothingIsLeft:
     def test_where_it_would_be_too_many(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nri_scope.share.bundle.bundle_export._MOST_PARTS", 1)
+        monkeypatch.setattr("nri_scope.share.bundle.bundle_export._MAX_PARTS", 1)
         self._refused(
             tmp_path,
             tmp_path / "x.zip",
-            r"more than 1 bundles of at most 9\.77 KiB; choose a part .*--max-size",
+            r"more than 1 bundles of at most 9\.77 KiB; select fewer .*--max-size",
             max_bytes=10_000,
             split=True,
         )
 
     def test_where_the_note_is_long(self, tmp_path: Path) -> None:
-        self._refused(tmp_path, tmp_path / "x.zip", "at most 10,000 ch", note="x" * 10_001)
+        self._refused(tmp_path, tmp_path / "x.zip", "longer than 10,000 ch", note="x" * 10_001)
 
     def test_where_the_disk_is_full(self, tmp_path: Path) -> None:
         recording = Recording.open(_large(tmp_path / "large.db"))
@@ -514,7 +516,7 @@ class TestLeaks:
     def test_says_what_to_do(self, tmp_path: Path) -> None:
         for name, redactor, words in (
             ("of-hunter2.zip", Redactor(Rules.DEFAULT, KEY), "name; choose another name"),
-            ("x.zip", _Careless(Rules.DEFAULT, KEY), "; please report it, and leave that out"),
+            ("x.zip", _Careless(Rules.DEFAULT, KEY), "; please report it, and leave this part out"),
         ):
             with Recording.open(SAMPLE) as recording:
                 with pytest.raises(RedactionLeak, match=words):

@@ -47,7 +47,7 @@ def test_a_value_is_found_in_any_form(
 def test_nothing_is_found_where_nothing_is(values: list[str], content: bytes) -> None:
     needles = Needles(map(an_original, values))
     found = needles.find(content)
-    assert (found is None) == (not any(form in content for form in needles._of))
+    assert (found is None) == (not any(form in content for form in needles._originals))
 
 
 def test_what_is_short_or_common_is_not_looked_for() -> None:
@@ -83,7 +83,7 @@ def test_it_makes_no_difference_how_many_there_are(
 ) -> None:
     needles = Needles(map(an_original, values))
     if there:
-        some = sorted(needles._of)
+        some = sorted(needles._originals)
         content += some[which % len(some)] + content
     with pytest.MonkeyPatch.context() as patch:
         few = needles.find(content)
@@ -91,7 +91,7 @@ def test_it_makes_no_difference_how_many_there_are(
         many = Needles(map(an_original, values)).find(content)
     assert (few is None) == (many is None)
     if many is not None:
-        assert any(content.startswith(form, many.start) for form in needles._of)
+        assert any(content.startswith(form, many.start) for form in needles._originals)
 
 
 def test_many_long_ones_are_found() -> None:

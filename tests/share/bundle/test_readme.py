@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page for people: true, and never anything but text."""
+"""README.md of a bundle: its facts match the manifest, and values never act as markup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = (
 )
 
 
-def test_says_what_is_in_it() -> None:
+def test_page_lists_the_facts_of_the_manifest() -> None:
     page = render(
         replace(
             a_manifest(b""),
@@ -43,18 +43,18 @@ def test_says_what_is_in_it() -> None:
         "It fails here",
         "| runtime | `containerd 2.1.9, NRI 0.8.0 (inferred)` |",
         "| plugins | `00-a`, `10-b` |",
-        "| events | 1,234 (and 5 that they need for a replay; 6 of the original were left out) |",
-        "| in | 1 session, 2 pods, 3 containers |",
+        "| events | 1,234 (and 5 for context; 6 of the original omitted) |",
+        "| scope | 1 session, 2 pods, 3 containers |",
         "| not observed | 4 gaps |",
-        "| chosen with | `--where` `ns:shop` |",
+        "| selected with | `--where` `ns:shop` |",
         "| `env-values` | 7 |",
     ):
         assert words in page
-    assert "Nothing was replaced" not in page
+    assert "packed without redaction" not in page
 
 
-def test_says_loudly_that_nothing_was_replaced() -> None:
-    assert "**Nothing was replaced when this was packed.**" in render(a_manifest(b""))
+def test_unredacted_bundle_has_a_warning() -> None:
+    assert "**This bundle was packed without redaction.**" in render(a_manifest(b""))
 
 
 def _outside_of_code(page: str) -> str:
@@ -63,7 +63,7 @@ def _outside_of_code(page: str) -> str:
 
 
 @given(st.lists(st.sampled_from(["<", "`", "``", "~~~", "|", "\n", "\\", "x", "# ", "[", "\x1b"])))
-def test_nothing_of_a_recording_is_markup(pieces: list[str]) -> None:
+def test_values_of_a_recording_never_act_as_markup(pieces: list[str]) -> None:
     text = "".join(pieces)
     plain = _outside_of_code(render(_with("")))
     assert _outside_of_code(render(_with(text))) == plain
@@ -81,7 +81,7 @@ def _with(text: str) -> Manifest:
     )
 
 
-def test_a_cell_stays_a_cell() -> None:
+def test_values_do_not_end_a_table_cell() -> None:
     page = render(replace(a_manifest(b""), note=HOSTILE, damage=HOSTILE))
     assert "<script>" not in _outside_of_code(page)
     assert "\x1b" not in page

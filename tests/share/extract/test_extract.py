@@ -343,7 +343,7 @@ class TestNothing:
     def test_chosen_is_said(self, whole: Recording) -> None:
         output = whole.path.with_name("part.db")
         for selection in (Selection(where=parse("pod:nobody")), Selection(numbers=[999])):
-            with pytest.raises(UsageError, match=r"no event in .*whole\.db is chosen"):
+            with pytest.raises(UsageError, match=r"no event in .*whole\.db is selected"):
                 extract(whole, output, selection)
         assert not output.exists()
 

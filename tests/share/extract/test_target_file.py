@@ -79,7 +79,7 @@ def test_what_another_file_left_is_not_taken_for_its_own(
     suffix: str, whole: Recording, tmp_path: Path
 ) -> None:
     (tmp_path / f"new.db{suffix}").write_bytes(b"of a recording that was deleted")
-    with pytest.raises(RecordingError, match=f"new.db{suffix} of another file is beside it"):
+    with pytest.raises(RecordingError, match=f"new.db{suffix} of another database exists"):
         extract(whole, tmp_path / "new.db")
 
 
@@ -91,7 +91,7 @@ def test_a_long_name_is_no_matter(whole: Recording, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(whole: Recording, tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match=r"no such folder: .*/none; make it first"):
+    with pytest.raises(RecordingError, match=r"no such folder: .*/none; create it first"):
         extract(whole, tmp_path / "none" / "new.db")
 
 

@@ -44,7 +44,7 @@ def gap(part: Recording) -> Gap:
     [
         ("log", "events not in this part: 7\n"),
         ("stats", "13 events are not in this part of a recording\n"),
-        ("diff", "a part of a recording: 13 events are not in it\n"),
+        ("diff", "part of a recording: 13 events were left out\n"),
     ],
 )
 def test_commands_tell_it(command: str, words: str, part: Recording) -> None:

@@ -146,7 +146,7 @@ def test_no_room_is_the_systems_error(tmp_path: Path, monkeypatch: pytest.Monkey
             connection.execute("CREATE TABLE t (x)")
         return 0
 
-    monkeypatch.setattr(expanded_sqlite, "_make", full)
+    monkeypatch.setattr(expanded_sqlite, "_create", full)
     with pytest.raises(OSError, match="the disk is full") as caught:
         exported(SAMPLES[0], "sqlite-expanded")
     assert caught.value.errno == errno.ENOSPC

@@ -208,7 +208,7 @@ def test_the_same_pod_has_the_same_trace_in_every_recording(tmp_path: Path) -> N
 def test_what_is_over_is_written_once_and_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifetimes, "WAIT", 3)
+    monkeypatch.setattr(lifetimes, "SETTLE_EVENTS", 3)
     path = tmp_path / "r.db"
     items = lifecycles(3)
     # One of them comes when nobody expects it any more.

@@ -223,7 +223,7 @@ def test_what_is_gone_can_be_told_of_again(tmp_path: Path, monkeypatch: pytest.M
     ]
     record(path, [*items, *late])
     usual = drawn_from(exported(path, "perfetto"))
-    monkeypatch.setattr(perfetto, "WAIT", 3)
+    monkeypatch.setattr(perfetto, "SETTLE_EVENTS", 3)
     drawn = drawn_from(exported(path, "perfetto"))
     assert drawn.on("shop/web-1/app-0/events") == usual.on("shop/web-1/app-0/events")
     of_first = [
