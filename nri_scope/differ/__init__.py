@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out which plugin changed what of a container, and show it in OCI terms.
+"""Attribute changes of containers to plugins, and show them in OCI terms.
 
-In: events of several connections, from a recording or from one that grows. Out: rounds with their
+In: events of several connections, from a complete or a growing recording. Out: rounds with their
 steps, histories of containers, comparisons, and these as text, Markdown and JSON. `attribution`
-decides, `blame` and `render` only show, `live` follows. This room never knows the command line,
-or how a recording is stored.
+finds the owners, `blame` and `render` format them, `live` follows a growing recording. This room
+never depends on the command line, or on the storage of a recording.
 """

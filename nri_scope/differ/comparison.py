@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two recordings side by side: their containers and the containers' outcomes."""
+"""Compare two recordings: their containers, and the resulting spec of each."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ class ComparedValue:
     """The value of a path in one of the recordings, and its origin."""
 
     present: bool
-    """Whether there is a value."""
+    """Whether the path has a value."""
     owner: Owner
-    """Owner of the value or of its removal; of the first state if no plugin changed it."""
+    """Owner of the value or of its removal; the owner of the first state if nothing changed it."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
-    """The newest step that changed the path, a parent or a part of it."""
+    """The newest step at the path, a parent or a part of it; None for the first state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path with different values."""
+    """A path with different values."""
 
     change: Change
-    """The change from `a` to `b`. Generated values are replaced as by `Generated`."""
+    """The change from `a` to `b`. Generated values are replaced by their kind, see `Generated`."""
     a: ComparedValue
     b: ComparedValue
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A container, with the name by which it is compared."""
+    """A container, with its name in the comparison."""
 
     name: str
-    """``ns/pod/container``; the second one of that name has ``#2`` appended, and so on."""
+    """``ns/pod/container``; a second container of that name has ``#2`` appended."""
     history: History
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A container that is in both recordings, with different outcomes."""
+    """A container of both recordings, with different outcomes."""
 
     name: str
     a: History
@@ -61,8 +61,7 @@ class Pair:
     """Differing paths; () if the creation failed in one recording, or for different reasons: see
     ``failure`` of `a` and `b`."""
     real: bool
-    """Whether these compare the specs that the runtimes actually used, as both CRIs reported them,
-    and not only the specs known through NRI."""
+    """Whether the specs are from the CRI, as the runtimes actually used them, and not from NRI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether there are differences."""
+        """Whether the recordings differ."""
         return bool(self.only_a or self.only_b or self.differ)
 
 
@@ -88,7 +87,7 @@ def compare_recordings(a: Recording, b: Recording) -> Comparison:
 
 
 def _pods(recording: Recording, known: Container[str]) -> dict[str, Pod]:
-    """Return the pods of the `known` containers, by the container's id."""
+    """Return the pods of the `known` containers, by container id."""
     return {
         one.id: one.pod for one in recording.containers() if one.pod is not None and one.id in known
     }
@@ -101,11 +100,11 @@ def compare(
     pods_a: Mapping[str, Pod] | None = None,
     pods_b: Mapping[str, Pod] | None = None,
 ) -> Comparison:
-    """Compare histories of containers, given by their ids in the order of their appearance.
+    """Compare histories of containers, which are keyed by id in order of appearance.
 
-    Containers are matched by namespace, pod and name, and those with the same name in that order.
-    Ids, process ids, times and random names are ignored; the pod's are taken from `pods_a` and
-    `pods_b`, by container id, or else as far as possible from the container's annotations.
+    Containers are matched by namespace, pod and name; containers with the same name, by order.
+    Ids, process ids, times and random names are ignored. A pod's ids come from `pods_a` and
+    `pods_b`, by container id, or else from the container's annotations.
     """
     of_a, of_b = _named(a), _named(b)
     different: list[Pair] = []
@@ -142,7 +141,7 @@ def _named(found: Mapping[str, History]) -> dict[str, History]:
 
 
 def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | None) -> Pair | None:
-    """Return the pair; None if the outcomes are the same."""
+    """Return the differences of a container; None if the outcomes are the same."""
     made_a, made_b = Generated.of(a, pod_a), Generated.of(b, pod_b)
     if (a.failure or b.failure) and made_a.text(a.failure) != made_b.text(b.failure):
         return Pair(name, a, b, (), real=False)
@@ -156,7 +155,7 @@ def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | Non
 
 
 class _Compared:
-    """One container as it is compared."""
+    """One side of a comparison: a container, with generated values replaced."""
 
     def __init__(self, history: History, made: Generated, *, real: bool) -> None:
         self._history = history
@@ -166,7 +165,7 @@ class _Compared:
         self.spec = made.spec(self._own)
 
     def side(self, change: Change) -> ComparedValue:
-        """Return what there is at the path of a difference, and its origin."""
+        """Return the presence of a value at the path of a difference, and its origin."""
         present = value_at(self.spec, change.path) is not ABSENT
         path, history = self._made.original(change.path), self._history
         moved = change.kind == "moved"
@@ -182,7 +181,7 @@ class _Compared:
         if not present:
             if newest is not None and newest.change.kind == "removed":
                 return ComparedValue(present, newest.owner, newest.evidence, newest)
-            # What was not applied is no removal.
+            # The newest step is not a removal that was applied.
             return ComparedValue(present, history.base_owner, (), None)
         value, known = value_at(self._own, path), value_at(history.spec, path)
         return ComparedValue(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ over the part of a recording that matters for one container or one event."""
+"""Run the differ over the events that are relevant to one container or one event."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .recorded import differ_of_some, events_of_some, rounds_of
 
 _NEAR = 200
 """Number of events before and after an event of a pod that may be part of the same round."""
-_BESIDE = 50
-"""Maximum number of other containers whose side effects are examined."""
+_OTHERS_MAX = 50
+"""Maximum number of other containers that are searched for side effects of an event."""
 
 
 class Excerpt:
@@ -36,40 +36,38 @@ class Excerpt:
         self._differ = differ
         self._names = names
         self.rounds = rounds
-        """Rounds in order; with the outcome of their changes if the CRI reported it."""
+        """Rounds in order, with the outcome of their changes if the CRI reported it."""
 
     def history(self, container_id: str) -> History | None:
-        """Return a container's history; None if nothing is known about it."""
+        """Return a container's history; None if no event describes the container."""
         return self._differ.histories.get(container_id)
 
     def round_of(self, event_id: int) -> RoundDiff | None:
         """Return the round of an event."""
         return next((one for one in self.rounds if event_id in one.events), None)
 
-    def name_of(self, thing_id: str) -> str:
-        """Return ``ns/pod/container`` of a container, ``ns/pod`` of a pod; else the beginning of
-        the id.
-        """
-        return self._names.get(thing_id) or self._differ.name_of(thing_id)
+    def name_of(self, subject_id: str) -> str:
+        """Return ``ns/pod/container`` or ``ns/pod``; the beginning of the id if unknown."""
+        return self._names.get(subject_id) or self._differ.name_of(subject_id)
 
 
 def of_container(recording: Recording, container: Container, check: Callable[[], None]) -> Excerpt:
-    """Read a container's own rounds, and the side effects of others' rounds on it.
+    """Read a container's rounds, and the side effects of other rounds on it.
 
-    ``check`` is called often and may raise. Raises RecordingError.
+    ``check`` is called for each event and may raise, to cancel. Raises RecordingError.
     """
     return _excerpt(recording, [container], check)
 
 
 def of_event(recording: Recording, event: Event, check: Callable[[], None]) -> Excerpt:
-    """Read enough for the round of an event and all its effects, on other containers too.
+    """Read the events that show the round of an event and its effects, also on other containers.
 
     For an event without a container, only its effects on containers are examined. Raises
     RecordingError.
     """
     own = container_of_event(recording, event.id)
     touched = containers_touched(recording, event, [] if own is None else [own.key])
-    others = containers_by_key(recording, touched[:_BESIDE])
+    others = containers_by_key(recording, touched[:_OTHERS_MAX])
     containers = list({one.key: one for one in ([] if own is None else [own]) + others}.values())
     pod = pod_of_event(recording, event.id)
     pods = [] if pod is None else [pod]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that are generated for each container: ids, process ids, random names and times.
+"""Replace values that are generated for each container: ids, process ids, random names, times.
 
-Each is replaced by its kind (``<container id>``), so that two containers with the same
-configuration can be compared in all fields.
+Each becomes its kind (``<container id>``), so that two containers with the same configuration
+are equal in all fields.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from nri_scope.oci import Json, Spec, value_at
 from .attribution.history import History
 
 MIN_ID = 6
-"""Minimum length in characters: runtimes' ids have 64, uids 36; shorter ones could be any word."""
+"""Minimum length of a replaced id, in characters. Runtimes' ids have 64, uids 36; shorter ids could
+be ordinary words."""
 
 _SANDBOX_ID = "io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"
 _POD_UID = "io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"
-"""Annotations in which containerd, CRI-O and the kubelet store it."""
+"""Annotations in which containerd, CRI-O and the kubelet store the pod's uid."""
 
 _TIMES = frozenset({"io.kubernetes.cri-o.Created", "kubernetes.io/config.seen"})
 _ADDRESS = "io.kubernetes.cri-o.IP."
@@ -31,7 +32,7 @@ _PATTERNS = (
     (re.compile(rf"((?:ipc|net|pid|user|uts)ns/(?:cni-)?){_UUID}$"), r"\1<uuid>"),
     # A container's own layer, in CRI-O's storage.
     (re.compile(r"(/overlay/)[0-9a-f]{64}(/merged)"), r"\1<layer>\2"),
-    # The kubelet: a container's termination log, a projected volume for the API server's token.
+    # The kubelet's names: a container's termination log, the volume of the API server's token.
     (re.compile(r"(/containers/[^/]+/)[0-9a-f]{8}$"), r"\1<file>"),
     (re.compile(r"(/kube-api-access-)[a-z0-9]{5}(?=/|$)"), r"\1<name>"),
 )
@@ -45,12 +46,12 @@ class Generated:
             container_id: "<container id>",
             pod_id: "<pod id>",
             pod_uid: "<pod uid>",
-            # As written in names of systemd slices.
+            # The spelling in names of systemd slices.
             pod_uid.replace("-", "_"): "<pod uid>",
         }
         self._names = {text: name for text, name in names.items() if len(text) >= MIN_ID}
         longest_first = sorted(self._names, key=len, reverse=True)
-        # Not within a longer word; kubelets write "pod" in front of a uid.
+        # Not inside a longer word, except after "pod", which kubelets prepend to a uid.
         self._ids = re.compile(
             rf"(?:(?<![0-9A-Za-z])|(?<=pod))(?:{'|'.join(map(re.escape, longest_first))})"
             r"(?![0-9A-Za-z])"
@@ -60,14 +61,14 @@ class Generated:
 
     @classmethod
     def of(cls, history: History, pod: Pod | None = None) -> Generated:
-        """Find the values for the container of `history`, in `pod` or else by its annotations."""
+        """Find the generated values of a container in `pod`, or else in its annotations."""
         if pod is not None:
             return cls(history.id, pod.id, pod.uid)
         specs = [history.spec, history.real or {}]
         return cls(history.id, _annotation(specs, _SANDBOX_ID), _annotation(specs, _POD_UID))
 
     def text(self, text: str) -> str:
-        """Return `text` without generated values."""
+        """Return `text` with generated values replaced."""
         if len(text) < MIN_ID:
             return text
         text = self._ids.sub(self._name, text)
@@ -77,9 +78,9 @@ class Generated:
         return text
 
     def spec(self, spec: Spec) -> Spec:
-        """Return `spec` without generated values, in values and in keys."""
+        """Return `spec` with generated values replaced, in values and in keys."""
         new: Spec = {}
-        # Iterative, as a runtime's message may be nested deeper than Python's stack allows.
+        # Iterative: a runtime's message may be nested deeper than Python's stack allows.
         work: list[tuple[Json, Json]] = [(spec, new)]
         while work:
             source, target = work.pop()
@@ -98,7 +99,7 @@ class Generated:
         return new
 
     def original(self, path: str) -> str:
-        """Return the path in the container's own spec that `spec` turned into `path`."""
+        """Return the container's own path for a `path` in the result of `spec`."""
         for text, name in self._names.items():
             path = path.replace(name, text)
         return path

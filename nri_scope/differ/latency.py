@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of plugins over all events: in observed plugins, and between connections."""
+"""Time that plugins take over all events: in observed plugins, and between connections."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from .attribution.spans import spans
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
 _NO_NAMES = Chain()
-"""Only requests show the other plugins of the chain; indices are enough here."""
+"""Spans with index ranges: only messages contain the names of other plugins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of events in a plugin, or between two connections."""
+    """Statistics of event times in a plugin, or between two connections."""
 
     count: int
     took: ResponseTimes
-    """The times; between two connections they include some tens of µs of the runtime itself."""
+    """Percentiles; between two connections they include some tens of µs of the runtime itself."""
     deadline_ns: int
-    """The shortest deadline that was sent for one plugin and one event; 0 if none was."""
+    """Shortest deadline of one plugin for one event; 0 if the runtime sent none."""
     over_half: int
-    """Number of events that took more than half of their deadline, including those of ``over``."""
+    """Number of events that took more than half of their deadline, including ``over``."""
     over: int
     """Number of events that took longer than one plugin's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeIn(Timing):
-    """The time that all events took in one plugin, or between two connections."""
+    """Statistics of one plugin, or of the plugins between two connections."""
 
     owner: Owner
     """An observed plugin, or the plugins between two observed connections."""
     after: str
-    """The connection (``NN-name``) before the plugins; "" if ``owner`` was observed itself."""
+    """The connection (``NN-name``) before the plugins; "" if ``owner`` is an observed plugin."""
     before: str
     """The connection after the plugins; "" if there is none."""
 
@@ -57,7 +57,7 @@ class TimeIn(Timing):
         return deadline_ms(self.deadline_ns)
 
     def record(self) -> dict[str, Plain]:
-        """Return the times for programs."""
+        """Return the statistics as plain values for JSON."""
         took = self.took
         return {
             "owner": str(self.owner),
@@ -74,7 +74,7 @@ class TimeIn(Timing):
 
 @dataclass(slots=True)
 class Times:
-    """Adds up times of events, with 8 bytes of memory for each."""
+    """Collector of event times. Uses 8 bytes for each."""
 
     _took: array[int] = field(default_factory=lambda: array("q"))
     _deadline_ns: int = 0
@@ -82,7 +82,7 @@ class Times:
     _over: int = 0
 
     def add(self, ns: int, deadline_ns: int) -> None:
-        """Add one time and its deadline; 0 for none."""
+        """Add a duration and its deadline (0: none), in ns."""
         self._took.append(ns)
         if deadline_ns > 0:
             if deadline_ns < self._deadline_ns or not self._deadline_ns:
@@ -91,35 +91,35 @@ class Times:
             self._over += ns > deadline_ns
 
     def figures(self) -> tuple[int, ResponseTimes, int, int, int]:
-        """Return the values of a `Timing`; at least one time is needed."""
+        """Return the fields of a `Timing`. Needs at least one time."""
         took = ResponseTimes.of(self._took)
         assert took is not None
         return len(self._took), took, self._deadline_ns, self.over_half, self._over
 
 
 class Latency:
-    """Adds up the time of rounds. Takes 8 bytes of memory for each part of one."""
+    """Collector of the times of rounds. Uses 8 bytes for each span."""
 
     def __init__(self) -> None:
-        # By the connections at both ends; by the plugin's own name if it was observed.
+        # Keys: the connections at both ends ("" for none), and the plugin if it was observed.
         self._times: dict[tuple[str, str, str], tuple[Owner, Times]] = {}
 
     def feed(self, one: Round) -> None:
-        """Add the times of a round, if it goes through the chain."""
+        """Add the spans of a round, if its event is sent through the chain."""
         if one.name not in _NAMES:
             return
-        # In a replay the chain is known: only nri-scope, as the runtime, is between two plugins.
+        # In a replay nri-scope is the runtime, so no plugin is between two observed plugins.
         replayed = one.stations[0].session.role == Role.REPLAY
         for span in spans(one, _NO_NAMES):
             if span.after and replayed:
                 continue
-            seen = "" if span.after else str(span.owner)
-            key = (span.after, span.before, seen)
+            observed = "" if span.after else str(span.owner)
+            key = (span.after, span.before, observed)
             _, times = self._times.setdefault(key, (span.owner, Times()))
             times.add(span.ns, span.deadline_ns)
 
     def result(self) -> tuple[TimeIn, ...]:
-        """Return the times in call order."""
+        """Return the statistics in call order."""
         return tuple(
             TimeIn(*times.figures(), owner, after, before)
             for (after, before, _), (owner, times) in sorted(self._times.items(), key=_call_order)
@@ -127,14 +127,13 @@ class Latency:
 
 
 def _call_order(item: tuple[tuple[str, str, str], tuple[Owner, Times]]) -> tuple[str, str]:
-    """Sort an observed plugin before the time between it and the next one."""
-    (after, before, seen), _ = item
-    return after or seen, before
+    """Return a key that sorts an observed plugin before the span between it and the next one."""
+    (after, before, observed), _ = item
+    return after or observed, before
 
 
 def latency(recording: Recording) -> tuple[TimeIn, ...]:
-    """Return the times of a whole recording; () if no plugin was observed, nor two connections of
-    one chain.
+    """Return the statistics of a recording; () without an observed plugin or overlapping sessions.
 
     Raises RecordingError.
     """
@@ -143,9 +142,9 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
         return ()
     rounds, found = Rounds.of(sessions), Latency()
     for event in recording.events():
-        over = rounds.feed(event)
-        if over is not None:
-            found.feed(over)
+        complete = rounds.feed(event)
+        if complete is not None:
+            found.feed(complete)
     last = rounds.flush()
     if last is not None:
         found.feed(last)
@@ -153,9 +152,7 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
 
 
 def _has_chain(sessions: Iterable[Session]) -> bool:
-    """Return whether any time in a plugin can have been observed: most recordings have one passive
-    session.
-    """
+    """Return whether the sessions can show a plugin's time; one passive session cannot."""
     newest_end: float = 0
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.role == Role.CRI:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ over a recording: all of it, or the events about one container, pod or event."""
+"""Run the differ over a recording, or over the events about one container, pod or event."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .attribution.round_selection import Choice
 from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
 
 _NEAR = 500
-"""Number of events among which each connection usually has one."""
+"""Number of consecutive events that usually include one of each connection."""
 
 
 def rounds(
@@ -36,8 +36,8 @@ def rounds(
 ) -> Iterator[RoundDiff]:
     """Yield the changes of each round of a recording, in order.
 
-    For a container or pod: its own rounds, and the side effects of others on it. For an event: its
-    round. Changes have their outcome if the CRI reported it. Raises RecordingError.
+    For a container or pod: its own rounds, and side effects of other rounds on it. For an event:
+    its round. Changes include their outcome if the CRI reported it. Raises RecordingError.
     """
     differ = differ or differ_of(recording)
     found = rounds_of(recording, differ)
@@ -57,14 +57,14 @@ def rounds_of(
     among: Sequence[int] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[RoundDiff]:
-    """Feed events of a recording to a differ; return their rounds, with the outcome of changes if
-    the CRI reported it.
+    """Feed events of a recording to a differ, and return their rounds.
 
-    ``check`` is called for each event, and may raise. Raises RecordingError.
+    Changes include their outcome if the CRI reported it. ``among``: ids of the events to feed; None
+    for all. ``check`` is called for each event, and may raise. Raises RecordingError.
     """
     found = _fed(differ, recording, among, check)
     if any(session.role == Role.CRI for session in recording.sessions()):
-        # The CRI's answers come after the changes that they are about.
+        # The CRI's answers are recorded after the changes that they confirm.
         return _with_outcome(list(found), differ)
     return found
 
@@ -82,7 +82,7 @@ def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
 
 
 def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Differ:
-    """Return a differ for the events that matter for some containers. Raises RecordingError."""
+    """Return a differ for the events that are relevant to `containers`. Raises RecordingError."""
     return Differ(
         recording.sessions(),
         only=[one.id for one in containers],
@@ -97,32 +97,32 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
 
 
 def _had_its_place(recording: Recording, session: Session, event: Event) -> bool:
-    """Answer as `Presence.had_its_place` does, by the whole recording."""
+    """Return the result of `Presence.had_its_place`, computed from the whole recording."""
     return lookup.has_event_before(
         recording, session.id, event.id, sorted(ASIDE), others=True
     ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
 
 
 def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
-    """Return a test for `Rounds.had_joined`, by the whole recording."""
+    """Return a function for `Rounds.had_joined`, computed from the whole recording."""
     introduction = sorted(INTRODUCTION)
     since: dict[int, int] = {}
 
     @cache
     def firsts() -> dict[int, int]:
-        """Return, for each session, the first event at which it may be asked."""
-        told = lookup.first_events(recording, introduction, others=True)
+        """Return the first event that the runtime may send to each session, by session id."""
+        joined = lookup.first_events(recording, introduction, others=True)
         later = lookup.first_events(recording, sorted(SET_UP), others=True)
         begun = lookup.first_events(recording, sorted(SET_UP))
-        # If the beginning was not recorded, the session may have existed before.
+        # Without a recorded beginning, the session may have existed before.
         return {
-            session: told.get(session, maxsize) if first < later.get(session, maxsize) else 0
+            session: joined.get(session, maxsize) if first < later.get(session, maxsize) else 0
             for session, first in begun.items()
         }
 
     def had_joined(session: Session, event: Event) -> bool:
         if session.id not in since or since[session.id] > event.id:
-            # Most sessions are asked about all events; to search for others would read everything.
+            # Most sessions have an event nearby; a search without bounds would read the whole file.
             if not lookup.has_event_before(
                 recording, session.id, event.id, introduction, others=True, within=_NEAR
             ):
@@ -136,7 +136,7 @@ def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
 def blame(recording: Recording, container: Container) -> History:
     """Return one container's history.
 
-    Raises RecordingError, and UsageError if nothing is known about it.
+    Raises RecordingError, and UsageError if the recording does not show the container's spec.
     """
     differ = differ_of_some(recording, [container])
     numbers = events_of_some(recording, [container], differ)
@@ -145,8 +145,8 @@ def blame(recording: Recording, container: Container) -> History:
     history = differ.histories.get(container.id)
     if history is None:
         raise UsageError(
-            f"{recording.path} does not show what {lookup.container_name(container)} is made of",
-            "no event or Synchronize in it tells more than its id",
+            f"{recording.path} does not contain the spec of {lookup.container_name(container)}",
+            "its events and Synchronize requests contain only the container's id",
         )
     return history
 
@@ -162,7 +162,7 @@ def histories(recording: Recording) -> dict[str, History]:
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Collect garbage rarely: objects made here stay in use, and each scan of them takes time."""
+    """Collect garbage rarely: objects made here stay in use, and each scan of them is slow."""
     before = gc.get_threshold()
     gc.set_threshold(500_000, *before[1:])
     try:
@@ -188,8 +188,9 @@ def _fed(
 def events_of_some(
     recording: Recording, containers: Iterable[Container], differ: Differ
 ) -> Sequence[int] | None:
-    """Return the numbers of the events that matter for the histories of some containers; None for
-    all. The differ gets those that Synchronize lists before it gets any event.
+    """Return the ids of the events that affect the histories of `containers`; None for all.
+
+    Containers that Synchronize lists are added to the differ first.
     """
     found: set[int] = set()
     for container in containers:
@@ -197,13 +198,13 @@ def events_of_some(
         if numbers is None:
             # In an old recording any reply may have updated the container.
             return None
-        # The next question, about any subject, shows that a creation's or update's chain had ended.
+        # The next request, about any subject, shows that a creation's or update's chain had ended.
         later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
         own = {*numbers, *later}
-        told = lookup.listed_at_start(recording, container)
-        if told is not None and told.event <= min(own, default=told.event):
+        listed = lookup.listed_at_start(recording, container)
+        if listed is not None and listed.event <= min(own, default=listed.event):
             with suppress(DecodeError):
-                known = api.Container.FromString(told.content)
+                known = api.Container.FromString(listed.content)
                 differ.know(known, lookup.container_name(container))
         found |= own
     return sorted(found)
@@ -224,5 +225,5 @@ def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundD
 
 
 def _key(step: ChangeStep) -> tuple[str, str, int, tuple[Evidence, ...]]:
-    # One event may belong to two: an earlier change that it shows, and its own reply.
+    # One event may be the event of two steps: an earlier change that it shows, and its own reply.
     return step.container, step.change.path, step.event, step.evidence

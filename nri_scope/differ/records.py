@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ's findings as plain values for JSON: every key is there, lists are never null."""
+"""Convert the differ's findings to plain values for JSON. No key is missing, no list is null."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .attribution.attributed_changes import ChangeStep, Claim, NameOf, PluginReq
 from .attribution.owner import Owner
 
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
-"""Kinds of changes by their names in RFC 6902."""
+"""Operations of RFC 6902, by kind of change."""
 
 MAX_DEPTH = 24
-"""Maximum nesting of shown objects and arrays. No field of a spec has more than a few levels."""
+"""Maximum depth of printed objects and arrays. Fields of a spec have a few levels at most."""
 
 
 def change_record(change: Change) -> dict[str, Plain]:
-    """Return a change of a spec, with the position if order matters."""
+    """Return a change of a spec. ``position`` is null if order does not matter."""
     return {
         "path": change.path,
         "op": OPERATIONS[change.kind],
@@ -29,7 +29,7 @@ def change_record(change: Change) -> dict[str, Plain]:
 
 
 def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
-    """Return a change with all known facts about it."""
+    """Return a change with its owner, evidence, event and outcome."""
     return {
         **change_record(step.change),
         **by_record(step.owner),
@@ -46,7 +46,7 @@ def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
 
 
 def asked_record(one: PluginRequest, name_of: NameOf) -> dict[str, Plain]:
-    """Return a request that was not simply carried out."""
+    """Return a request that was not applied as requested."""
     return {
         "container": name_of(one.container) if one.container else "",
         "container_id": one.container,
@@ -61,7 +61,7 @@ def asked_record(one: PluginRequest, name_of: NameOf) -> dict[str, Plain]:
 
 
 def by_record(owner: Owner) -> dict[str, Plain]:
-    """Return an owner in words, with its index and its parts."""
+    """Return an owner as text, its index, and its fields."""
     detail: dict[str, Plain] = {
         "who": str(owner.who),
         "plugins": list(owner.plugins),
@@ -75,7 +75,7 @@ def by_record(owner: Owner) -> dict[str, Plain]:
 
 
 def shallow(value: Json, depth: int = 0) -> Plain:
-    """Return the value, cut where it is nested deeper than `MAX_DEPTH`."""
+    """Return the value, with "…" in place of objects and arrays deeper than `MAX_DEPTH`."""
     if not isinstance(value, dict | list) or not value:
         return value
     if depth >= MAX_DEPTH:

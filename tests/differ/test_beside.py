@@ -209,11 +209,11 @@ def test_a_container_that_failed_to_start_is_not_simply_applied() -> None:
         lines = [line for one in found for line in renderer.round(one, differ.name_of)]
         text = "\n".join([*lines, *renderer.end()])
         assert "failed to start" in text
-        assert "1 of 1 earlier changes are in the spec, which was never run" in text
+        assert "1 of 1 earlier changes are in the spec; the container never ran" in text
         assert "\x1b" not in text and "such file\nor" not in text
     (history,) = differ.histories.values()
     head = "\n".join(blame.head(history, blame.lines(history)))
-    assert "note: this spec was made and never run: the container failed to start" in head
+    assert "note: this spec was created, but never ran: the container failed to start" in head
     assert "\x1b" not in head
 
 

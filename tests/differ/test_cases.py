@@ -118,7 +118,7 @@ class TestConflictOnContainerd:
     def test_is_a_failed_creation_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/cf/cx")
         history = blame(recording, one)
-        assert "99-nri-scope was not asked" in history.failure
+        assert "99-nri-scope did not receive the event" in history.failure
         assert "StopContainer" in history.failure
         assert "created by" not in told(recording, "shop/cf/cx")
         seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
@@ -197,7 +197,7 @@ class TestOddFields:
         assert "resolved by the runtime" in text
         assert "no such thing" not in text
         assert "not applied" not in text
-        assert "it may come with the CDI device held.com/dev=x" in text
+        assert "may be part of the CDI device held.com/dev=x" in text
 
     def test_five_memory_settings_are_not_applied(self, recording: Recording) -> None:
         history = blame(recording, container(recording, "shop/cf/m1"))
@@ -227,7 +227,7 @@ class TestRequestsForNothing:
         assert all(not step.container.startswith("deadbeef") for step in found.steps)
         (asked,) = (one for one in found.asked if one.container.startswith("deadbeef"))
         assert asked.fate is RequestFate.NOT_APPLIED
-        assert "no such container" in asked.reason
+        assert "does not exist" in asked.reason
 
     def test_an_eviction_is_told_everywhere(self, recording: Recording) -> None:
         one = container(recording, "shop/up/c")

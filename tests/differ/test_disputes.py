@@ -69,4 +69,4 @@ def test_one_that_sets_the_same_again_is_no_dispute() -> None:
     (one,) = made.end()
     (step,) = one.steps
     assert (step.owner, step.disputed) == (plugin("10-w"), ())
-    assert step.note == "set again by 20-x, to the same"
+    assert step.note == "set again by 20-x to the same value"

@@ -70,7 +70,7 @@ def test_what_is_left_of_a_great_many_updates_is_told(monkeypatch: pytest.Monkey
     made.send("10-a", "StopContainer", request, reply)
     (one,) = made.end()
     assert len(one.side_effects) == 10
-    assert one.remarks == ("1,224 more updates of other containers are left out",)
+    assert one.remarks == ("1,224 more updates of other containers are omitted",)
 
 
 def test_a_great_many_connections_that_miss_every_event() -> None:

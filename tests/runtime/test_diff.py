@@ -315,4 +315,4 @@ async def test_a_container_that_failed_to_start_is_told_with_the_error(
     )
     assert "/no/such/program" in one["failure"] and "/no/such/program" in str(error)
     head = json.loads(await printed("blame", file, broken.id))
-    assert any(remark.startswith("this spec was made and never run") for remark in head["remarks"])
+    assert any(remark.startswith("this spec was created, but never ran") for remark in head["remarks"])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on changes, by the OCI spec that the runtime reports as actually used.
+"""Judge changes by the OCI spec that the runtime reports as actually used.
 
-That spec has everything that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …),
-most of which NRI never shows. It has neither ``/cdiDevices`` nor ``/nri``, which nri-scope adds. It
-also shows updates: in containerd all that the CRI supports (updateOCIResource), in CRI-O processor
-settings and memory limits, and in newer versions unified settings on cgroup v2
-(UpdateContainerLinuxResources, read at 1.37). The container gets all of them.
+That spec contains the whole input of the OCI runtime (``ociVersion``, ``root``, capabilities, …),
+most of which NRI never shows. It contains neither ``/cdiDevices`` nor ``/nri``, which are paths of
+nri-scope. It also contains updates: in containerd all fields that the CRI supports
+(updateOCIResource), in CRI-O processor settings and memory limits, and in newer versions unified
+settings on cgroup v2 (UpdateContainerLinuxResources, read at 1.37). Other updates are applied to
+the container, too.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from .attributed_changes import Applied, ChangeStep
 from .findings import standing
 
 NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
-CLASS_UNKNOWN = "only the node's configuration tells what the class means"
-NOT_TOLD = "CRI-O does not put into its spec what an update does there"
+CLASS_UNKNOWN = "only the node's configuration defines the class"
+NOT_TOLD = "CRI-O does not write updates of this field to its spec"
 _NOTES = NO_SWAP_LIMIT, CLASS_UNKNOWN, NOT_TOLD
 
 _MEMORY = "/linux/resources/memory"
 _BLOCK_IO = "/linux/resources/blockIO"
-_OURS = "/cdiDevices", "/nri"
-_UPDATED_UNTOLD = "/linux/resources/hugepageLimits/", "/linux/resources/unified/"
+_OWN_PATHS = "/cdiDevices", "/nri"
+_NOT_IN_CRI_O_SPEC = "/linux/resources/hugepageLimits/", "/linux/resources/unified/"
 
 
 class _Finding(NamedTuple):
@@ -55,15 +56,15 @@ _NO = _Finding(Applied.NO)
 
 
 def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep:
-    """Return `step` with the verdict of the runtime's own spec: ``applied``, ``actual``, ``note``.
+    """Return `step` with the outcome by the runtime's own spec: ``applied``, ``actual``, ``note``.
 
-    Only meaningful for a step that no later one undid, see `judge_all`. A change is applied if the
+    Only valid for a step that no later step overrides, see `judge_all`. A change is applied if the
     spec has its value, possibly with parts that the runtime filled in (a device's mode and owners);
-    a removal if the spec has no value; a move if the member is still between the same neighbours.
+    a removal if the spec has no value; a move if the same common members precede the member.
 
-    ``applied`` is None for what the spec cannot show: CDI devices, the meaning of a block I/O
-    class, a swap limit on nodes without swap, some of CRI-O's updates; and for a move if `known`,
-    the spec with all changes by plugins, is missing.
+    ``applied`` is None for values that the spec cannot show: CDI devices, the contents of a block
+    I/O class, a swap limit on nodes without swap, some of CRI-O's updates; and for moves without
+    `known`, the spec with all changes by plugins.
     """
     if step.change.kind == "moved":
         finding = _of_move(step.change.path, real, known)
@@ -76,15 +77,15 @@ def judge(step: ChangeStep, real: Spec, known: Spec | None = None) -> ChangeStep
 def judge_all(
     steps: Sequence[ChangeStep], real: Spec, known: Spec | None = None
 ) -> dict[int, ChangeStep]:
-    """Return the steps of one container that can be judged, with verdicts, by position in `steps`.
+    """Return the steps that can be judged, with their outcome, by position in `steps`.
 
-    Leaves out steps whose value, or a part or parent of it, was changed by a later step.
+    Steps whose value, part or parent a later step changed are omitted.
     """
     judged = {number: judge(steps[number], real, known) for number in standing(steps)}
     later: set[str] = set()
     for number in range(len(steps) - 1, -1, -1):
         path = steps[number].change.path
-        # Neither moved again nor removed nor added again since.
+        # A move counts unless a later step moved, removed or added the member.
         stands = path not in later and later.isdisjoint(_above(path))
         if stands and steps[number].change.kind == "moved":
             judged[number] = judge(steps[number], real, known)
@@ -94,7 +95,7 @@ def judge_all(
 
 def _of_change(change: Change, real: Spec) -> _Finding:
     path, before, after, kind, _ = change
-    if _is_ours(path):
+    if _is_own_path(path):
         return _Finding(None)
     if _is_class(change):
         return _of_class(change, real)
@@ -105,12 +106,12 @@ def _of_change(change: Change, real: Spec) -> _Finding:
         return _NO if same(actual, before) else _Finding(Applied.DIFFERENTLY, actual)
     if any(_honours(path, after, each) for each in namesakes(real, path)):
         return _YES
-    if path.startswith(_UPDATED_UNTOLD) and _is_of_cri_o(real):
+    if path.startswith(_NOT_IN_CRI_O_SPEC) and _is_of_cri_o(real):
         return _Finding(None, note=NOT_TOLD)
     if isinstance(actual, Absent):
         # Go omits empty fields, except members of a map.
-        left_out = after in ({}, []) and not path.startswith("/linux/netDevices/")
-        if left_out:
+        is_omitted = after in ({}, []) and not path.startswith("/linux/netDevices/")
+        if is_omitted:
             return _YES
         return _Finding(None, note=NO_SWAP_LIMIT) if _is_no_swap(path, after, real) else _NO
     if kind == "changed" and same(actual, before):
@@ -122,12 +123,12 @@ def _is_of_cri_o(real: Spec) -> bool:
     return value_at(real, "/annotations/io.kubernetes.cri-o.ContainerID") is not ABSENT
 
 
-def _is_ours(path: str) -> bool:
-    return any(path == ours or path.startswith(f"{ours}/") for ours in _OURS)
+def _is_own_path(path: str) -> bool:
+    return any(path == own or path.startswith(f"{own}/") for own in _OWN_PATHS)
 
 
-def _is_no_swap(path: str, wanted: Json, real: Spec) -> bool:
-    return path == f"{_MEMORY}/swap" and same(value_at(real, f"{_MEMORY}/limit"), wanted)
+def _is_no_swap(path: str, requested: Json, real: Spec) -> bool:
+    return path == f"{_MEMORY}/swap" and same(value_at(real, f"{_MEMORY}/limit"), requested)
 
 
 def _is_class(change: Change) -> bool:
@@ -141,21 +142,21 @@ def _is_class(change: Change) -> bool:
 
 
 def _of_class(change: Change, real: Spec) -> _Finding:
-    nothing = value_at(real, _BLOCK_IO) in (ABSENT, None, {})
+    is_empty = value_at(real, _BLOCK_IO) in (ABSENT, None, {})
     if change.kind == "removed":
-        return _YES if nothing else _NO
-    return _NO if nothing else _Finding(None, note=CLASS_UNKNOWN)
+        return _YES if is_empty else _NO
+    return _NO if is_empty else _Finding(None, note=CLASS_UNKNOWN)
 
 
-def _honours(path: str, wanted: Json, actual: Json) -> bool:
-    """Return whether `actual` is as requested, ignoring zeros and values left to the runtime."""
-    if same(wanted, actual):
+def _honours(path: str, requested: Json, actual: Json) -> bool:
+    """Return whether `actual` is as requested, ignoring zeros and fields left to the runtime."""
+    if same(requested, actual):
         return True
-    there = (apply({}, [Change(path, None, each, "added")]) for each in (wanted, actual))
-    return all(_means_nothing(change) for change in changes(*there))
+    specs = (apply({}, [Change(path, None, each, "added")]) for each in (requested, actual))
+    return all(_is_negligible(change) for change in changes(*specs))
 
 
-def _means_nothing(change: Change) -> bool:
+def _is_negligible(change: Change) -> bool:
     if change.kind == "added":
         parts = change.path.split("/")
         is_left_open = parts[1:3] == ["linux", "devices"] and parts[-1] in (
@@ -172,14 +173,14 @@ def _of_move(path: str, real: Spec, known: Spec | None) -> _Finding:
         return _Finding(None)
     array = path.rpartition("/")[0]
     label = split(path)[-1]
-    wanted, actual = labels_at(known, array), labels_at(real, array)
-    if label not in wanted:
+    requested, actual = labels_at(known, array), labels_at(real, array)
+    if label not in requested:
         return _Finding(None)
     if label not in actual:
         return _NO
-    common = {*wanted} & {*actual}
-    ahead = [{*labels[: labels.index(label)]} & common for labels in (wanted, actual)]
-    return _YES if ahead[0] == ahead[1] else _NO
+    shared = {*requested} & {*actual}
+    preceding = [{*labels[: labels.index(label)]} & shared for labels in (requested, actual)]
+    return _YES if preceding[0] == preceding[1] else _NO
 
 
 def _above(path: str) -> list[str]:

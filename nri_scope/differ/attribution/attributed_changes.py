@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ's findings, as plain values: steps, spans, and the changes of one round."""
+"""The differ's results as plain values: steps, requests, spans, and the changes of one round."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ of the id if the name is unknown."""
 
 
 class Evidence(StrEnum):
-    """The source from which a change is known."""
+    """Source of the knowledge of a change."""
 
     TAP = "tap"
-    """The plugin's own answer, seen on its connection."""
+    """The plugin's own reply, seen on its connection."""
     REPLAY = "replay"
-    """The plugin's own answer, in a replay."""
+    """The plugin's own reply, in a replay."""
     VALIDATOR = "validator"
-    """The runtime's own list of last owners, as it sends validators (NRI 0.10 and later)."""
+    """The runtime's own list of last owners, which it sends to validators (NRI 0.10 and later)."""
     PROBES = "probes"
     """Two connections of one chain saw the container differently."""
     EVENTS = "events"
@@ -33,7 +33,7 @@ class Evidence(StrEnum):
     CRI = "cri"
     """The runtime's answer to ContainerStatus: the spec that was actually used."""
     REQUEST = "request"
-    """The runtime's own request, which contains the changes that it asks plugins about."""
+    """The runtime's own request, which contains the changes that a CRI client requested."""
 
     @property
     def meaning(self) -> str:
@@ -53,7 +53,7 @@ _MEANING = {
 
 
 class Applied(StrEnum):
-    """The runtime's own report on a change."""
+    """Outcome of a change, by the runtime's own report."""
 
     YES = "applied"
     NO = "not applied"
@@ -66,7 +66,7 @@ class Claim(NamedTuple):
     evidence: Evidence
     owner: Owner
     value: Json
-    """The value by this source; None if it reports that there is none."""
+    """The value in this source; None if it reports that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +79,20 @@ class ChangeStep:
     owner: Owner
     evidence: tuple[Evidence, ...]
     event: int
-    """The event that shows the change: the one replied to, or the first one after the change."""
+    """Id of the event that shows the change: the one replied to, or the first after the change."""
     at_ns: int
-    """Wall-clock time at which that event came."""
+    """Wall-clock time of that event, in ns since the epoch."""
     disputed: tuple[Claim, ...] = ()
-    """Claims of other sources that cannot be true at the same time."""
+    """Contradicting claims of other sources."""
     applied: Applied | None = None
-    """The CRI's verdict; None if it was not asked, or if the container was changed again before."""
+    """Outcome by the CRI; None if it was not queried, or a later step changed the value first."""
     actual: Json = None
     """The value in the runtime's spec, if `applied` is DIFFERENTLY."""
     note: str = ""
-    """A further explanation, such as why the runtime ignores the change; "" for none."""
+    """Explanation, such as why the runtime ignores the change; "" for none."""
 
     def asked(self, reason: str, fate: RequestFate | None = None) -> PluginRequest:
-        """Return the change as a request that was not simply carried out, and why."""
+        """Return the change as a request that was not applied as requested, with the reason."""
         change, fate = self.change, fate or RequestFate.NOT_APPLIED
         known = self.evidence[0], self.event
         return PluginRequest(
@@ -101,25 +101,25 @@ class ChangeStep:
 
 
 class RequestFate(StrEnum):
-    """The fate of a request that is not simply carried out."""
+    """Outcome of a request that was not applied as requested."""
 
     NOT_APPLIED = "not applied"
     RESOLVED = "resolved by the runtime"
-    """The runtime replaced the value with one that the node's configuration defines for it."""
+    """The runtime replaced the value with its definition in the node's configuration."""
     UNKNOWN = "unknown"
-    """Nothing shows whether it was applied."""
+    """No evidence shows whether it was applied."""
 
 
 class PluginRequest(NamedTuple):
-    """A request of a plugin that is not simply carried out."""
+    """A request of a plugin that was not applied as requested."""
 
     container: str
-    """The id of the container that it was asked for."""
+    """Id of the container to be changed."""
     owner: Owner
     path: str
     """The path in the spec; ``/evict`` for an eviction, "" for an update as a whole."""
     value: Json
-    """``-KEY`` for the removal of a member; for an eviction, the reason that the plugin gave."""
+    """``-KEY`` for the removal of a member; for an eviction, the plugin's reason."""
     reason: str
     """Why the request was not applied, or had another result."""
     evidence: Evidence
@@ -129,18 +129,18 @@ class PluginRequest(NamedTuple):
 
 
 EVICTION = "/evict"
-"""Used as the path of a request to evict a container."""
+"""Path of a request to evict a container."""
 
 
 class Span(NamedTuple):
-    """Time between two moments of one round."""
+    """Time that one plugin, or the plugins between two connections, took in a round."""
 
     owner: Owner
-    """The plugins that used the time: an observed one, or those between two connections."""
+    """An observed plugin, or the plugins between two connections."""
     after: str
-    """The connection (``NN-name``) that had answered; "" if `owner` was itself observed."""
+    """The connection (``NN-name``) that replied before; "" if `owner` is an observed plugin."""
     before: str
-    """The connection (``NN-name``) that was asked next; "" for none."""
+    """The connection (``NN-name``) that received the event next; "" for none."""
     ns: int
     """Duration; between two connections it includes some tens of µs of the runtime itself."""
     deadline_ns: int
@@ -149,22 +149,22 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RoundDiff:
-    """The changes of one event on its way through the chain, as all our connections saw it."""
+    """The changes of one event in the chain, as seen by all recorded connections."""
 
     event: int
     """Id of the first of its events in the recording."""
     events: tuple[int, ...]
-    """The ids of all its events, in the order in which the runtime asked."""
+    """Ids of all its events, in the order in which the runtime sent them."""
     name: str
-    """The event's name, such as ``CreateContainer``; ``UpdateContainers`` for unsolicited requests
-    of a plugin; ``ContainerStatus`` for an answer of the CRI."""
+    """The event's name, such as ``CreateContainer``; ``UpdateContainers`` for an unsolicited
+    request of a plugin; ``ContainerStatus`` for an answer of the CRI."""
     at_ns: int
     container: str
-    """The id of the container that it is about; "" for none (as in Synchronize)."""
+    """Id of the event's container; "" for none (as in Synchronize)."""
     pod: str
-    """The id of its pod."""
+    """Id of the event's pod; "" for none."""
     seen_by: tuple[str, ...]
-    """Connections (``NN-name``) that saw the event, in that order."""
+    """Connections (``NN-name``) that saw the event, in call order."""
     missed_by: tuple[str, ...]
     """Connections that existed, had subscribed to the event, and did not see it."""
     chain: tuple[str, ...]
@@ -172,23 +172,23 @@ class RoundDiff:
     steps: tuple[ChangeStep, ...]
     """Changes in order: of the event's container and, as side effects, of other containers."""
     asked: tuple[PluginRequest, ...]
-    """Requests of plugins that were not simply carried out."""
+    """Requests of plugins that were not applied as requested."""
     spans: tuple[Span, ...]
     failure: str
-    """Why the event failed, in the words of the runtime, the plugin or nri-scope; "" if it is not
-    known to have failed."""
+    """Reason of the failure, in the words of the runtime, the plugin or nri-scope; "" if no
+    evidence shows that the event failed."""
     doubt: str = ""
-    """Why it is not known whether the event succeeded; "" if that is known or irrelevant."""
+    """Reason why the outcome of the event is unknown; "" if it is known or irrelevant."""
     open_ns: int = 0
-    """If there is a `doubt`: how long the differ waited for the outcome."""
+    """With a `doubt`: time in ns from the event to the end of the observation."""
     created: bool = field(default=False, compare=False)
     """Whether later events show that the round created a container."""
     remarks: tuple[str, ...] = ()
-    """Limits of the evidence, in words: "what plugins before 50 did was not observed"."""
+    """Limits of the evidence, in words, such as "nothing was observed after 50-probe"."""
 
     @property
     def own(self) -> tuple[ChangeStep, ...]:
-        """Steps of the container that the event is about."""
+        """Steps of the event's container."""
         return tuple(step for step in self.steps if step.container == self.container)
 
     @property

@@ -18,9 +18,9 @@ class Chain:
     """The known plugins of a round, in call order."""
 
     plugins: tuple[str, ...] = ()
-    """All plugins (``NN-name``), if the runtime sent them to a validator; else ()."""
+    """All plugins (``NN-name``), if the runtime sent them to a validator; () otherwise."""
     seen: frozenset[str] = frozenset()
-    """Plugins whose connections were observed: their changes are known from these."""
+    """Plugins whose connections were observed; their changes are known from their replies."""
 
     @classmethod
     def of(cls, stations: Iterable[ConnectionPart], plugins: Iterable[str] = ()) -> Chain:
@@ -34,7 +34,7 @@ class Chain:
         *,
         or_runtime: bool = False,
     ) -> Owner:
-        """Return the plugins between two stations; None for the chain's beginning or end."""
+        """Return the plugins between two connections; None for the chain's beginning or end."""
         named = self._named(after, before)
         if named is None:
             return _by_index(after, before, or_runtime=or_runtime)
@@ -77,7 +77,7 @@ def _range(after: str | None, before: str | None, or_runtime: bool) -> Owner:
     first = low if after is None else _next(low)
     last = high if before is None else _previous(high)
     if not (first and last and first <= last):
-        # No index is in between: only a plugin with the index of an observed one can be meant.
+        # No index is in between: the owner can only share the index of an observed connection.
         first, last, ties = low, high, ()
     return Owner(OwnerKind.ONE_OF, first=first, last=last, ties=ties, or_runtime=or_runtime)
 

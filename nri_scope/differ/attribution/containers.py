@@ -18,51 +18,51 @@ from .history import History
 from .owner import UNKNOWN, Owner
 from .rounds import CREATE, UNDOING, UPDATE, Round
 
-NO_SUCH = "there is no such container, and runtimes drop updates of unknown ones"
-NOT_TOLD = "no event tells of such a container; runtimes drop updates of unknown ones"
-REMOVED = "the container was removed before, and runtimes drop updates of unknown ones"
-STOPPED = "the container was stopped before, and the runtime updates no such ones"
-NOT_CREATED = "the container was not created, and runtimes drop updates of unknown ones"
+NO_SUCH = "the container does not exist; runtimes drop updates of unknown containers"
+NOT_TOLD = "no event shows the container; runtimes drop updates of unknown containers"
+REMOVED = "the container was already removed; runtimes drop updates of unknown containers"
+STOPPED = "the container was already stopped; the runtime drops updates of stopped containers"
+NOT_CREATED = "the container was not created; runtimes drop updates of unknown containers"
 GONE_MAX = 100_000
-"""Maximum number of stopped and removed containers that are remembered."""
+"""Maximum number of ids stored of stopped containers, and of removed containers."""
 
 
 class Containers:
-    """Keeps the known facts about each container, by its id."""
+    """Known facts about all containers, by container id."""
 
     def __init__(self) -> None:
         self.histories: dict[str, History] = {}
         self._names: dict[str, str] = {}
         self._pods: dict[str, str] = {}
         self._shown: dict[str, tuple[bytes, int]] = {}
-        """Fingerprint of each container in its newest event, with the number of its steps then."""
+        """Fingerprint and number of steps of each container at its newest event."""
         self._tails: dict[str, Owner] = {}
-        """Plugins that may have changed a container unobserved, until an event shows it."""
+        """Plugins that may have changed a container unobserved since its last event."""
         self.is_unheard: Callable[[str], bool] = lambda _: False
-        """Whether no container is known whose id is, or begins with, the given one."""
+        """Test whether all existing containers are known, and none has an id with this prefix."""
         self.updates_stopped = True
-        """Whether the runtime updates containers that were stopped."""
+        """Whether the runtime applies updates to stopped containers."""
         self._stopped: dict[str, None] = {}
         self._gone: dict[str, None] = {}
-        """Removed containers."""
+        """Ids of removed containers."""
         self._doing: dict[str, bool] = {}
-        """Containers just updated, and whether only an event of their own shows that the runtime
-        has applied the update; else any event does."""
+        """Containers with an unconfirmed update. True: only the container's next event confirms
+        that the runtime applied the update; False: any event does."""
         self._done_ns: dict[str, int] = {}
-        """Time at which the newest change of a container, or its new creation, was known to be
-        done; on the monotonic clock, which the CRI's answers also have and which is never set."""
+        """Monotonic time at which the newest change of a container, or its creation, was complete.
+        The CRI's answers have the same clock, which is never set."""
 
     # -- names ------------------------------------------------------------------------------
 
     def learn_name(self, event: Event) -> None:
-        """Learn the name that an event gives its container; a creation replaces it."""
+        """Store the container's name in an event; a creation replaces a stored name."""
         known = event.container_id in self._names and event.event != CREATE
         if event.container_id and event.container and not known:
             where = f"{event.namespace}/{event.pod}/" if event.pod else ""
             self._names[event.container_id] = f"{where}{event.container}"
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
-        """Learn the name of a pod, to which its containers refer by id."""
+        """Store the name of a pod, to which its containers refer by id."""
         self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
 
     def name_of(self, container_id: str) -> str:
@@ -72,7 +72,7 @@ class Containers:
     # -- facts about one container -----------------------------------------------------------
 
     def know(self, container: api.Container, name: str = "") -> History:
-        """Add a container that exists already."""
+        """Add an existing container."""
         history = self.histories.get(container.id)
         if history is None:
             pod = self._pods.get(container.pod_sandbox_id)
@@ -81,22 +81,22 @@ class Containers:
             spec = oci.spec_of(container)
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
             history.shown = True
-            history.add_remark("it was there before the recording began")
+            history.add_remark("the container is older than the recording")
             self.histories[container.id] = history
             self._shown[container.id] = later_changes.fingerprint(container), 0
         return history
 
     def history(self, container_id: str) -> History:
-        """Return the container's history; an empty one if the container was never shown."""
+        """Return the container's history; an empty one if no event showed the container."""
         history = self.histories.get(container_id)
         if history is None:
             history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
-            history.add_remark("what it was made of was not seen")
+            history.add_remark("the original spec was not observed")
             self.histories[container_id] = history
         return history
 
     def target(self, container_id: str) -> History | None:
-        """Return the history of a container that a plugin wants updated; None if unknown."""
+        """Return the history of a container to be updated; None if no such container exists."""
         history = self.histories.get(container_id)
         if container_id in self._gone or (history is not None and history.failure):
             return None
@@ -107,9 +107,7 @@ class Containers:
         return self.history(container_id)
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """Return the fate of a request for a container that does not exist as far as is known, and
-        the reason.
-        """
+        """Return the fate of a request for a container without a `target`, and the reason."""
         if container_id in self._gone:
             return RequestFate.NOT_APPLIED, REMOVED
         if container_id in self._stopped:
@@ -121,24 +119,24 @@ class Containers:
         return RequestFate.UNKNOWN, NOT_TOLD
 
     def is_named(self, beginning: str) -> bool:
-        """Return whether an event named a container whose id begins with this."""
+        """Return whether an event contained the name of a container with this id prefix."""
         return any(known.startswith(beginning) for known in self._names)
 
     def removed(self, container_id: str) -> None:
-        """Note that the runtime removed the container."""
+        """Mark the container as removed."""
         self._stopped.pop(container_id, None)
         self._gone[container_id] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 
     def stopped(self, container_id: str) -> None:
-        """Note that the runtime stopped the container."""
+        """Mark the container as stopped."""
         self._stopped[container_id] = None
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
     def created(self, history: History, at: Event) -> None:
-        """Begin the container's history; ``tail``: plugins that may have changed it unobserved."""
+        """Start a new container's history. ``at``: the first event of its creation."""
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
@@ -147,42 +145,41 @@ class Containers:
         self._tails[history.id] = history.tail
 
     def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
-        """Note an update; the next event shows the result of the runtime or of `tail`."""
+        """Add the steps of an update. ``tail``: plugins that may have changed it unobserved."""
         history.add(steps, spec)
         self._doing[history.id] = True
         self._tails[history.id] = tail
 
     def done(self, container_id: str, mono_ns: int) -> None:
-        """Note that the newest change of the container was done by this time."""
+        """Store that the container's newest change was complete at this time."""
         self._done_ns[container_id] = max(mono_ns, self._done_ns.get(container_id, 0))
 
     def touched(self, container_id: str) -> None:
-        """Note an update of the container beside another container's event."""
+        """Mark an update of the container that another container's event caused."""
         self._doing.setdefault(container_id, False)
 
     def compare(
         self, container: api.Container, event: Event, rules: oci.RuntimeRules
     ) -> tuple[list[ChangeStep], list[PluginRequest]]:
-        """Return changes that an event shows and no known change explains, and requests that it
-        shows as not applied.
+        """Return the changes that only this event shows, and the requests it shows as not applied.
 
-        These changes count as known from now on.
+        The changes are added to the container's history.
         """
         if not later_changes.is_told(container):
             return [], []
         if event.event == UPDATE and self._doing.get(container.id):
-            # Another connection may show the container as before the same update.
+            # Another connection may show the container before the same update.
             return [], []
         history = self.histories.get(container.id)
         if history is not None and event.event in UNDOING:
-            # containerd shows a container that it did not create in its state before the chain.
+            # For a failed creation, containerd sends the container's state before the chain.
             unsure = not history.created and later_changes.never_ran(container)
             if history.failure or unsure:
                 return [], []
         if history is not None and history.failure:
-            # The creation did not fail, or no more events would come: an event was lost.
+            # A container with further events was created; the evidence of failure was a lost event.
             history.failure = ""
-        # A state equal to the last one is new information if steps were added meanwhile.
+        # An unchanged state is new evidence if steps were added since the last event.
         done = 0 if history is None else len(history.steps)
         mark = later_changes.fingerprint(container), done
         before = self._shown.get(container.id)
@@ -210,11 +207,11 @@ class Containers:
     # -- updates that the runtime has applied --------------------------------------------------
 
     def settle(self, one: Round) -> None:
-        """Note the updates that the runtime must have applied by the time of this round.
+        """Mark the updates that the runtime must have applied before this round.
 
-        It applies requests for other containers before it sends plugins anything else, and those
-        for the event's own container before the next event about it; but a second update may be the
-        first one, still on its way through the chain.
+        Runtimes apply updates of other containers before the next event, and an update of the
+        event's own container before that container's next event. A further UpdateContainer proves
+        nothing: it may be the same update at another connection.
         """
         for container, by_its_own in list(self._doing.items()):
             if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
@@ -222,9 +219,9 @@ class Containers:
                 self.done(container, one.first.mono_ns)
 
     def judge(self, container_id: str, real: Spec, event: Event) -> list[ChangeStep] | None:
-        """Judge the container's steps by the real spec, and return those that it can judge.
+        """Judge the container's steps by the CRI's spec, and return the judged steps.
 
-        None if the CRI was asked before the newest change is known to have been done.
+        None if the newest change may not have been complete when the CRI was queried.
         """
         history = self.histories.get(container_id)
         if history is None or history.id in self._doing:
@@ -238,7 +235,7 @@ class Containers:
         return [judged[number] for number in sorted(judged)]
 
     def forget(self, container_id: str) -> None:
-        """Forget the container: it was removed, and no later event refers to it."""
+        """Drop all facts about a removed container."""
         for known in (
             self.histories,
             self._shown,

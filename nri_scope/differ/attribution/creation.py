@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One CreateContainer on its way through the chain, and the owners of its changes.
+"""Evaluate one CreateContainer in the chain, and find the owners of its changes.
 
 Each connection shows the container as changed by all plugins before it. A plugin's own reply shows
-its changes; further differences at the next connection were made in between. The runtime's own list
-of owners, if there is one, comes last.
+its changes; further differences at the next connection are changes by plugins in between. The
+runtime's own list of owners, if there is one, is compared last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event, Role
 from nri_scope.nri import merging
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
-from nri_scope.nri.no_change import says_nothing
+from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 
@@ -28,6 +28,7 @@ from .chain import LOWEST, Chain
 from .findings import (
     Findings,
     Wanted,
+    error_text,
     evidence_of,
     reply_of,
     request_of,
@@ -43,9 +44,9 @@ from .rounds import ConnectionPart
 from .validator_owners import Owned
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
-"""Paths that plugins can set without being named as owners by some version of a runtime."""
-UNLESS_ITS_OWN = "it has no effect where the value is the runtime's own, and not a plugin's"
-"""Note on a removal by a plugin if the plugins before it were not observed."""
+"""Paths whose owners are missing from the list of some runtime version."""
+UNLESS_ITS_OWN = "no effect if the value is the runtime's own, not a plugin's"
+"""Note on a plugin's removal if the plugins before it were not observed."""
 _SWAP = "/linux/resources/memory/swap"
 _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
@@ -55,7 +56,7 @@ class Created:
     """The findings of one CreateContainer."""
 
     container: api.Container
-    """The container as the first connection saw it."""
+    """The container as seen by the first connection."""
     chain: Chain
     base: Spec
     base_owner: Owner
@@ -63,17 +64,17 @@ class Created:
     """The spec at the end of the chain."""
     found: Findings
     tail: Owner
-    """Plugins that may have changed the container after the last observed connection; RUNTIME if
+    """Plugins that may have changed the container after the last observed connection; RUNTIME for
     none."""
 
 
 def creation(
     stations: tuple[ConnectionPart, ...], owned: Owned | None, *, for_others: bool = False
 ) -> Created | None:
-    """Evaluate one round and the validators' request of it; either may be missing.
+    """Evaluate one round and its request to validators; either may be missing.
 
-    ``for_others``: only its failure and what its plugins ask for other containers are needed, not
-    the container's own specs and changes. None if nothing can be decoded.
+    ``for_others``: evaluate only the failure and the requests for other containers, not the
+    container's own specs and changes. Return None if no message can be decoded.
     """
     return _Creation(stations, owned, for_others and owned is None).look()
 
@@ -89,10 +90,10 @@ class _Creation:
         self.found = Findings()
         self.id = ""
         self.expected = api.Container()
-        """The container that the next plugin gets if no unobserved plugin is asked before it."""
+        """The container that the next plugin receives if no unobserved plugin changes it first."""
         self.hidden = Hidden({})
         self.base: Spec = {}
-        """The container before the chain, as far as it was observed."""
+        """The container before the chain, or as seen by the first connection."""
         self.before_reply: dict[str, Spec] = {}
         """The container as received by each plugin whose reply is known."""
 
@@ -115,8 +116,8 @@ class _Creation:
                 base_owner = RUNTIME
             elif base_owner is not BEFORE_ALL:
                 self.found.note(
-                    f"no connection before {pairs[0][0].plugin}: what plugins did before it "
-                    "looks like the runtime's own"
+                    f"no connection before {pairs[0][0].plugin}: changes by plugins before it "
+                    "are shown as the runtime's"
                 )
         self.id = container.id
         self.base = base = spec = {} if self.for_others else oci.spec_of(container)
@@ -147,18 +148,18 @@ class _Creation:
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
 
     def _is_replay(self) -> bool:
-        """Return whether we were the runtime, so that every plugin was seen."""
+        """Return whether nri-scope was the runtime, and so observed every plugin."""
         return bool(self.stations) and all(
             station.session.role == Role.REPLAY for station in self.stations
         )
 
     @property
     def _sees_all(self) -> bool:
-        """Whether the container is known as it was before all plugins."""
+        """Whether the container's state before the chain is known."""
         return self.owned is not None or self._is_replay()
 
     def _back(self, spec: Spec, last: ConnectionPart | None) -> Spec:
-        """Undo changes that plugins of the chain are shown and the runtime does not apply."""
+        """Undo changes that later plugins see and the runtime does not apply."""
         if self.found.failure:
             return spec
         reasons: dict[str, tuple[str, Evidence, int]] = {}
@@ -167,7 +168,7 @@ class _Creation:
             step = newest.get(one.path)
             if one.container != self.id or step is None or one.path == _SWAP:
                 continue
-            # Not if a later plugin changed the value again.
+            # A later plugin may have changed the value again.
             is_it = step.change.kind == "removed" or step.change.after == one.value
             if one.fate is RequestFate.NOT_APPLIED and is_it:
                 reasons[one.path] = one.reason, one.evidence, one.event
@@ -190,9 +191,7 @@ class _Creation:
         return oci.apply(spec, back) if back else spec
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
-        """Return the change that restores the value at `path` from before the chain; None for
-        none.
-        """
+        """Return the change that restores the value before the chain; None if it is unchanged."""
         now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
         if now is oci.ABSENT:
             return None if first is oci.ABSENT else Change(path, None, first, "added")
@@ -201,7 +200,7 @@ class _Creation:
         return None if oci.same(now, first) else Change(path, now, first, "changed")
 
     def _time(self, event: int) -> int:
-        """Return the time at which an event of this round came."""
+        """Return the wall-clock time of an event of this round."""
         events = [station.event for station in self.stations]
         events += [self.owned.event] if self.owned is not None else []
         return next((one.at_ns for one in events if one.id == event), 0)
@@ -226,18 +225,18 @@ class _Creation:
         return shown
 
     def _unseen(self, change: Change, between: Owner, event: Event) -> ChangeStep:
-        """Return a change that two snapshots show, by one of those `between` them."""
+        """Return a step for a difference of two snapshots, made by plugins `between` them."""
         made = step(self.id, change, between, Evidence.PROBES, event)
         if self.owned is None or change.kind == "moved":
-            # A list of moves can be described in several ways, so a move has no owner.
+            # Several lists of moves lead to the same order, so validators name no owner of a move.
             return made
         names = tuple(
             name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)
         )
         if not names:
             return made
-        # The last owner of the field is among the possible ones; the field has no later change,
-        # else `_compare` finds out.
+        # The field's last owner is a possible owner of this change. If a later plugin changed the
+        # field again, `_compare` detects that.
         return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
 
     def _reply(
@@ -246,10 +245,10 @@ class _Creation:
         """Return the spec with the changes that the plugin behind `station` requested."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         if event.status_code not in (0, 4, 14):
-            self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
+            self.found.fail(error_text(station))
             return spec
         reply = cast("api.CreateContainerResponse | None", reply_of(station))
-        if reply is None or says_nothing(reply):
+        if reply is None or is_empty_reply(reply):
             return spec
         version = version_of(station)
         turn = merging.Creation(request, version=version)
@@ -277,7 +276,7 @@ class _Creation:
         remarks: Iterable[oci.Remark],
         station: ConnectionPart,
     ) -> Spec:
-        """Return the spec after a reply that `turn` has merged; keep its changes."""
+        """Return the spec after a reply that `turn` has merged, and add its changes."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         self.expected = turn.request.container
         shown = oci.spec_of(turn.request.container)
@@ -296,7 +295,7 @@ class _Creation:
             note = notes.get(change.path, "")
             self.found.steps.append(step(self.id, change, owner, evidence, event, note))
         for one in remarks:
-            # Resolved and unresolved values have an effect; a note of the step describes it.
+            # Resolved and unresolved values have an effect, which the note of the step describes.
             if one.kind not in ("resolved", "unresolved"):
                 self.found.add_remark(self.id, owner, evidence, event, one)
         return after
@@ -310,10 +309,10 @@ class _Creation:
         evidence: Evidence,
         event: Event,
     ) -> dict[str, str]:
-        """Keep the parts of an adjustment that merging drops; return notes for steps, by path.
+        """Add requests for the fields that merging drops; return notes for steps, by path.
 
-        The removal of a member only cancels the value that an earlier plugin set. So a value of the
-        runtime's own stays, and others are removed.
+        The removal of a member only cancels the value of an earlier plugin; the runtime keeps its
+        own value.
         """
         notes: dict[str, str] = {}
         wanted = oci.adjust(spec, reply.adjust)
@@ -354,7 +353,7 @@ class _Creation:
             )
 
     def _conflicts(self, spec: Spec, stations: tuple[ConnectionPart, ...]) -> Spec:
-        """Take back the requests of a plugin at which the runtime gave up."""
+        """Undo the changes of the plugin whose reply made the round fail."""
         culprit, failure = _refusal(stations)
         if not failure or self.found.failure:
             return spec
@@ -368,7 +367,7 @@ class _Creation:
     def _end(
         self, spec: Spec, base: Spec, last: ConnectionPart | None, owned: Owned
     ) -> Spec | None:
-        """Return the spec at the end of the chain, by the validators' request; None if unknown."""
+        """Return the spec at the end of the chain from the validators' request; None if unknown."""
         request = owned.request
         turn = merging.Creation(
             api.CreateContainerRequest(pod=request.pod, container=request.container),
@@ -378,7 +377,7 @@ class _Creation:
         try:
             turn.apply(merged, "")
         except AdjustmentRefused as error:
-            self.found.note(f"what validators were told cannot be made out: {error.problem}")
+            self.found.note(f"the request to validators cannot be evaluated: {error.problem}")
             return None
         shown = oci.spec_of(turn.request.container)
         self.hidden = Hidden(base)
@@ -404,7 +403,7 @@ class _Creation:
         return final
 
     def _kept(self, change: Change, removal: ChangeStep, owned: Owned) -> None:
-        """Note that the runtime keeps a value of its own that a plugin removed."""
+        """Add the runtime's own value, which stays in spite of a plugin's removal."""
         made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
         self.found.steps.append(made)
         self.found.ask(not_passed_on(removal, owned.event))
@@ -412,7 +411,7 @@ class _Creation:
     def _by_owner(
         self, change: Change, rest: Owner, last: ConnectionPart | None, owned: Owned
     ) -> ChangeStep:
-        """Return a change that only the merged adjustment shows."""
+        """Return a step for a change that only the merged adjustment shows."""
         names = owned.owners_of(self.id, change.path)
         if names:
             owner = one_of(*names)
@@ -428,11 +427,11 @@ class _Creation:
             return made
         if rest.who is not OwnerKind.UNKNOWN and any(may_be(rest, name) for name in names):
             return made
-        # Its owner was asked before a connection that did not see the change.
+        # The owner was called before a connection that did not see the change.
         return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
 
     def _compare(self, final: Spec, owned: Owned) -> None:
-        """Note paths whose newest owner is not the one that the runtime names."""
+        """Mark steps whose owner contradicts the runtime's list of owners as disputed."""
         steps = self.found.steps
         for number in standing(steps):
             one = steps[number]
@@ -444,7 +443,7 @@ class _Creation:
                 continue
             later = [name for name in names if _is_later(name, one.owner)]
             if later:
-                again = f"set again by {', '.join(later)}, to the same"
+                again = f"set again by {', '.join(later)} to the same value"
                 steps[number] = replace(
                     one, note=again, evidence=(*one.evidence, Evidence.VALIDATOR)
                 )
@@ -460,11 +459,11 @@ class _Creation:
 
 
 def _refusal(stations: tuple[ConnectionPart, ...]) -> tuple[str, str]:
-    """Return the plugin at whose reply the runtime gave up, and its error; "" if it did not."""
+    """Return the plugin whose reply made the round fail, and the error; "" for none."""
     replies = [
         (station, cast("api.CreateContainerResponse", reply))
         for station in stations
-        if (reply := reply_of(station)) is not None and not says_nothing(reply)
+        if (reply := reply_of(station)) is not None and not is_empty_reply(reply)
     ]
     request = request_of(stations[0]) if replies else None
     if request is None:
@@ -480,10 +479,10 @@ def _refusal(stations: tuple[ConnectionPart, ...]) -> tuple[str, str]:
 
 
 def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
-    """Return the differences between two views of a container on its way through the chain.
+    """Return the differences between two states of a container in the chain.
 
-    Mounts have their final positions: a runtime that applies an adjustment with mounts sorts all of
-    them, regardless of the order in which plugins saw them.
+    Mounts have their final positions: a runtime that applies an adjustment with mounts sorts all
+    mounts, regardless of the order that plugins saw.
     """
     if before.get("mounts") == after.get("mounts"):
         return oci.changes(before, after)
@@ -491,9 +490,9 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
 
 
 def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
-    """Return the notes on changes, by path.
+    """Return notes on changes, by path.
 
-    The note on a part that may or may not be applied is at the path of the whole value.
+    A note on an unresolved part is at the path of the change that contains it.
     """
     paths = {change.path for change in changes}
     notes: dict[str, str] = {}
@@ -506,20 +505,20 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
 
 
 def not_passed_on(removal: ChangeStep, event: Event) -> PluginRequest:
-    """Return the remark on a removal without effect, as `event` shows."""
+    """Return a removal as a request without effect, which `event` shows."""
     asked = removal.asked(NOT_PASSED_ON)
     return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
 
 
 def _never_applied(path: str) -> str:
-    """Return why an adjustment of `path` never reaches a container; "" if it does."""
+    """Return the reason why runtimes never apply an adjustment of `path`; "" for other paths."""
     if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
         return ""
     return oci.ONLY_THE_LIMIT
 
 
 def _takes_mount(change: Change) -> bool:
-    """Return whether the change is the removal of a mount, which has no owner."""
+    """Return whether the change removes a mount; such a removal has no owner."""
     return change.kind == "removed" and change.path.startswith("/mounts/")
 
 
@@ -530,7 +529,7 @@ def _is_later(name: str, owner: Owner) -> bool:
 
 
 def may_be(owner: Owner, name: str) -> bool:
-    """Return whether the plugin `name` (``NN-name``) may be meant by `owner`."""
+    """Return whether `owner` may be the plugin `name` (``NN-name``)."""
     if owner.plugins:
         return name in owner.plugins
     if owner.who is OwnerKind.ONE_OF:

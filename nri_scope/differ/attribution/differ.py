@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns events, one after another, into the changes of each round and the containers' histories."""
+"""Turn a sequence of events into the changes of each round and the histories of containers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .containers import Containers
 from .findings import (
     Findings,
     Wanted,
+    error_text,
     evidence_of,
     reply_of,
     request_of,
@@ -48,26 +49,26 @@ from .rounds import (
 from .spans import spans
 from .validator_owners import Owned
 
-_CHANGE = 80
-"""Budget units for a change, which takes about a kilobyte. Recordings of real runtimes have some
-5,000 in 10 MB.
+_CHANGE_COST = 80
+"""Budget units per change, which uses about 1 kB. Recordings of real runtimes contain some 5,000
+changes in 10 MB.
 """
 TOLD_MAX = 16 << 20
 """Maximum size in bytes of the events that wait for the end of a round."""
 UNDECIDED_MAX = 10_000
-"""Maximum number of creations that are remembered until their outcome is known."""
-NOT_KNOWN = "whether the container was created is not known"
-UPDATES_OF_FAILED = "the creation that it was asked for with failed"
-UPDATES_OF_OPEN = "what became of the creation that it was asked for with is not known"
+"""Maximum number of creations with an unknown outcome that are stored."""
+NOT_KNOWN = "it is not known whether the container was created"
+UPDATES_OF_FAILED = "it was requested in a creation that failed"
+UPDATES_OF_OPEN = "it was requested in a creation whose outcome is unknown"
 _TOLD_BYTES = 1 << 10
-"""Size in bytes that each waiting event counts in addition to its messages."""
+"""Bytes counted per waiting event in addition to its messages."""
 
 
 class Differ:
-    """Finds what each round changed, as events are fed to it in the order of a recording.
+    """Attribution of the changes of each round, for events in the order of a recording.
 
-    ``histories`` has every container by its id; without ``keep`` removed ones are forgotten. All
-    input is untrusted: messages that cannot be decoded are left out, and no method raises.
+    ``histories`` contains every container by id; without ``keep``, removed containers are dropped.
+    All input is untrusted: messages that cannot be decoded are skipped, and no method raises.
     """
 
     def __init__(
@@ -103,15 +104,15 @@ class Differ:
         self._validated = ""
         """The container of the validators' last request."""
         self._removed: list[str] = []
-        """Removed containers, to be forgotten."""
+        """Removed containers whose history is dropped with the next round."""
         self._told: list[Round] = []
-        """Rounds from outside the chain that came while a round was open."""
+        """Rounds from outside the chain that arrived during an open round."""
         self._told_bytes = 0
         self._found_changes = 0
         self._outcome = outcome
         self._unheard = unheard
         self._undecided: dict[str, Round] = {}
-        """Creations whose outcome nothing has shown yet, by container."""
+        """Creations with an unknown outcome, by container."""
         self._synchronized_with: set[int] = set()
         """Sessions whose Synchronize listed all containers."""
 
@@ -121,15 +122,15 @@ class Differ:
         return self._containers.histories
 
     def begin(self, session: Session) -> None:
-        """Note a session that began meanwhile, or the newest state of a known one."""
+        """Add a new session, or replace a known session by its newest state."""
         self._rounds.sessions[session.id] = session
 
     def lose(self, gaps: Iterable[Gap]) -> None:
-        """Take the gaps so far."""
+        """Replace the known gaps by `gaps`."""
         self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
-        """Take the next event; return the rounds that it completes."""
+        """Process the next event; return the rounds that it completes."""
         self._containers.learn_name(event)
         over = self._rounds.feed(event, request, reply)
         if over is None:
@@ -137,7 +138,7 @@ class Differ:
         if over.first.method not in ASIDE:
             found = self._take(over)
             return found if self._creation is not None else [*found, *self._take_told()]
-        # It came while another round was open, and may be about the result of that round.
+        # Such an event can arrive during an open round, and may concern the result of that round.
         self._told.append(over)
         self._told_bytes += _TOLD_BYTES + sum(map(len, (request, reply)))
         if not self._rounds.goes_on(event):
@@ -145,25 +146,26 @@ class Differ:
         return [] if self._told_bytes <= TOLD_MAX else self._take_told()
 
     def flush(self) -> list[RoundDiff]:
-        """Return the rounds that are still open, as far as they were seen."""
+        """Return the open rounds, as far as they were observed."""
         over = self._rounds.flush()
         found = [] if over is None else self._take(over)
         return [*found, *self._finish_creation(None), *self._take_told()]
 
     def flush_over(self) -> list[RoundDiff]:
-        """Return the rounds that are complete if no event has come by now."""
+        """Return the open rounds, if no existing connection can add to them."""
         return [] if self._rounds.goes_on() else self.flush()
 
     def take_work(self) -> int:
-        """Return the budget units of the last event, besides its messages: what was looked through,
-        and the changes that were found since the last call.
+        """Return the budget units of the last event, in addition to its messages.
+
+        They count the elements that were searched, and the changes found since the last call.
         """
         changes, self._found_changes = self._found_changes, 0
-        return self._rounds.looked_at + _CHANGE * changes
+        return self._rounds.looked_at + _CHANGE_COST * changes
 
     @property
     def open(self) -> Round | None:
-        """The open round, as far as it was seen; None if there is none."""
+        """The open round, as far as it was observed; None if there is none."""
         return self._rounds.open
 
     def name_of(self, container_id: str) -> str:
@@ -171,11 +173,11 @@ class Differ:
         return self._containers.name_of(container_id)
 
     def know(self, container: api.Container, name: str = "") -> History:
-        """Add a container that exists already, as Synchronize shows it."""
+        """Add an existing container in the state that Synchronize shows."""
         return self._containers.know(container, name)
 
     def _take_told(self, before: int | None = None) -> list[RoundDiff]:
-        """Return the rounds from outside the chain so far, or only those before an event."""
+        """Return the waiting rounds from outside the chain, or only those before an event."""
         waiting = [] if before is None else [one for one in self._told if one.first.id > before]
         told = self._told[: len(self._told) - len(waiting)]
         self._told = waiting
@@ -186,14 +188,14 @@ class Differ:
 
     def _take(self, one: Round) -> list[RoundDiff]:
         while self._removed:
-            # Not earlier: the name may be asked for until now.
+            # Not earlier: until now, callers may need the name.
             self._containers.forget(self._removed.pop())
         if one.name == CREATE:
             found = [*self._finish_creation(None), *self._take_told(one.first.id)]
             self._containers.settle(one)
             self._creation = one
             if one.over_by is not None and one.over_by.event != VALIDATE:
-                # Validators are asked immediately, or not at all.
+                # Runtimes call validators immediately, or not at all.
                 found += self._finish_creation(None)
             return found
         if one.name == VALIDATE:
@@ -212,7 +214,7 @@ class Differ:
             self._validated = container
             return self._finish_creation(one)
         found = self._finish_creation(None)
-        # Validators are asked in parallel, and a late one makes a round of its own.
+        # Runtimes call validators in parallel, so a late one has a round of its own.
         if container != self._validated:
             self._validated = container
             found += self._created(None, one)
@@ -231,14 +233,14 @@ class Differ:
         made = creation.creation(stations, owned, for_others=not is_chosen)
         if made is None:
             unread = Findings()
-            unread.note("its request cannot be read, so what it changed is unknown")
+            unread.note("the request cannot be decoded, so its changes are unknown")
             return [self._plain(whole, unread)]
         found = made.found
         if validation is not None:
             found.fail(told.rejection(validation))
         outcome = self._outcome_of(whole)
         if outcome.fate is CreationFate.CREATED:
-            # An unobserved plugin in between removed what looks like a conflict.
+            # An unobserved plugin in between removed the value, so there was no conflict.
             found.failure = ""
         elif one is not None and not found.failure and validation is None:
             found.fail(self._rounds.ended_early(one))
@@ -282,7 +284,7 @@ class Differ:
         self._beside(wanted, found, whole.stations[0], doubt=doubt)
         self._decide_later(whole, outcome)
         if one is None:
-            found.note("its way through the chain was not seen")
+            found.note("the chain was not observed")
         return [self._diff(whole, found, made.chain, extra=validation if one else None)]
 
     def _note_left_open(self, one: Round, found: Findings) -> None:
@@ -298,7 +300,7 @@ class Differ:
         failed: Iterable[str] = (),
         doubt: str = "",
     ) -> None:
-        """Apply plugins' requests for other containers than the one that an event is about."""
+        """Apply plugins' requests for other containers than the event's."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
         event = station.event
@@ -315,7 +317,7 @@ class Differ:
         )
 
     def _is_unheard(self, container: str, event: Event) -> bool:
-        """Return whether all existing containers were listed or seen created, but not this one."""
+        """Return whether all existing containers are known, and this is not one of them."""
         if self._unheard is not None:
             return self._unheard(container, event)
         if self._only is not None or self._rounds.gaps:
@@ -328,7 +330,7 @@ class Differ:
     # -- the outcome of creations -------------------------------------------------------------
 
     def _outcome_of(self, one: Round) -> Outcome:
-        """Return the outcome that later events show; unknown if these are not available."""
+        """Return the outcome that later events show; UNKNOWN if these are not available."""
         return UNKNOWN if self._outcome is None else self._outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
@@ -340,7 +342,7 @@ class Differ:
                 del self._undecided[next(iter(self._undecided))]
 
     def _decide(self, one: Round, found: Findings) -> None:
-        """Decide the outcome of a creation that was still open, now that its container ends."""
+        """Decide the outcome of an undecided creation when its container or pod ends."""
         if one.name in UNDOING:
             candidates = [one.first.container_id]
         elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
@@ -394,7 +396,7 @@ class Differ:
             self._beside(wanted, found, one.stations[0])
         elif one.stopped_at is not None:
             at = one.stopped_at
-            found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
+            found.fail(error_text(at))
         if one.name == "RemoveContainer":
             self._containers.removed(one.first.container_id)
             if not self._keep:
@@ -402,7 +404,7 @@ class Differ:
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
-        """Compare an event's view of its container with the known state."""
+        """Compare the container in an event with its known state."""
         station = one.stations[0]
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
@@ -442,8 +444,7 @@ class Differ:
                 if self._only is not None and container.id not in self._only:
                     continue
                 if container.id in self.histories:
-                    # Known from earlier: the container may have changed while no connection
-                    # observed it.
+                    # The container may have changed while no connection observed it.
                     self._compare(container, station, found)
                 else:
                     self.know(container)
@@ -464,7 +465,7 @@ class Differ:
             return None
         history = self.histories.get(one.first.container_id)
         if history is not None and status.failure:
-            history.add_remark(f"this spec was made and never run: {status.failure}")
+            history.add_remark(f"this spec was created, but never ran: {status.failure}")
         return self._plain(one, Findings(steps=steps or [], failure=status.failure))
 
     # -- results ----------------------------------------------------------------------------
@@ -478,7 +479,7 @@ class Differ:
         first = one.first
         for step in found.steps:
             if one.name == UNSOLICITED:
-                # The runtime answers it when it is done.
+                # The runtime replies after it has applied the updates.
                 self._containers.done(step.container, one.stations[0].answered_ns)
             elif step.container != first.container_id and Evidence.EVENTS not in step.evidence:
                 self._containers.touched(step.container)
@@ -513,7 +514,7 @@ class Differ:
 
 
 def _confirmed(failure: str, words: str) -> str:
-    """Return a failure that later events show, with the known facts about it from the chain."""
+    """Return a failure that later events show, with the description from the chain."""
     if failure.startswith(SEEMS):
         failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
     return "; ".join(filter(None, (failure, words)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evidence of replies, validators and the CRI, beside the container that an event is about."""
+"""Evidence about other containers than the event's, from replies, validators and the CRI."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from nri_scope.oci import Spec
 
 from .attributed_changes import EVICTION, Evidence, PluginRequest, RequestFate
 from .chain import Chain
-from .findings import Wanted, evidence_of, reply_of, runtime_rules_of
+from .findings import Wanted, error_text, evidence_of, reply_of, runtime_rules_of
 from .owner import Owner, plugin
 from .rounds import ConnectionPart, Round
 from .validator_owners import Owned
 
 EVICTIONS_MAX = 5_000
-"""Maximum number of evictions examined in one message: more than any node has containers."""
+"""Maximum number of evictions read from one message: more than any node has containers."""
 
 
 class _WithUpdates(Protocol):
@@ -36,7 +36,7 @@ class _WithEvictions(Protocol):
 
 
 def updates_of_replies(stations: Iterable[ConnectionPart], *, merged: bool = True) -> list[Wanted]:
-    """Return the updates that plugins requested in replies that have no other content.
+    """Return the updates that plugins requested in replies without an adjustment.
 
     `merged`: whether NRI merges them, as in all replies except those to Synchronize.
     """
@@ -64,9 +64,13 @@ def evictions(
     wanted: Iterable[api.ContainerEviction],
     rules: oci.RuntimeRules,
 ) -> list[PluginRequest]:
-    """Return the containers that a plugin asked the runtime to evict."""
+    """Return a plugin's requests to evict containers."""
     ignored = rules.ignores_evictions
-    reason = "the runtime ignores evictions" if ignored else "evictions were not tried on it"
+    reason = (
+        "the runtime ignores evictions"
+        if ignored
+        else "evictions were never tried with this runtime"
+    )
     fate = RequestFate.NOT_APPLIED if ignored else RequestFate.UNKNOWN
     return [
         PluginRequest(
@@ -77,7 +81,7 @@ def evictions(
 
 
 def evictions_of_replies(stations: Iterable[ConnectionPart]) -> list[PluginRequest]:
-    """Return the evictions that plugins asked for in their replies."""
+    """Return the evictions that plugins requested in their replies."""
     return [
         asked
         for station in stations
@@ -93,13 +97,13 @@ def evictions_of_replies(stations: Iterable[ConnectionPart]) -> list[PluginReque
 
 
 def rejection(validation: Round) -> str:
-    """Return why a validator refused; "" if none is known to have refused."""
+    """Return the reason of a validator's rejection; "" if no reply shows one."""
     for station in validation.stations:
         reply = cast("api.ValidateContainerAdjustmentResponse | None", reply_of(station))
         if reply is not None and reply.reject:
-            return f"{station.plugin} rejected it: {reply.reason or 'without a reason'}"
+            return f"{station.plugin} rejected it: {reply.reason or 'no reason given'}"
         if station.event.status_code:
-            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+            return error_text(station)
     return ""
 
 
@@ -107,16 +111,16 @@ class Status(NamedTuple):
     """The CRI's verbose answer about a container."""
 
     spec: Spec | None
-    """The OCI spec that the runtime made; None if there is none."""
+    """The OCI spec that the runtime created; None if the answer has none."""
     failure: str = ""
-    """The runtime's error if the container failed to start; else ""."""
+    """The runtime's error if the container failed to start; "" otherwise."""
 
 
 _WORDS_MAX = 1_000
 
 
 def container_status(reply: bytes) -> Status:
-    """Read the CRI's verbose answer."""
+    """Parse the CRI's verbose answer; invalid JSON is an empty status."""
     try:
         info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -131,15 +135,15 @@ def _failure(status: object) -> str:
     if not isinstance(status, dict) or status.get("state") != "CONTAINER_EXITED":
         return ""
     reason, code, message = (status.get(key) for key in ("reason", "exitCode", "message"))
-    told = [reason[:_WORDS_MAX]] if isinstance(reason, str) and reason else []
-    told += [f"exit code {code}"] if isinstance(code, int) else []
+    facts = [reason[:_WORDS_MAX]] if isinstance(reason, str) and reason else []
+    facts += [f"exit code {code}"] if isinstance(code, int) else []
     words = f": {message[:_WORDS_MAX]}" if isinstance(message, str) and message else ""
-    return f"the container failed to start and never ran ({', '.join(told)}){words}"
+    return f"the container failed to start and never ran ({', '.join(facts)}){words}"
 
 
 def _finite(text: str) -> float:
-    """Parse a number in JSON. Raises ValueError for NaN, Infinity and numbers too large."""
+    """Parse a JSON number. Raises ValueError for NaN, Infinity and numbers outside the range."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"no number: {text}")
+        raise ValueError(f"not a finite number: {text}")
     return number

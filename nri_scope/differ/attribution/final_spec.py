@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's final spec, which the CRI reported if it was asked, and the owners of its values.
+"""A container's final spec, from the CRI if it was queried, and the owners of its values.
 
-The runtime's own spec also has what no event shows. A value that no event shows is called the
-runtime's only if no plugin can have set it unobserved.
+The runtime's own spec also contains values that no event shows. The runtime is their owner only if
+no plugin can have set them unobserved.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from .owner import AFTER_ALL, RUNTIME, UNKNOWN, Owner
 from .steps_by_path import Newest
 
 Owned: TypeAlias = "tuple[Owner, tuple[Evidence, ...], ChangeStep | None]"
-"""An owner, its evidence, and the step that made the value; None for the first state, and for what
-only the CRI shows."""
+"""An owner, its evidence, and the step that made the value. The step is None for the first state,
+and for values that only the CRI shows."""
 
 _BY_PLUGINS = tuple(sorted({path_of_field(number) for number in api.Field.values()}))
 """Paths at which plugins can change a container."""
 
 
 def final_spec(history: History) -> Spec:
-    """Return the newest known spec: the real one if CRI reported it, with later changes."""
+    """Return the newest known spec: the CRI's spec with later changes, if the CRI reported one."""
     if history.real is None:
         return history.spec
     spec = history.real
     later = (step for step in history.steps if step.event > history.real_event)
-    # Steps with the same event, evidence and owner are applied together, before those of the next.
+    # Apply steps with the same event, evidence and owner together, before the next group.
     for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
         spec = apply(spec, [step.change for step in steps])
     return spec
 
 
 class FinalOwners:
-    """Finds the owners of the values of a container's final spec."""
+    """Lookup of the owners of values in a container's final spec."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self.newest = Newest(history.steps)
 
     def of(self, path: str, value: Json, known: Json | Absent) -> Owned:
-        """Return the owner of the value at `path`; `known`: the value there by events."""
+        """Return the owner of the value at `path`. `known`: the value there that events show."""
         step = self.newest.at(path)
         if self._history.real is None:
             return self.by(step)
@@ -59,7 +59,7 @@ class FinalOwners:
             return self.by(step)
         unseen = self._unseen(path, value)
         if unseen is not None:
-            # One of those who were seen may have changed it again, too.
+            # The owner of the newest step may also have changed the value again.
             return unseen if step is None else ANY_OWNER, (Evidence.CRI,), None
         if applied is Applied.DIFFERENTLY:
             return self.by(step)
@@ -70,14 +70,14 @@ class FinalOwners:
         return AFTER_ALL if is_last else RUNTIME, (Evidence.CRI,), None
 
     def by(self, step: ChangeStep | None) -> Owned:
-        """Return the owner of what a step made; of the first state for None."""
+        """Return the owner of a step's value; without a step, the owner of the first state."""
         if step is None:
             return self._history.base_owner, (), None
         return step.owner, step.evidence, step
 
     def _before(self, path: str, value: Json) -> Owned:
-        """Return the owner of a value that the newest step did not change after all."""
-        step = self.newest.next_to(path)
+        """Return the owner of a value whose newest step was not applied."""
+        step = self.newest.second_newest(path)
         if step is None:
             made = self._history.base
         else:
@@ -91,11 +91,11 @@ class FinalOwners:
         return owner, (Evidence.CRI,), None
 
     def _unseen(self, path: str, value: Json) -> Owner | None:
-        """Return who may have set a value unobserved; None if no plugin can have done that."""
+        """Return the possible owners of an unobserved change; None if plugins cannot make it."""
         if not _touches(path, value, _BY_PLUGINS):
             return None
         if _touches(path, value, UPDATABLE):
-            # Beside an event of another container, when it connected, or out of turn.
+            # In a reply to another container's event or to Synchronize, or unsolicited.
             return ANY_OWNER
         if not self._is_hidden(path):
             return None
@@ -105,12 +105,12 @@ class FinalOwners:
         return None if tail == RUNTIME or tail.first == HIGHEST else tail
 
     def _is_hidden(self, path: str) -> bool:
-        """Return whether no event need have shown what plugins did here in the creation."""
+        """Return whether events need not show a plugin's change of `path` at the creation."""
         return may_be_left_out(path) or not self._history.shown
 
 
 def _touches(path: str, value: Json, places: tuple[str, ...]) -> bool:
-    """Return whether a value is at, above or below one of some paths."""
+    """Return whether a value is at, above or below one of `places`."""
     if path.startswith(places):
         return True
     return bool(value) and any(place.startswith(f"{path}/") for place in places)

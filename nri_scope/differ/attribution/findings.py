@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings of one round while it is evaluated."""
+"""Collect the results of one round while it is evaluated, and read its messages."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .validator_owners import Owned
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A requested update of a container, with the plugin that requested it."""
+    """A plugin's request to update a container."""
 
     owner: Owner
     evidence: Evidence
     event: Event
     update: api.ContainerUpdate
     merged: bool = False
-    """Whether it was in a reply to an event; NRI merges these, dropping pids and device rules."""
+    """Whether it was in a reply to an event. NRI merges these, and drops pids and device rules."""
     owned: Owned | None = None
-    """The runtime's own list of the plugin that requested each part."""
+    """The runtime's own list of owners, by path; None if the runtime sent none."""
 
     def owner_of(self, path: str) -> Owner:
         """Return the plugin that requested the value at `path`."""
@@ -43,33 +43,33 @@ class Wanted:
 
 @dataclass(slots=True)
 class Findings:
-    """The findings of one round while it is evaluated."""
+    """The results of one round while it is evaluated."""
 
     steps: list[ChangeStep] = field(default_factory=list)
     asked: list[PluginRequest] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     updates: list[Wanted] = field(default_factory=list)
-    """Requested updates of other containers, to be applied unless the round failed."""
+    """Requested updates of other containers, which apply unless the round failed."""
     failure: str = ""
     doubt: str = ""
     open_ns: int = 0
     created: bool = False
-    """See `RoundDiff`."""
-    _told: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
-    """The requested values, by container and path."""
+    """Whether later events show that the round created a container."""
+    _requested: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
+    """Requested values, by container and path."""
 
     def note(self, remark: str) -> None:
-        """Add a remark, once."""
+        """Add a remark, unless it is already present."""
         if remark not in self.remarks:
             self.remarks.append(remark)
 
     def fail(self, failure: str) -> None:
-        """Keep the first failure: later ones are its consequences."""
+        """Set the failure, unless there is one: later failures are consequences of the first."""
         self.failure = self.failure or failure
 
     def ask(self, one: PluginRequest) -> None:
-        """Keep a request, unless another source showed it already."""
-        values = self._told.setdefault((one.container, one.path), [])
+        """Add a request, unless another source already showed it."""
+        values = self._requested.setdefault((one.container, one.path), [])
         if one.value not in values:
             values.append(one.value)
             self.asked.append(one)
@@ -77,7 +77,7 @@ class Findings:
     def add_remark(
         self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark
     ) -> None:
-        """Keep a request that the runtime ignores, or applies differently."""
+        """Add a request that the runtime ignores, or applies differently."""
         fate = _FATES[one.kind]
         self.ask(
             PluginRequest(
@@ -97,7 +97,7 @@ _FATES: dict[oci.RemarkKind, RequestFate] = {
 def step(
     container: str, change: Change, owner: Owner, evidence: Evidence, event: Event, note: str = ""
 ) -> ChangeStep:
-    """Return a step that one source shows."""
+    """Return a step with a single kind of evidence."""
     return ChangeStep(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
 
 
@@ -115,11 +115,9 @@ def request_of(station: ConnectionPart) -> Message | None:
 
 
 def reply_of(station: ConnectionPart) -> Message | None:
-    """Return the decoded reply, as far as the runtime accepted it; None if it did not, or if
-    malformed.
-    """
+    """Return the decoded reply; None if the runtime did not accept it, or if it is malformed."""
     known = METHODS.get(station.event.method)
-    # An error drops the payload, and the runtime does not wait for an answer after the deadline. A
+    # An error status drops the payload, and the runtime ignores replies after the deadline. A
     # method of another service may have the same name.
     if known is None or station.event.status_code or station.event.mark == UNKNOWN:
         return None
@@ -133,13 +131,18 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
         return None
 
 
+def error_text(station: ConnectionPart) -> str:
+    """Describe the error that a plugin returned."""
+    return f"{station.plugin} returned an error: {station.event.status_message or 'no message'}"
+
+
 def runtime_rules_of(station: ConnectionPart) -> oci.RuntimeRules:
-    """Return the behaviours of a connection's runtime in which runtimes differ."""
+    """Return the rules of a connection's runtime, for behaviour that differs between runtimes."""
     return oci.runtime_rules_of(station.session.runtime_name)
 
 
 def version_of(station: ConnectionPart) -> NriVersion | None:
-    """Return the NRI version that the runtime speaks; None if unknown."""
+    """Return the runtime's NRI version; None if unknown."""
     return NriVersion.parse(station.session.nri_version)
 
 
@@ -150,8 +153,9 @@ def value_at(spec: Spec, path: str) -> Json:
 
 
 def standing(steps: Sequence[ChangeStep]) -> list[int]:
-    """Return the positions of steps, without moves, that no later step changed again, wholly or in
-    part.
+    """Return the positions of the steps that no later step overrides, wholly or in part.
+
+    Moves are ignored.
     """
     found: list[int] = []
     changed: set[str] = set()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adjustments that no later plugin of the chain is shown, so that no snapshot has them.
+"""Adjustments that runtimes hide from later plugins of the chain, so no snapshot contains them.
 
-Runtimes show later plugins the container as adjusted so far, without CDI devices, RDT and memory
-policies, and still with members that were removed from a map (containerd/nri, pkg/adaptation, up to
-0.12.5; confirmed with that code by tests/interop/test_attribution.py).
+Runtimes send later plugins the container as adjusted so far, but without CDI devices, RDT and
+memory policies, and with members that an earlier plugin removed from a map (containerd/nri,
+pkg/adaptation, up to 0.12.5; confirmed with that code by tests/interop/test_attribution.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from nri_scope.oci import ABSENT, Change, Json, Spec
 from .attributed_changes import ChangeStep
 
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
-"""Paths at which later plugins are not shown any change."""
+"""Paths whose changes are hidden from later plugins."""
 MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
-"""Paths at which later plugins are not shown removals."""
+"""Paths whose removals are hidden from later plugins."""
 
-
-BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
+BY_CHANCE = "the runtime applies this removal and another plugin's value in random order"
 
 
 def newest_steps(steps: Iterable[ChangeStep]) -> dict[str, ChangeStep]:
@@ -31,7 +30,7 @@ def newest_steps(steps: Iterable[ChangeStep]) -> dict[str, ChangeStep]:
 
 
 def is_back(change: Change, base: Spec, newest: Mapping[str, ChangeStep]) -> ChangeStep | None:
-    """Return the removal after which a value is back as it was in the container at first.
+    """Return the removal that `change` undoes, by restoring the container's first value.
 
     None if the change is not such a restoration. `newest`: see `newest_steps`.
     """
@@ -43,27 +42,27 @@ def is_back(change: Change, base: Spec, newest: Mapping[str, ChangeStep]) -> Cha
 
 
 def is_hidden(change: Change) -> bool:
-    """Return whether no connection of the chain can have been shown this change."""
+    """Return whether runtimes hide this change from every connection of the chain."""
     if change.path.startswith(PATHS):
         return True
     return change.kind == "removed" and change.path.startswith(MAPS)
 
 
 class Hidden:
-    """Collects hidden changes, to apply them to snapshots."""
+    """Collector of hidden changes, which applies them to snapshots."""
 
     def __init__(self, base: Spec) -> None:
-        """Start with `base`: the container before the chain."""
+        """Start without changes. ``base``: the container before the chain."""
         self._base = base
         self._adjustments: list[api.ContainerAdjustment] = []
         self._removed: dict[str, Json] = {}
-        """The values that were removed, by path."""
+        """Removed values, by path."""
 
     def take(self, adjustment: api.ContainerAdjustment, shown: Spec) -> list[str]:
-        """Take the next plugin's adjustment, and the container as shown after it.
+        """Add the next plugin's adjustment, with the container as shown after it.
 
-        Return the paths that it removes and another plugin set: runtimes apply both in the random
-        order of a Go map.
+        Return the paths that it removes after another plugin set them: runtimes apply both in the
+        random order of a Go map.
         """
         hidden = api.ContainerAdjustment(CDI_devices=adjustment.CDI_devices)
         if adjustment.linux.rdt.ByteSize():
@@ -85,7 +84,7 @@ class Hidden:
             name = key.removeprefix("-")
             place = oci.pointer(path, name)
             if name in known:
-                # Set, or replaced by removal and a new value.
+                # The plugin sets the value, or replaces it by a removal and a new value.
                 self._removed.pop(place, None)
                 continue
             value, first = oci.value_at(shown, place), oci.value_at(self._base, place)
@@ -103,7 +102,7 @@ class Hidden:
         gone: list[Change] = []
         for path, value in self._removed.items():
             now = oci.value_at(spec, path)
-            # Another value was set since.
+            # Unless a later plugin set another value.
             if now is not ABSENT and oci.same(now, value):
                 gone.append(Change(path, value, None, "removed"))
         return oci.apply(spec, gone) if gone else spec

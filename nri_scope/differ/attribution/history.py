@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known history of a container, from the first event to the last."""
+"""The history of a container: its first state, its steps and its current spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .owner import RUNTIME, UNKNOWN, Owner
 
 @dataclass(slots=True)
 class History:
-    """The known history of a container, from the first event to the last."""
+    """The history of a container, as far as it is known."""
 
     id: str
     name: str
@@ -22,38 +22,38 @@ class History:
     base: Spec = field(default_factory=dict)
     """The spec before the first step."""
     base_owner: Owner = UNKNOWN
-    """Owner of `base`: RUNTIME if the creation was seen from the beginning of the chain."""
+    """Owner of `base`; RUNTIME if the creation was observed from the beginning of the chain."""
     spec: Spec = field(default_factory=dict)
     """The current spec, as far as it is known."""
     steps: list[ChangeStep] = field(default_factory=list)
-    """The changes, in order."""
+    """Changes in order."""
     asked: list[PluginRequest] = field(default_factory=list)
-    """Requests of plugins that were not simply carried out."""
+    """Requests of plugins that were not applied as requested."""
     created_event: int = 0
-    """The first event of the creation; 0 if that was before all events, or not seen."""
+    """Id of the first event of the creation; 0 if the creation was not observed."""
     created_until: int = 0
-    """The last event of the creation."""
+    """Id of the last event of the creation."""
     created: bool = True
-    """Whether the container is known to have been created, not merely requested."""
+    """Whether evidence shows that the container was created, not only requested."""
     shown: bool = False
-    """Whether an event showed the container as the whole chain had made it."""
+    """Whether an event showed the container after the whole chain."""
     failure: str = ""
-    """Why the creation failed; "" if it is not known to have failed."""
+    """Reason of the creation's failure; "" if no evidence shows a failure."""
     tail: Owner = RUNTIME
     """Plugins that may have changed the container after the last connection that saw the creation;
     RUNTIME if none."""
     real: Spec | None = None
     """The whole spec that was actually used, if the CRI reported it."""
     real_event: int = 0
-    """The event with which the CRI reported it."""
+    """Id of the event with the CRI's report."""
     doubt: str = ""
-    """Why it is not known whether the container was created; "" if known, or not asked for."""
+    """Reason why the outcome of the creation is unknown; "" otherwise."""
     remarks: list[str] = field(default_factory=list)
     """Limits of the evidence, in words."""
 
     @property
     def beginning(self) -> str:
-        """The event that the history begins with, in words; "" if that was not seen."""
+        """Description of the creation's event; "" if the creation was not observed."""
         if not self.created_event:
             return ""
         known = self.created and not self.failure and not self.doubt
@@ -65,20 +65,20 @@ class History:
         self.spec = spec
 
     def ask(self, requests: Iterable[PluginRequest]) -> None:
-        """Add requests that were not simply carried out, each once."""
+        """Add requests that were not applied as requested, without duplicates."""
         known = {_key(one) for one in self.asked}
         self.asked += (one for one in requests if _key(one) not in known)
 
     def add_remark(self, text: str) -> None:
-        """Add a remark, once."""
+        """Add a remark, unless it is already present."""
         if text not in self.remarks:
             self.remarks.append(text)
 
     def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
-        """Return the owner of one line of the current spec, the evidence for that, and the step.
+        """Return the owner of the current value at `path`, the evidence, and the step.
 
-        The step is the newest one at `path` or a parent; without one the line is part of the
-        container's first state. Moves do not change lines.
+        The step is the newest one at `path` or a parent; None if the value is part of the
+        container's first state. Moves do not change values.
         """
         for step in reversed(self.steps):
             change = step.change
@@ -101,5 +101,5 @@ class History:
 
 
 def _key(one: PluginRequest) -> tuple[str, int, str, str]:
-    # Values may be lists, which cannot be members of a set.
+    # Values may be lists, which are not hashable.
     return one.path, one.event, one.reason, str(one.value)

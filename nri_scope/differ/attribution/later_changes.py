@@ -52,8 +52,8 @@ _MAY_BE_LEFT_OUT = (
     ("linux", "resources", "unified"),
     ("nri",),
 )
-"""Fields that some runtimes omit from events of an existing container, or from CreateContainer. Their
-absence is no evidence (containerd before 2.3 omits rlimits, every runtime CDI devices)."""
+"""Fields that some runtimes omit from events of an existing container, or from CreateContainer.
+Their absence is no evidence (containerd before 2.3 omits rlimits, every runtime CDI devices)."""
 
 ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of changes, no more exact than the evidence."""
+"""Owners of changes, only as precise as the evidence."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ class OwnerKind(StrEnum):
     """Kinds of owners."""
 
     PLUGIN = "plugin"
-    """Exactly the plugin in ``plugins``; several of them for hooks, which are joined."""
+    """Exactly the plugin in ``plugins``; several plugins for hooks, which runtimes concatenate."""
     ONE_OF = "one of"
-    """One or more of ``plugins``; if these are unknown, of the plugins between two indices."""
+    """One or more of ``plugins``; if that is empty, one or more plugins between two indices."""
     RUNTIME = "runtime"
     """Not a plugin: the runtime, or the request that created the container."""
     REQUEST = "request"
-    """The client that asked the runtime to update the container over CRI, usually the kubelet."""
+    """The client that requested an update over CRI, usually the kubelet."""
     UNKNOWN = "unknown"
     """Not observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a change. Use the functions below to make one."""
+    """The owner of a change. Create it with the functions below."""
 
     who: OwnerKind
     plugins: tuple[str, ...] = ()
     """Names of plugins (``NN-name``), in call order."""
     first: str = ""
-    """For ONE_OF without names: the smallest possible index, two digits. For REQUEST: a plugin in
-    this range may have made the change, too."""
+    """For ONE_OF without names: the lowest possible index, two digits. For REQUEST: a plugin in
+    this range may also have made the change."""
     last: str = ""
-    """The largest possible index."""
+    """The highest possible index."""
     ties: tuple[str, ...] = ()
-    """Indices at the borders of that range. A second plugin with the index of an observed one may
-    be called before or after that one, so it may be meant too, if it exists."""
+    """Indices of the observed connections at the ends of that range. A second plugin with such an
+    index may be called before or after the connection, so it may also be the owner."""
     or_runtime: bool = False
     """Whether the owner may be the runtime and not a plugin."""
 
     @property
     def index(self) -> str:
-        """Its index or indices: ``30``, ``01–29``, ``20, 25`` or ""."""
+        """The index or indices as text: ``30``, ``01–29``, ``20, 25`` or ""."""
         if self.plugins:
             return ", ".join(dict.fromkeys(plugin[:2] for plugin in self.plugins))
         return between(self.first, self.last) if self.first else ""
@@ -76,25 +76,25 @@ class Owner:
 RUNTIME = Owner(OwnerKind.RUNTIME)
 REQUEST = Owner(OwnerKind.REQUEST)
 BEFORE_ALL = Owner(OwnerKind.RUNTIME, ties=("00",))
-"""The runtime, as far as a connection at 00 can show: a second plugin at 00 may come before it."""
+"""The runtime, by a connection at 00; a second plugin at 00 may have been called before it."""
 AFTER_ALL = Owner(OwnerKind.RUNTIME, ties=("99",))
-"""The runtime, as far as a connection at 99 can show: a second plugin at 99 may come after it."""
+"""The runtime, by a connection at 99; a second plugin at 99 may have been called after it."""
 ASKED_BEFORE_ALL = Owner(OwnerKind.REQUEST, ties=("00",))
-"""The request, before the plugins with index 00."""
+"""The CRI request, by a connection at 00; a second plugin at 00 may have been called before it."""
 UNKNOWN = Owner(OwnerKind.UNKNOWN)
 
 
 def plugin(*names: str) -> Owner:
-    """Return this plugin (``NN-name``) as owner; several for hooks, to which plugins add."""
+    """Return a plugin (``NN-name``) as owner; several for hooks, which plugins append."""
     return Owner(OwnerKind.PLUGIN, names)
 
 
 def one_of(*names: str, or_runtime: bool = False) -> Owner:
-    """Return one of these plugins as owner; exactly that plugin if there is only one."""
+    """Return one of several plugins as owner; exactly that plugin if there is only one."""
     kind = OwnerKind.PLUGIN if len(names) == 1 and not or_runtime else OwnerKind.ONE_OF
     return Owner(kind, names, or_runtime=or_runtime)
 
 
 def between(first: str, last: str) -> str:
-    """Return a range of indices as text: ``01–29``, or ``50`` for a single one."""
+    """Return a range of indices as text: ``01–29``, or ``50`` for a single index."""
     return first if first == last else f"{first}–{last}"

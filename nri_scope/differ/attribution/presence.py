@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which connections existed at a given moment.
+"""Determine which connections existed at a given moment.
 
-If the clock is set while a connection is open, the times of its events and of those of the next one
-cannot be compared: a session keeps the clock that it began with. So the order of events and the
-monotonic clock decide, as far as possible.
+A session records the wall clock's offset at its start. If the clock is set later, its times cannot
+be compared with those of the next session. So the order of events and the monotonic clock decide,
+as far as possible.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from nri_scope.events import Event, Gap, Session
 
 ASIDE = frozenset({"UpdateContainers", "ContainerStatus", "Shutdown"})
-"""Exchanges between the runtime and one connection, at any time."""
+"""Exchanges between the runtime and one connection that can happen at any time."""
 INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
 _SYNCHRONIZE = "Synchronize"
 SET_UP = INTRODUCTION | {_SYNCHRONIZE}
-"""Exchanges before a connection is part of any chain. Runtimes do this while they ask others about
-events: a plugin synchronized meanwhile is asked from the next chain on (containerd/nri,
+"""Exchanges before a connection joins the chain. They can happen while other plugins handle an
+event; the new plugin then receives events from the next chain on (containerd/nri,
 pkg/adaptation)."""
-_FOR_EVER = float("inf")
+_NEVER_NS = float("inf")
 
 
 def offset(event: Event) -> int:
@@ -31,43 +31,43 @@ def offset(event: Event) -> int:
 
 
 def began_before(session: Session, own: Event, other: Event) -> bool:
-    """Return whether a session had begun when `other` came; `own` is one of its events."""
+    """Return whether a session began before the event `other`; `own` is one of its events."""
     return session.started_ns - offset(own) <= other.mono_ns
 
 
 def outlived(session: Session, own: Event, other: Event) -> bool:
-    """Return whether a session had not ended yet when `other` came, as far as is known."""
+    """Return whether a session ended after the event `other`, or has no known end."""
     return session.ended_ns is None or session.ended_ns - offset(own) >= other.mono_ns
 
 
 @dataclass(slots=True)
 class _Heard:
-    """The known facts about a session, by its events."""
+    """Facts about a session, from its events."""
 
     newest: Event
     set_up: bool
-    """Whether its set-up, and so its beginning, was seen."""
+    """Whether the set-up, and so the beginning of the session, was observed."""
     joined: int = 0
-    """The first event at which the runtime may have asked it; 0: none yet."""
+    """First event that the runtime may have sent to the session; 0 for none yet."""
     asked: int = 0
-    """The first event of a chain that it was asked about; 0: none yet."""
+    """First event of a chain that the session received; 0 for none yet."""
     over: int = 0
-    """The event before which it was first found to have ended; 0: it has not."""
+    """First event of the round that first found the session ended; 0 if it has not ended."""
 
 
 @dataclass(slots=True)
 class Presence:
-    """Keeps track of the sessions by their events."""
+    """Tracker of existing sessions, by their events."""
 
     _heard: dict[int, _Heard] = field(default_factory=dict)
-    """Facts about sessions that may not have ended."""
+    """Facts about sessions that may still exist."""
     _over: set[int] = field(default_factory=set)
     _starts: list[tuple[int, int]] = field(default_factory=list)
-    """Start times of sessions without events so far, with their numbers; ascending."""
+    """Start times and ids of sessions without events so far, ascending."""
     _starts_of: tuple[int, int] = (0, 0)
 
     def hear(self, event: Event) -> None:
-        """Take the newest event of its session."""
+        """Process the newest event of its session."""
         heard = self._heard.get(event.session)
         if heard is None:
             heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
@@ -88,8 +88,9 @@ class Presence:
     def during(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
-        """Yield the sessions that existed before `first` came and exist after `last`, both of which
-        are among the newest events.
+        """Yield the sessions that existed from before `first` until after `last`.
+
+        Both are among the newest events.
         """
         over: list[int] = []
         for number in list(self._heard):
@@ -99,12 +100,12 @@ class Presence:
                 continue
             # Either clock counts: after a restart of the machine the monotonic one begins again.
             if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
-                # The runtime may ask about a creation once more while validators get it.
+                # The next round may be the validators' request of the same creation.
                 if 0 < heard.over < first.id:
                     over.append(number)
                 heard.over = heard.over or first.id
             elif 0 < heard.joined < first.id or (
-                # Not all events need to be fed: a session may have existed without events here.
+                # Not all events need to be fed, so a session may exist without events here.
                 not heard.set_up
                 and session.started_ns < first.at_ns
                 and began_before(session, heard.newest, first)
@@ -116,17 +117,17 @@ class Presence:
         yield from self._unheard(sessions, first, last, gaps)
 
     def outlasts(self, session: Session, event: Event, gaps: Iterable[Gap]) -> bool:
-        """Return whether an existing session still exists when `event` comes, as far as known."""
+        """Return whether an existing session ends after `event`, or has no known end."""
         heard = self._heard.get(session.id)
         return _end_of(session, gaps) > event.at_ns and (
             heard is None or outlived(session, heard.newest, event)
         )
 
     def had_its_place(self, session: Session, event: Event) -> bool:
-        """Return whether an existing session was certainly part of the chain when `event` came.
+        """Return whether an existing session was certainly part of the chain at `event`.
 
-        A synchronized plugin becomes part of it only after events that are already waiting; the
-        first question to it shows this.
+        A synchronized plugin joins the chain after events that are already queued; its first event
+        shows that it has joined.
         """
         heard = self._heard.get(session.id)
         return heard is None or not heard.set_up or 0 < heard.asked < event.id
@@ -134,7 +135,7 @@ class Presence:
     def _unheard(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
-        """Yield sessions whose events were not fed, by the wall clock, their only known time."""
+        """Yield the sessions without fed events that existed, by the wall clock."""
         if self._starts_of != (id(sessions), len(sessions)):
             self._starts_of = id(sessions), len(sessions)
             self._starts = sorted((one.started_ns, one.id) for one in sessions.values())
@@ -153,12 +154,12 @@ class Presence:
 
 
 def _end_of(session: Session, gaps: Iterable[Gap]) -> float:
-    """Return when the session ended, by the wall clock."""
+    """Return the wall-clock time at which the session ended, in ns; infinity if it has not."""
     if session.ended_ns is not None:
         return session.ended_ns
     if not session.end_reason:
-        return _FOR_EVER
-    # Its recorder was killed, which was noticed when another one continued the file.
+        return _NEVER_NS
+    # Its recorder was killed; the recorder that continued the file set the reason.
     return min(
         (
             gap.from_ns

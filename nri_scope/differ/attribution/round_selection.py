@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A selection of the rounds that are about one subject."""
+"""Select the rounds that concern one subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .attributed_changes import RoundDiff
 
 
 class Choice:
-    """The rounds about one subject; other events are still evidence of state and presence."""
+    """Selection of the rounds about one subject. Other events still serve as evidence."""
 
     def __init__(self, recording: Recording, thing: lookup.Found) -> None:
         self._event = thing.id if isinstance(thing, Event) else 0
@@ -25,9 +25,7 @@ class Choice:
             self._containers = {one.id for one in lookup.containers_of(recording, thing)}
 
     def part_of(self, diff: RoundDiff) -> RoundDiff | None:
-        """Return the round, or only its side effects if it is about another container; None if
-        there are none.
-        """
+        """Return a round about the subject, or only its side effects on the subject, or None."""
         if self._event:
             return diff if self._event in diff.events else None
         if diff.container in self._containers or (self._pod and diff.pod == self._pod):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds made of events: one event on its way through the chain, as all connections saw it.
+"""Group events into rounds: one event on its way through the chain, as seen by all connections.
 
-Runtimes dispatch under one lock, in index order, so all events of one round come before the next
-round begins (containerd/nri, pkg/adaptation). In case of doubt they become two rounds: that loses
-information, but is not wrong.
+Runtimes dispatch under one lock, in index order, so all events of one round precede the next round
+(containerd/nri, pkg/adaptation). Ambiguous events become two rounds, which loses information but
+attributes nothing wrongly.
 
-A round does not end by time: each unobserved plugin may use its whole deadline, and there may be
-any number of them.
+Time does not end a round: there may be any number of unobserved plugins, and each may use its whole
+deadline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nri_scope.events import Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .presence import ASIDE as _TOLD_AT_ANY_TIME
+from .presence import ASIDE as _AT_ANY_TIME
 from .presence import SET_UP, Presence, began_before, outlived
 
 CREATE = "CreateContainer"
@@ -29,24 +29,24 @@ SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
 UNDOING = frozenset({STOP, "RemoveContainer"})
-"""Events that containerd also sends about a container whose creation it undoes."""
+"""Events that containerd also sends while it undoes a creation."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
 ENDED = "the chain ended"
-"""The same, if later events show that the event had no effect."""
+"""Used in place of `SEEMS` if later events show that the event had no effect."""
 ROUND_MAX = 256 << 20
-"""Maximum size of one round's messages, in bytes: sixteen probes at a runtime's largest message use
-a quarter of it."""
+"""Maximum size of one round's messages, in bytes. Sixteen probes with a runtime's largest message
+use a quarter."""
 MISSED_MAX = 100
-"""Maximum number of connections that are reported as having missed one event."""
+"""Maximum number of reported connections that missed one event."""
 
-ASIDE = SET_UP | _TOLD_AT_ANY_TIME
-"""Exchanges between the runtime and one connection, outside any chain. They also come while a chain
-is being asked."""
+ASIDE = SET_UP | _AT_ANY_TIME
+"""Exchanges between the runtime and one connection, outside any chain. They can also happen during
+a round."""
 _CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
 GONE = (4, 14)
-"""Codes of an exchange that ended with the connection: the plugin was late, or it was closed."""
+"""Status codes of a plugin that the runtime skips: it missed its deadline, or is disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ConnectionPart:
     event: Event
     session: Session
     request: bytes = b""
-    """Request of the event; b"" if only times matter."""
+    """Request of the event; b"" if only times are needed."""
     reply: bytes = b""
 
     @property
@@ -71,24 +71,23 @@ class ConnectionPart:
 
     @property
     def is_passive(self) -> bool:
-        """Whether this connection is nri-scope's own and changes nothing, not a plugin's."""
+        """Whether this is nri-scope's own connection, which changes nothing."""
         return self.session.role in (Role.LOGGER, Role.PROBE)
 
     @property
     def answered_ns(self) -> int:
-        """Time of its answer, on the clock of `Event.mono_ns`."""
+        """Time of the reply, on the clock of `Event.mono_ns`."""
         return self.event.mono_ns + self.event.took_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One event on its way through the chain; has at least one station."""
+    """One event on its way through the chain, as seen by at least one connection."""
 
     stations: tuple[ConnectionPart, ...]
-    """The stations, in the order in which the runtime asked them."""
+    """The connections that saw the event, in call order."""
     over_by: Event | None = None
-    """The runtime's next question, which shows that this chain had ended. None: no more events were
-    seen, or can come."""
+    """The runtime's next request, which shows that this chain had ended; None if there was none."""
 
     @property
     def first(self) -> Event:
@@ -102,9 +101,9 @@ class Round:
 
     @property
     def stopped_at(self) -> ConnectionPart | None:
-        """The station whose error ended the chain; None if none did.
+        """The connection whose error ended the chain; None for no error.
 
-        Only an ordinary error ends it; the runtime skips a plugin that was late or disconnected.
+        Only an error status ends it; the runtime skips a plugin that was late or disconnected.
         """
         last = self.stations[-1]
         return last if last.event.status_code not in (0, *GONE) else None
@@ -112,36 +111,36 @@ class Round:
 
 @dataclass(slots=True)
 class Rounds:
-    """Groups events into rounds as they come, in the order in which they were recorded."""
+    """Grouping of events into rounds, in the order in which they were recorded."""
 
     sessions: dict[int, Session] = field(default_factory=dict)
-    """Sessions by number. May be replaced by newer states of the same sessions at any time."""
+    """Sessions by id. Callers may replace them by newer states at any time."""
     gaps: tuple[Gap, ...] = ()
-    """Periods in which a recording lost events. Events that an extract leaves out do not count: the
-    rounds that it has are complete."""
+    """Periods in which a recording lost events. Events that an extract omits do not count, as its
+    rounds are complete."""
     follows: Callable[[Event], bool] | None = None
-    """Whether the previous event of its session was recorded. None: determined from the fed events,
+    """Test whether the event before this one in its session was recorded. None: use the fed events,
     which must then be all events."""
     had_its_place: Callable[[Session, Event], bool] | None = None
-    """Used in place of `Presence.had_its_place` if not all events are fed."""
+    """Replacement of `Presence.had_its_place` if not all events are fed."""
     had_joined: Callable[[Session, Event], bool] | None = None
-    """Whether a session that had begun was synchronized when an event came, if not all events are
-    fed. None: determined from the fed events."""
+    """Test whether an existing session was synchronized before an event, if not all events are fed.
+    None: use the fed events."""
     _open: list[ConnectionPart] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
-    """The position of each session's newest event in the session."""
+    """Sequence number of the newest event of each session."""
     _presence: Presence = field(default_factory=Presence)
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
-        """Return `Rounds` for a recording that has these sessions."""
+        """Return `Rounds` for a recording with these sessions."""
         return cls({session.id: session for session in sessions})
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
-        """Take the next event; return the round that it completes.
+        """Process the next event; return the round that it completes.
 
-        Events of unknown sessions are left out. An event outside the chain is a complete round of
+        Events of unknown sessions are skipped. An event outside the chain is a complete round of
         its own, and does not end the open round.
         """
         session = self.sessions.get(event.session)
@@ -155,48 +154,47 @@ class Rounds:
         if event.method in ASIDE:
             self._newest[event.session] = event.seq
             return Round((station,))
-        over = None if self._open and self._belongs(station) else self._end(event)
+        ended = None if self._open and self._belongs(station) else self._end(event)
         self._open.append(station)
         self._bytes += len(request) + len(reply)
         self._newest[event.session] = event.seq
-        return over
+        return ended
 
     def flush(self) -> Round | None:
-        """Return the open round, as far as it was seen."""
+        """Return the open round, as far as it was observed."""
         return self._end(None)
 
     @property
     def looked_at(self) -> int:
-        """The number of elements to look through for each event, besides messages."""
+        """Number of elements that are searched per event, in addition to messages."""
         return 4 * self._presence.count + len(self.gaps) // 8
 
     @property
     def open(self) -> Round | None:
-        """The open round, as far as it was seen."""
+        """The open round, as far as it was observed; None if there is none."""
         return Round(tuple(self._open)) if self._open else None
 
     def goes_on(self, now: Event | None = None) -> bool:
-        """Return whether more of the open round may come, after `now`.
+        """Return whether events of the open round may follow after the event `now`.
 
-        None: after all events so far; sessions that have ended by now will not see any more.
+        None: after all events so far, with sessions in their current state.
         """
         one = self.open
         return one is not None and self._may_go_on(one, now)
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
-        """Return connections that existed all the time, had subscribed to the event, and did not
-        see it.
+        """Return the last `MISSED_MAX` connections that missed the event, in call order.
 
-        In call order, and only the last `MISSED_MAX` of them. Connections behind an error did not
-        see it because the chain ended.
+        They existed during the whole round and had subscribed to the event, but did not see it.
+        After an error the chain ends, so later connections miss the event.
         """
         missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
-        # The last ones show whether the chain reached its end.
+        # The last connections show whether the chain reached its end.
         return tuple(missing[-MISSED_MAX:])
 
     def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
-        """Return whether validators may yet get a creation; `now` as for `goes_on`."""
+        """Return whether validators may still receive a creation; `now` as for `goes_on`."""
         return one.name == CREATE and any(
             self._may_be_asked(session, now) for session in self._subscribed(one, VALIDATE)
         )
@@ -204,10 +202,10 @@ class Rounds:
     def _end(self, by: Event | None) -> Round | None:
         if not self._open:
             return None
-        over = Round(tuple(self._open), by)
+        ended = Round(tuple(self._open), by)
         self._open.clear()
         self._bytes = 0
-        return over
+        return ended
 
     def _missing(self, one: Round) -> Iterator[Session]:
         """Yield the sessions of `missed_by` in any order."""
@@ -229,7 +227,7 @@ class Rounds:
         return self._presence.outlasts(session, now, self.gaps)
 
     def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
-        """Yield connections that existed all the time, and had subscribed to an event."""
+        """Yield connections that existed during the whole round and had subscribed to `event`."""
         bit = _BITS.get(event, 0)
         runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
         for session in self._presence.during(self.sessions, one.first, last, self.gaps):
@@ -245,43 +243,44 @@ class Rounds:
     def ended_early(self, one: Round) -> str:
         """Describe a chain that did not reach its end; "" if no evidence shows that.
 
-        A plugin's error and a conflict end a chain, and no plugin behind it sees them. The evidence
-        is that the runtime went on to another event without asking existing connections.
+        A plugin's error or a conflict ends a chain, and later connections do not see it. The
+        evidence is that the runtime sent another event first.
         """
         by = self._shown_by(one)
         if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
             return ""
         if not runtime_rules_of(self._runtime(by)).has_ordered_chain:
             return ""
-        waiting = [
+        unreached = [
             session
             for session in self._behind(one)
             if self._presence.outlasts(session, by, self.gaps)
             and (self.had_its_place or self._presence.had_its_place)(session, one.first)
         ]
-        theirs = {None, *(session.id for session in waiting)}
-        if not waiting or any(
+        relevant_sessions = {None, *(session.id for session in unreached)}
+        if not unreached or any(
             gap.from_ns <= by.at_ns and one.first.at_ns <= gap.to_ns
             for gap in self.gaps
-            if gap.session in theirs
+            if gap.session in relevant_sessions
         ):
             return ""
-        return f"{SEEMS} after {one.stations[-1].plugin}: {waiting[0].plugin} was not asked"
+        last = one.stations[-1].plugin
+        return f"{SEEMS} after {last}: {unreached[0].plugin} did not receive the event"
 
     def left_open(self, one: Round) -> str:
-        """Describe a chain that may or may not have reached its end; "" for others."""
+        """Describe a chain that may not have reached its end; "" for other chains."""
         by = self._shown_by(one)
         if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
             return ""
         return (
-            f"nothing was seen after {one.stations[-1].plugin}, "
-            "nor anything that tells whether the chain went on"
+            f"nothing was observed after {one.stations[-1].plugin}, "
+            "and it is not known whether the chain continued"
         )
 
     def _shown_by(self, one: Round) -> Event | None:
-        """Return the event that shows the round's end; None if no connection could have seen more.
+        """Return the event that shows the round's end; None if no further connection existed.
 
-        So it does not matter whether that was known when the connections ended, or is found later.
+        The result is the same for a growing and a complete recording.
         """
         by = one.over_by
         return by if by is not None and self._may_go_on(one, by) else None
@@ -292,12 +291,12 @@ class Rounds:
         if by.pod_id != first.pod_id or by.container_id != first.container_id:
             return False
         if by.event == first.event:
-            # One round that was not recognized as one.
+            # The event is part of the same round, which was split.
             return any(by.session == session.id for session in self._behind(one))
         return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
 
     def _behind(self, one: Round) -> list[Session]:
-        """Return connections after the last one that saw the event, which did not see it."""
+        """Return the connections after the last one that saw the event, all of which missed it."""
         last = one.stations[-1].index
         return [session for session in self.missed_by(one) if session.plugin_index > last]
 
@@ -310,37 +309,37 @@ class Rounds:
         event, before = new.event, first.event
         return (
             _is_same(event, before)
-            # This session has already answered: the runtime asks again, as CRI-O does on a retry.
+            # A session sees each round once; CRI-O, for example, repeats an event on a retry.
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked in parallel.
             and (last.index <= new.index or event.event == VALIDATE)
             and self._bytes <= ROUND_MAX
-            # A connection that joined since then was not part of that chain.
+            # A connection that joined later was not part of that chain.
             and began_before(new.session, event, before)
             and new.session.runtime_name == first.session.runtime_name
             and self._is_no_new_attempt(new)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
-            # One connection's first update and another's second do not make a round.
+            # One connection's first update and another's second are different rounds.
             and (event.event != UPDATE or self._is_same_update(before, new))
         )
 
     def _is_no_new_attempt(self, new: ConnectionPart) -> bool:
-        """Return whether a new attempt by the runtime would have begun at another connection.
+        """Return whether `new` cannot be the first event of the runtime's next attempt.
 
-        If some connections ended meanwhile, it may ask only the others, but in their order. No
-        container is created twice: a new attempt has another id.
+        A new attempt begins at the first connection that still exists. No container is created
+        twice: a new attempt of a creation has another id.
         """
         if new.event.event == CREATE and new.event.container_id:
             return True
         there = [one for one in self._open if self._was_there(one, new.event)]
-        # A connection that was closed for not answering ended in this same round.
+        # A connection that was closed at its deadline ended in this same round.
         answered = [one for one in self._open if one.event.status_code not in GONE or one in there]
         return len(there) == len(answered) or any(one.index < new.index for one in there)
 
     def _is_same_update(self, first: Event, new: ConnectionPart) -> bool:
-        """Return whether the two are the same update, even if events were lost.
+        """Return whether both events are the same update, even if events were lost.
 
-        Loss could combine one connection's first update with another's second.
+        Loss could combine one connection's first update with another connection's second.
         """
         event = new.event
         if self.follows is not None:
@@ -354,20 +353,20 @@ class Rounds:
         }
         if not follows or None in lossy or event.session in lossy:
             return False
-        sound = [one for one in self._open if one.session.id not in lossy]
-        # A second update would have reached, and been recorded at, a connection asked earlier.
-        return len(sound) == len(self._open) or any(
-            one.index < new.index and self._was_there(one, event) for one in sound
+        lossless = [one for one in self._open if one.session.id not in lossy]
+        # A second update would have been recorded at an earlier connection first.
+        return len(lossless) == len(self._open) or any(
+            one.index < new.index and self._was_there(one, event) for one in lossless
         )
 
     def _was_there(self, station: ConnectionPart, event: Event) -> bool:
-        # The session as it is known now, not as it was then.
+        # Use the newest state of the session, which includes its end.
         session = self.sessions.get(station.session.id, station.session)
         return outlived(session, station.event, event)
 
 
 def _is_same(one: Event, other: Event) -> bool:
-    """Return whether both events are the same event about the same subject."""
+    """Return whether both events have the same name and subject."""
     return (
         one.event == other.event
         and one.container_id == other.container_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins' shares of the time of one round."""
+"""Compute the time that plugins took in one round."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
-    """Return the time in observed plugins and between two observed connections, in order.
+    """Return the spans of observed plugins and between two observed connections, in order.
 
-    The plugins between two connections take the time between these, except for the runtime's own
-    share. nri-scope's own time, in passive connections, is not included.
+    A span between two connections includes the runtime's own time, but not the time of nri-scope's
+    passive connections.
     """
     found: list[Span] = []
     if one.first.method in ASIDE and one.name != SYNCHRONIZE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of one container by their paths."""
+"""An index of the steps of one container, by path."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from .attributed_changes import ChangeStep
 from .owner import OwnerKind
 
-NOBODYS = (OwnerKind.RUNTIME, OwnerKind.REQUEST)
+NON_PLUGINS = (OwnerKind.RUNTIME, OwnerKind.REQUEST)
 """Owners other than plugins."""
 
 
 class Newest:
-    """An index of the newest step at each path, by dictionaries."""
+    """Index of the newest step at each path."""
 
     def __init__(self, steps: Sequence[ChangeStep]) -> None:
         self._steps = steps
@@ -29,7 +29,7 @@ class Newest:
                 continue
             self._at[path] = number
             self._all.setdefault(path, []).append(number)
-            if step.owner.who not in NOBODYS:
+            if step.owner.who not in NON_PLUGINS:
                 self._touched.add(path)
 
     def steps(self) -> Iterator[ChangeStep]:
@@ -53,8 +53,8 @@ class Newest:
         numbers = self._all.get(step.change.path, ())
         return self._steps[numbers[-2]] if len(numbers) > 1 else None
 
-    def next_to(self, path: str) -> ChangeStep | None:
-        """Return the newest step but one at `path` or at a parent, without moves."""
+    def second_newest(self, path: str) -> ChangeStep | None:
+        """Return the second newest step at `path` or at a parent, without moves."""
         newest = self._number(path)
         found = -1
         while path and newest is not None:
@@ -65,7 +65,7 @@ class Newest:
         return self._steps[found] if found >= 0 else None
 
     def move(self, path: str) -> ChangeStep | None:
-        """Return the newest move of `path`, unless it was added again later."""
+        """Return the newest move of `path`; None if a later step changed `path` otherwise."""
         number = self._moves.get(path)
         if number is None or number < self._at.get(path, -1):
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates: one UpdateContainer on its way through the chain, and those of other containers."""
+"""Evaluate updates: one UpdateContainer in the chain, and requested updates of other containers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .chain import LOWEST, Chain
 from .findings import (
     Findings,
     Wanted,
+    error_text,
     evidence_of,
     reply_of,
     request_of,
@@ -33,16 +34,17 @@ from .owner import ASKED_BEFORE_ALL, Owner, OwnerKind, plugin
 from .rounds import GONE, ConnectionPart, Round
 
 UPDATES_MAX = 5_000
-"""Maximum number of updates of other containers examined in one round: more than any node has."""
+"""Maximum number of updates of other containers read in one round: more than a node has
+containers."""
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
-_FAILED = "the runtime says that it failed"
+_FAILED = "the runtime reported that the update failed"
 
 
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
     """Evaluate one UpdateContainer of a container whose spec was `before`.
 
-    Return the findings and the resulting spec. `failure`: why the update had no effect, as far as
-    other sources show.
+    Return the findings and the resulting spec. `failure`: the reason why the update had no effect,
+    if another source shows one.
     """
     return _Updating(one, chain, before).look(_refusal(one.stations) or failure)
 
@@ -102,7 +104,7 @@ class _Updating:
     ) -> Spec:
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
         if event.status_code not in (0, 4, 14):
-            self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
+            self.found.fail(error_text(station))
             return spec
         reply = cast("api.UpdateContainerResponse | None", reply_of(station))
         if reply is None or not reply.ByteSize():
@@ -133,13 +135,13 @@ class _Updating:
         return after
 
     def _undo(self) -> None:
-        """Undo the round: the runtime gave up and applied nothing."""
+        """Turn the steps into requests: the round failed, and the runtime applied nothing."""
         self.found.asked += _not_done(self.found.steps, self.found.failure)
         self.found.steps = []
 
 
 def _refusal(stations: Iterable[ConnectionPart]) -> str:
-    """Return why the runtime gave up, by the known replies; "" if they do not show it."""
+    """Return the conflict that fails the update; "" if the observed replies show none."""
     turn: merging.Updating | None = None
     for station in stations:
         if turn is None:
@@ -158,14 +160,14 @@ def _refusal(stations: Iterable[ConnectionPart]) -> str:
 
 
 def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
-    """Return why the runtime applied no request that plugins made beside a StopContainer.
+    """Return why the runtime applied none of the updates in the replies to a StopContainer.
 
-    One plugin answered with an error, or two requested the same. "" if the replies do not show it.
+    One plugin returned an error, or two plugins set one field. "" if the replies show neither.
     """
     turn: merging.Stopping | None = None
     for station in stations:
         if station.event.status_code not in (0, *GONE):
-            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+            return error_text(station)
         request = cast("api.StopContainerRequest | None", request_of(station))
         reply = cast("api.StopContainerResponse | None", reply_of(station))
         if request is None or reply is None or not reply.ByteSize():
@@ -179,19 +181,19 @@ def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
 
 
 def _key(remark: oci.Remark) -> oci.Remark:
-    # Lists in a value cannot be members of a set.
+    # Values may be lists, which are not hashable.
     return remark._replace(value=str(remark.value))
 
 
 class Targets(Protocol):
-    """Finds the containers that plugins want to be updated."""
+    """Lookup of the containers that plugins request updates of."""
 
     def target(self, container_id: str) -> History | None:
         """Return the container's history; None if the container is unknown."""
         ...
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """Return the fate of a request for an unknown container, and why."""
+        """Return the fate of a request for an unknown container, and the reason."""
         ...
 
 
@@ -205,11 +207,11 @@ def beside(
     failed: Iterable[str] = (),
     doubt: str = "",
 ) -> None:
-    """Take in updates that plugins requested for other containers than the event's, or unsolicited.
+    """Apply updates of other containers than the event's, and unsolicited updates.
 
     They become steps of these containers, in `found` and in the histories, unless the round failed
-    or the runtime reports a failure for a container (`failed`: ids). `doubt`: why it is not known
-    whether they were carried out.
+    or the runtime reported a failure for a container (`failed`: ids). `doubt`: the reason why their
+    outcome is unknown; "" if it is known.
     """
     not_done = frozenset(failed)
     updates = iter(wanted)
@@ -247,11 +249,11 @@ def beside(
         history.add(steps, after)
     left_out = sum(1 for _ in updates)
     if left_out:
-        found.note(f"{left_out:,} more updates of other containers are left out")
+        found.note(f"{left_out:,} more updates of other containers are omitted")
 
 
 def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdate, list[Dropped]]:
-    """Return the part of an update that NRI passes to the runtime, and the part that it drops."""
+    """Return the update that NRI passes to the runtime, and the fields that it drops."""
     if not one.merged:
         kept, dropped = merging.unsolicited([one.update], str(one.owner), version=version)
         return kept[0], dropped
@@ -261,7 +263,7 @@ def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdat
 
 
 def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> PluginRequest:
-    """Return a request that merging drops."""
+    """Return the request for a field that merging drops."""
     number = gone.value.removeprefix("-").isdecimal() and gone.value.isascii()
     value: Json = int(gone.value) if number else gone.value
     return PluginRequest(
@@ -272,8 +274,8 @@ def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Plu
 def _not_done(
     steps: Sequence[ChangeStep], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
 ) -> list[PluginRequest]:
-    """Return requested changes that were not applied, or not known to be applied."""
+    """Return steps that were not applied, or have an unknown outcome, as requests."""
     limits = [one.change.after for one in steps if one.change.path == _LIMIT]
-    # The runtime sets the swap limit to the memory limit, without a request.
+    # The runtime itself sets the swap limit to the memory limit; no plugin requested that.
     steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
     return [one.asked(reason, fate) for one in steps]

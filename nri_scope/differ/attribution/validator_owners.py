@@ -17,32 +17,32 @@ _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The owners in one ValidateContainerAdjustment."""
+    """The owners of fields in one ValidateContainerAdjustment request."""
 
     event: Event
-    """The event that showed it."""
+    """The event of the request."""
     request: api.ValidateContainerAdjustmentRequest
     version: NriVersion | None
     _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """All plugins that were asked (``NN-name``), in call order."""
+        """All plugins of the chain (``NN-name``), in call order."""
         return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
 
     def owners_of(self, container: str, path: str) -> tuple[str, ...]:
-        """Return the last owner of the value at `path`, or of its parents; () for none.
+        """Return the last owner of the value at `path` or of its nearest parent; () for none.
 
-        Several for hooks, to which plugins add.
+        Hooks have several owners, as plugins append to them.
         """
         paths = self._paths(container)
-        wanted = path
-        while wanted:
+        candidate = path
+        while candidate:
             # A second member with the same key has that key's owner.
-            owners = paths.get(wanted) or paths.get(_COUNT.sub("", wanted))
+            owners = paths.get(candidate) or paths.get(_COUNT.sub("", candidate))
             if owners is not None:
                 return owners
-            wanted = wanted.rpartition("/")[0]
+            candidate = candidate.rpartition("/")[0]
         # The runtime sets the swap limit to the memory limit.
         return paths.get(_LIMIT, ()) if path == _SWAP else ()
 
@@ -51,7 +51,7 @@ class Owned:
         if known is None:
             known = _paths(self.request.owners.owners.get(container))
             if self.version is None or V0_10 <= self.version < V0_12:
-                # These versions keep only the last owner of hooks, to which plugins add in turn.
+                # These versions keep only the last owner of hooks, though plugins append.
                 known.pop("/hooks", None)
             self._by_container[container] = known
         return known
@@ -64,7 +64,7 @@ def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
     for number, compound in owners.compound.items():
         base = path_of_field(number)
         for key, owner in compound.owners.items():
-            # A variable whose name contains "=" reads like another variable later on.
+            # The name of a variable ends at the first "=", also in its OCI path.
             name = key.partition("=")[0] if number == api.Env else key
             path = pointer(base, name)
             found[path] = tuple(dict.fromkeys((*found.get(path, ()), *_names(owner))))
@@ -72,5 +72,5 @@ def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    # Hooks list all their owners, with commas; the owner of a removal has a dash in front.
+    # Owners of hooks are separated by commas; the owner of a removal has a leading dash.
     return tuple(dict.fromkeys(name.removeprefix("-") for name in text.split(",") if name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of a chain, as a runtime sends them to validators (NRI 0.10 and later)."""
+"""Detect the plugins of a chain from the requests to validators (NRI 0.10 and later)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..attribution.rounds import VALIDATE
 
 
 class ChainWatch:
-    """Detects which plugins exist, other than our own connections."""
+    """Detector of the plugins other than nri-scope's own connections."""
 
     def __init__(self, own_name: str) -> None:
         self._own_name = own_name
         self._known: tuple[str, ...] | None = None
 
     def look(self, event: Event, request: bytes) -> tuple[str, ...] | None:
-        """Return the indices of all other plugins, ascending; None if they are unchanged."""
+        """Return the indices of all other plugins, ascending; None if unchanged or unknown."""
         if event.event != VALIDATE or event.mark:
             return None
         try:

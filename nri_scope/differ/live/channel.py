@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the process that records and the one that shows changes."""
+"""Messages between the recorder process and the viewer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri_scope.recording.reader import Recording
 
 
 class CriBegan(NamedTuple):
-    """The CRI answers."""
+    """The CRI is available."""
 
     name: str
     version: str
@@ -19,7 +19,7 @@ class CriBegan(NamedTuple):
 
 
 class CriEnded(NamedTuple):
-    """The CRI no longer answers."""
+    """The CRI is no longer available."""
 
     reason: str
     wall_ns: int
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     container: str
     wall_ns: int
-    """Time at which the CRI was asked."""
+    """Time of the query, in ns since the epoch."""
     mono_ns: int
     took_ns: int
     text: str
@@ -38,13 +38,13 @@ class Answer(NamedTuple):
 
 
 class ChainSeen(NamedTuple):
-    """The indices of all plugins except our own."""
+    """The indices of all plugins, except nri-scope's own."""
 
     indices: tuple[str, ...]
 
 
 class CriPollingEnded(NamedTuple):
-    """Sent when all questions to the CRI have been asked."""
+    """All queries to the CRI are complete, or were given up."""
 
     answered: int
     unanswered: int
@@ -55,7 +55,7 @@ class Unread(NamedTuple):
 
 
 class ReadPosition(NamedTuple):
-    """From the recorder: the file exists, and had reached this position."""
+    """From the recorder: the file exists, and recording continues after this position."""
 
     event: int
     """The newest event's id; 0 for none."""
@@ -64,20 +64,20 @@ class ReadPosition(NamedTuple):
 
     @classmethod
     def end_of(cls, recording: Recording) -> ReadPosition:
-        """Return the current end of a file that is continued: earlier events are not shown."""
+        """Return the current end of a file to be continued, whose earlier events are not shown."""
         sessions = (session.id for session in recording.sessions())
         return cls(lookup.event_range(recording)[1], max(sessions, default=0))
 
 
 class FinishAsking(NamedTuple):
-    """From the recorder: the probes are gone."""
+    """From the recorder: the probes are disconnected."""
 
 
 class Closed(NamedTuple):
     """From the recorder: the recording is complete."""
 
     needless: bool
-    """Whether nri-scope never connected, and the file is new, empty and to be removed."""
+    """Whether the file is new and empty, as nri-scope never connected, and is to be removed."""
 
 
 ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | CriPollingEnded | Unread

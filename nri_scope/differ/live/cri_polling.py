@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the CRI about the outcome of containers: a few at a time, repeatedly, with time limits."""
+"""Query the CRI for containers' specs, a few at a time, with retries and timeouts."""
 
 from __future__ import annotations
 
@@ -17,103 +17,103 @@ from .channel import Answer, CriBegan, CriEnded
 if TYPE_CHECKING:
     from nri_scope.cri.status import RuntimeVersion
 
-AT_ONCE = 4
-"""Number of calls at one time: the runtime has other work."""
+CALLS_MAX = 4
+"""Maximum number of concurrent calls: the runtime has other work."""
 WAITING_MAX = 2_000
-"""Maximum number of containers waiting to be asked about; further ones are only counted."""
+"""Maximum number of queued containers; further containers are only counted."""
 CALL_SECONDS = 10.0
 """Timeout of one call, in seconds."""
-SETTLE = 0.2
-"""Seconds between an event of a container and the question about it: a container is usually created
-and started in that time, so one question is enough."""
-PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds before asking again about a container that the runtime does not know (yet)."""
-AWAY_PAUSE = 2.0
-"""Seconds before asking again if the runtime was not reachable."""
+SETTLE_SECONDS = 0.2
+"""Delay between an event of a container and the query: a container is usually created and started
+in that time, so one query is enough."""
+RETRY_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Delays before the retries for a container that is unknown to the runtime (yet)."""
+UNREACHABLE_RETRY_SECONDS = 2.0
+"""Delay before a retry if the runtime is unreachable."""
 _NOT_FOUND = 5
 
 
 class Client(Protocol):
-    """The methods of a `CriClient` that are used here."""
+    """The part of `CriClient` that the poller uses."""
 
     async def version(self, *, timeout: float = ...) -> RuntimeVersion: ...
     async def container_info(self, container_id: str, *, timeout: float = ...) -> str: ...
 
 
 @dataclass(slots=True)
-class _Question:
+class _Query:
     again: bool = False
-    """Whether the container changed while the CRI was asked about it."""
+    """Whether the container changed during the query, which must be repeated."""
     gone: bool = False
     attempt: int = 0
 
 
-class Asker:
-    """A queue of containers to ask about; each is in it once. For one event loop."""
+class CriPoller:
+    """Queue of containers to query, each at most once. For one event loop."""
 
     def __init__(
         self,
         client: Client,
         tell: Callable[[CriBegan | Answer | CriEnded], None],
         *,
-        settle: float = SETTLE,
-        pauses: tuple[float, ...] = PAUSES,
-        away_pause: float = AWAY_PAUSE,
+        settle: float = SETTLE_SECONDS,
+        pauses: tuple[float, ...] = RETRY_SECONDS,
+        away_pause: float = UNREACHABLE_RETRY_SECONDS,
     ) -> None:
         self.answered = 0
         self.unanswered = 0
-        """Number of containers given up: unknown to the runtime, refused, or too many at a time."""
+        """Number of containers given up: unknown to the runtime, refused, or beyond the queue."""
         self._client = client
         self._tell = tell
         self._settle = settle
         self._pauses = pauses
         self._away_pause = away_pause
-        self._questions: dict[str, _Question] = {}
+        self._queries: dict[str, _Query] = {}
         self._due: asyncio.Queue[str] = asyncio.Queue()
         self._away = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     def want(self, container: str) -> None:
-        """Ask about this container soon, and again if a question about it is in progress."""
-        known = self._questions.get(container)
+        """Queue a container; repeat a query that is in progress."""
+        known = self._queries.get(container)
         if known is not None:
             known.again = True
-        elif len(self._questions) >= WAITING_MAX:
+        elif len(self._queries) >= WAITING_MAX:
             self.unanswered += 1
         else:
-            self._questions[container] = _Question()
+            self._queries[container] = _Query()
             self._idle.clear()
             self._later(container, self._settle)
 
     def forget(self, container: str) -> None:
-        """Forget a removed container: it is no longer a failure that the CRI does not know it."""
-        known = self._questions.get(container)
+        """Mark a container as removed: an unknown container is then no failure."""
+        known = self._queries.get(container)
         if known is not None:
             known.gone = True
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Run queries until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):
+            for _ in range(CALLS_MAX):
                 group.create_task(self._work())
 
     async def finish(self, seconds: float) -> None:
-        """Wait until the queue is empty; questions left after that count as unanswered."""
+        """Wait up to `seconds` for the queue to empty; count the rest as unanswered."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), seconds)
-        self.unanswered += len(self._questions)
-        self._questions.clear()
+        self.unanswered += len(self._queries)
+        self._queries.clear()
 
     async def _work(self) -> None:
         while True:
             container = await self._due.get()
-            question = self._questions.get(container)
-            if question is not None:
-                question.again = False
-                await self._ask(container, question)
+            query = self._queries.get(container)
+            if query is not None:
+                query.again = False
+                await self._ask(container, query)
 
-    async def _ask(self, container: str, question: _Question) -> None:
+    async def _ask(self, container: str, query: _Query) -> None:
         wall_ns, mono_ns = time_ns(), monotonic_ns()
         try:
             if self._away:
@@ -129,18 +129,18 @@ class Asker:
             self._later(container, self._away_pause)
         except NriScopeError as error:
             unknown = isinstance(error, RpcError) and error.code == _NOT_FOUND
-            if unknown and not question.gone and question.attempt < len(self._pauses):
-                question.attempt += 1
-                self._later(container, self._pauses[question.attempt - 1])
+            if unknown and not query.gone and query.attempt < len(self._pauses):
+                query.attempt += 1
+                self._later(container, self._pauses[query.attempt - 1])
             else:
-                self._done(container, answered=None if unknown and question.gone else False)
+                self._done(container, answered=None if unknown and query.gone else False)
         else:
             took_ns = monotonic_ns() - mono_ns
             if not text:
                 self._done(container, answered=False)
                 return
             self._tell(Answer(container, wall_ns, mono_ns, took_ns, text))
-            if question.again:
+            if query.again:
                 self.answered += 1
                 self._later(container, self._settle)
             else:
@@ -150,11 +150,11 @@ class Asker:
         asyncio.get_running_loop().call_later(seconds, self._due.put_nowait, container)
 
     def _done(self, container: str, *, answered: bool | None) -> None:
-        """End the question about a container; ``answered`` None: it no longer needs an answer."""
+        """End the query for a container. ``answered`` is None if no answer is needed any more."""
         if answered:
             self.answered += 1
         elif answered is not None:
             self.unanswered += 1
-        self._questions.pop(container, None)
-        if not self._questions:
+        self._queries.pop(container, None)
+        if not self._queries:
             self._idle.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the containers that the CRI is to be asked about, by their events."""
+"""Select the containers to query the CRI for, by their events."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from ..attribution.attributed_changes import RoundDiff
 from ..attribution.rounds import CONTAINER_STATUS, CREATE
 
 _DONE = frozenset({"PostCreateContainer", "PostStartContainer", "PostUpdateContainer"})
-"""Events after which the runtime has applied the preceding event to the container."""
+"""Events that follow after the runtime has applied a change to the container."""
 _STARTS_OR_ENDS = frozenset(
     {"StartContainer", "PostStartContainer", "StopContainer", "RemoveContainer"}
 )
-_AGAIN = (1.0, 5.0)
-"""Seconds after its creation at which a container that does not run yet is asked about again."""
+_RETRY_SECONDS = (1.0, 5.0)
+"""Times after the creation of a container at which it is queried again if it does not run yet."""
 
 
 def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
-    """Return the ids of containers whose spec has changed, as this event and these rounds show."""
-    wanted: set[str] = set()
+    """Return the ids of the containers whose spec changed, by an event and completed rounds."""
+    selected: set[str] = set()
     if event is not None and event.event in _DONE:
-        wanted.add(event.container_id)
+        selected.add(event.container_id)
     for one in rounds:
         if one.name == CONTAINER_STATUS:
             continue
-        wanted.update(step.container for step in one.steps)
+        selected.update(step.container for step in one.steps)
         if one.name == CREATE:
-            # It does not exist yet; the events after its creation show when it does.
-            wanted.discard(one.container)
-    wanted.discard("")
-    return wanted
+            # The container does not exist yet; later events show when it does.
+            selected.discard(one.container)
+    selected.discard("")
+    return selected
 
 
 class Starting:
-    """Containers that were created and do not run yet: a failing start may not cause an event.
+    """Set of created containers that do not run yet, as a failing start may not cause an event.
 
-    containerd prepares the process before it sends plugins the start. If that preparation fails,
-    there is no event of the container until it is removed.
+    containerd prepares the process before it sends StartContainer. If that preparation fails, the
+    container has no event until it is removed.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,9 @@ class Starting:
         self._under_way: set[str] = set()
 
     def failed(self, event: Event | None, now: float) -> str:
-        """Take an event at this time in seconds; return the id of a container that ended instead of
-        starting, "" for none.
+        """Process an event; return the id of a container whose start failed, "" for none.
+
+        ``now``: the monotonic time, in seconds.
         """
         if event is None or not (container := event.container_id):
             return ""
@@ -64,22 +65,22 @@ class Starting:
         return ""
 
     def due(self, now: float) -> set[str]:
-        """Return the ids of containers to ask about again, as they had no event for a while."""
+        """Return the ids of the containers to query again, as they had no event for a while."""
         found = set()
         for container, (since, count) in list(self._since.items()):
-            if now - since >= _AGAIN[count]:
+            if now - since >= _RETRY_SECONDS[count]:
                 found.add(container)
-                if count + 1 < len(_AGAIN):
+                if count + 1 < len(_RETRY_SECONDS):
                     self._since[container] = since, count + 1
                 else:
                     del self._since[container]
         return found
 
     def rest(self) -> set[str]:
-        """Return the ids of all containers that do not run yet, at the end."""
+        """Return the ids of all containers that do not run yet."""
         return {*self._since, *self._under_way}
 
 
 def is_gone(event: Event | None) -> str:
-    """Return the id of a container that need not be asked about again; "" for none."""
+    """Return the id of a removed container, which needs no further query; "" for none."""
     return event.container_id if event is not None and event.event == "RemoveContainer" else ""

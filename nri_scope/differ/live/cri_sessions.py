@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records the CRI's answers."""
+"""Record the CRI's answers as sessions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nri_scope.recording.cri_answers import status_request
 from .channel import Answer, CriBegan, CriEnded
 
 NAME = "cri"
-"""Used in place of a plugin's name."""
+"""Value of the plugin name in the CRI's sessions."""
 
 
 class CriSessions:
-    """Makes one session of each period in which the CRI answers."""
+    """Recorder of one session for each period in which the CRI is available."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -33,11 +33,11 @@ class CriSessions:
         self._sink = sink
 
     def began(self, began: CriBegan) -> None:
-        """Begin a session: the CRI answers."""
+        """Start a period in which the CRI is available."""
         self._start = began
         if self._away:
             self._away = False
-            self._say(f"the CRI answers again: {began.name} {began.version}")
+            self._say(f"the CRI is available again: {began.name} {began.version}")
 
     def answered(self, answer: Answer) -> None:
         """Record an answer about a container."""
@@ -49,7 +49,7 @@ class CriSessions:
         except ValueError:
             return
         if self._session is None:
-            # Not before the session has an answer.
+            # A session without an answer is not recorded.
             self._session = sink.begin_session(_session(start))
         self.answers += 1
         sink.capture(
@@ -69,13 +69,13 @@ class CriSessions:
         )
 
     def ended(self, ended: CriEnded) -> None:
-        """End the session: the CRI no longer answers."""
+        """End the session: the CRI is no longer available."""
         self._away = True
-        self._say(f"{ended.reason}; whether changes were applied is not known meanwhile")
+        self._say(f"{ended.reason}; until the CRI is available, applied changes are not confirmed")
         self._end(ended.reason, ended.wall_ns)
 
     def end(self, reason: str) -> None:
-        """End the session, if there is one: no more answers will come."""
+        """End the session, if there is one, as no more answers follow."""
         self._end(reason, time_ns())
 
     def _end(self, reason: str, at_ns: int) -> None:

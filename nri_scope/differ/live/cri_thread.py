@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The asker in a thread with an event loop of its own."""
+"""Run the CRI queries in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from time import time_ns
 from nri_scope.cri import CriClient
 
 from .channel import CriBegan, CriPollingEnded, ToRecorder
-from .cri_polling import Asker
+from .cri_polling import CriPoller
 
 FINISH_SECONDS = 3.0
-"""Timeout in seconds for the remaining questions at the end."""
+"""Timeout of the remaining queries at the end."""
 
 
 class CriThread:
-    """Asks the CRI at ``path``, and sends its answers to the recorder."""
+    """Thread that queries the CRI at ``path``, and sends its answers to the recorder."""
 
     def __init__(self, path: Path, tell: Callable[[ToRecorder], None]) -> None:
         """Connect. Raises ConnectError or RpcError if there is no CRI."""
         self._path = path
         self._tell = tell
-        self._asker: Asker | None = None
+        self._asker: CriPoller | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._finished: asyncio.Event | None = None
         started: Future[None] = Future()
@@ -35,18 +35,18 @@ class CriThread:
         started.result()
 
     def want(self, containers: Iterable[str]) -> None:
-        """Ask about these containers."""
+        """Queue containers to query."""
         if self._loop is not None and self._asker is not None:
             for container in containers:
                 self._loop.call_soon_threadsafe(self._asker.want, container)
 
     def forget(self, container: str) -> None:
-        """Forget a removed container."""
+        """Mark a container as removed."""
         if self._loop is not None and self._asker is not None:
             self._loop.call_soon_threadsafe(self._asker.forget, container)
 
     def finish(self) -> None:
-        """Ask the remaining questions, within a time limit, and end."""
+        """Complete the remaining queries, for at most `FINISH_SECONDS`, and end the thread."""
         if self._loop is not None and self._finished is not None:
             self._loop.call_soon_threadsafe(self._finished.set)
             self._thread.join()
@@ -64,7 +64,7 @@ class CriThread:
         async with await CriClient.connect(self._path) as client:
             self._loop = asyncio.get_running_loop()
             self._finished = asyncio.Event()
-            asker = self._asker = Asker(client, self._tell)
+            asker = self._asker = CriPoller(client, self._tell)
             self._tell(CriBegan(client.runtime.name, client.runtime.version, time_ns()))
             started.set_result(None)
             asking = asyncio.create_task(asker.run())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording that the differ reads while it is written."""
+"""Feed a recording to the differ while it is written."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ..attribution.differ import Differ
 from .channel import ReadPosition
 
 QUIET_NS = 10 * 10**9
-"""Time without an event after which an open round is reported: five plugins that each use up the
-usual deadline are rare."""
+"""Time without an event after which an open round is reported. Five plugins that use their whole
+default deadline are rare."""
 
 
 class Seen(NamedTuple):
     """An event as it was read, and the rounds that it completes."""
 
     event: Event | None
-    """The event. None: no event came, and these rounds cannot get any more."""
+    """The event; None if rounds became complete without a further event."""
     request: bytes
     rounds: tuple[RoundDiff, ...]
 
 
 class Follower:
-    """Feeds a `Differ` with the new events of a recording, repeatedly.
+    """Reader that feeds new events of a recording to a `Differ`.
 
-    For one thread. All methods raise RecordingError if the file is invalid.
+    Not thread-safe. All methods raise RecordingError if the file is invalid.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Follower:
         self._after = after
         self._sessions: dict[int, Session] = {}
         self._said = 0
-        """The first event of the round that `waits` described last."""
+        """First event of the round that `describe_open_round` described last."""
 
     def read(self) -> Iterator[Seen]:
         """Yield the events since the last call, with the rounds that they complete."""
@@ -66,10 +66,10 @@ class Follower:
             if over:
                 yield Seen(None, b"", over)
 
-    def waits(self) -> str:
-        """Describe a round that has been open for long; "" for none, and if already described.
+    def describe_open_round(self) -> str:
+        """Describe a round that has been open for `QUIET_NS`, once; "" for none.
 
-        It may still continue: the number of plugins behind is not known.
+        The round may still continue: the number of further plugins is unknown.
         """
         one = self.differ.open
         if one is None or one.first.id == self._said:
@@ -81,19 +81,19 @@ class Follower:
         name = self.differ.name_of(one.first.container_id or one.first.pod_id)
         seen = ", ".join(station.plugin for station in one.stations)
         return (
-            f"{one.name} of {name}: seen by {seen}, and for {duration(quiet_ns)} by no other; "
-            "it is shown when something tells how it ended"
+            f"{one.name} of {name}: seen by {seen}, by no other connection for "
+            f"{duration(quiet_ns)}; the event is shown when later events show its outcome"
         )
 
     def finish(self) -> Iterator[Seen]:
-        """Yield the rest of a recording that is complete."""
+        """Yield the rest of a complete recording."""
         yield from self._read_new()
         over = tuple(self.differ.flush())
         if over:
             yield Seen(None, b"", over)
 
     def _read_new(self) -> Iterator[Seen]:
-        # In this order: events newer than the known sessions are left for the next call.
+        # Before the sessions: events newer than these are left for the next call.
         newest = lookup.event_range(self._recording)[1]
         for session in self._recording.sessions():
             if session.id > self._after.session and self._sessions.get(session.id) != session:

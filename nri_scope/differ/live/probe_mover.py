@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place probes so that each plugin of a chain is alone between two of them, and move them along."""
+"""Place probes so that each plugin of a chain is alone between two probes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
 from typing import Protocol
 
-FIRST_PLACES = ("00", "50", "99")
-"""Indices of probes before the chain is known."""
+INITIAL_INDICES = ("00", "50", "99")
+"""Indices of the probes before the chain is known."""
 MAX_PROBES = 16
-"""Maximum number of probes at one time. Each adds some 0.1 ms to every event in the runtime."""
-PAUSE = 5.0
-"""Seconds between two moves: the runtime sends all its containers to each new connection, and a
-plugin that crashes again and again must not cause that each time."""
+"""Maximum number of probes. Each adds some 0.1 ms to every event in the runtime."""
+PAUSE_SECONDS = 5.0
+"""Minimum time between two moves. The runtime sends all its containers to each new connection, and
+a plugin that crashes repeatedly must not cause that each time."""
 
 
 class Movable(Protocol):
-    """The probes that are to be placed."""
+    """The probes to be placed."""
 
     @property
     def indices(self) -> tuple[str, ...]: ...
@@ -27,10 +27,10 @@ class Movable(Protocol):
 
 
 class Placer:
-    """Places probes for the newest chain, but not too often. For an event loop."""
+    """Mover of probes to the places for the newest chain, at a limited rate. For one event loop."""
 
     def __init__(
-        self, probes: Movable, say: Callable[[str], None], *, pause: float = PAUSE
+        self, probes: Movable, say: Callable[[str], None], *, pause: float = PAUSE_SECONDS
     ) -> None:
         self._probes = probes
         self._say = say
@@ -39,7 +39,7 @@ class Placer:
         self._resting = False
 
     def chain(self, indices: tuple[str, ...]) -> None:
-        """Take the current plugins, by their indices."""
+        """Set the indices of the current plugins."""
         self._chain = indices
         if not self._resting:
             self._move()
@@ -49,21 +49,20 @@ class Placer:
         self._resting = chain is not None
         if chain is None:
             return
-        wanted = places(chain, self._probes.indices)
-        if wanted != self._probes.indices:
-            there = ", ".join(chain) or "none"
-            self._say(f"plugins at {there}: probes go to {', '.join(wanted)}")
-            self._probes.place(wanted)
+        targets = places(chain, self._probes.indices)
+        if targets != self._probes.indices:
+            listed = ", ".join(chain) or "none"
+            self._say(f"plugins at {listed}: moving probes to {', '.join(targets)}")
+            self._probes.place(targets)
         asyncio.get_running_loop().call_later(self._pause, self._move)
 
 
 def places(chain: Iterable[str], now: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the indices for probes, ascending, given those of the plugins of a chain.
+    """Return the indices for probes, ascending, from the indices of the plugins of a chain.
 
-    Always 00 and 99, and one between any two neighbouring plugins if an index is free; else no
-    probe can be placed between them. Of several free indices, one of ``now`` (existing probes) is
-    preferred, else the middle. Of more than `MAX_PROBES` places, some in between are left out,
-    evenly.
+    There is a probe at 00 and 99, and one between any two neighbouring plugins with a free index
+    in between: that of an existing probe (``now``), else the middle one. Of more than `MAX_PROBES`
+    indices, some in between are omitted, evenly.
     """
     plugins = sorted({int(index) for index in chain})
     kept = {int(index) for index in now}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a recording while another process makes it: read, compare, ask the CRI and show."""
+"""Follow a recording while another process writes it: attribute, query the CRI, and show."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from .cri_thread import CriThread
 
 POLL_SECONDS = 0.02
-"""Seconds between two checks of the recording, which cost microseconds if it is unchanged."""
+"""Time between two checks of the recording; a check of an unchanged file takes microseconds."""
 
 
 class Audience(Protocol):
     """The receiver of finished rounds."""
 
     @property
-    def nobody_reads(self) -> bool:
-        """Whether the output is no longer read, which ends the viewer."""
+    def has_no_reader(self) -> bool:
+        """Whether the output was closed by its reader, which ends the viewer."""
         ...
 
     def show(self, differ: Differ, seen: Seen) -> None:
@@ -46,7 +46,7 @@ class Audience(Protocol):
 
 
 class Watcher:
-    """Follows one recording from `ReadPosition` to `Closed`."""
+    """Viewer of one recording, from the message `ReadPosition` to `Closed`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Watcher:
         return self._closed is not None and self._closed.needless
 
     def hear(self, message: Message) -> None:
-        """Take a message of the recorder; may be called in any thread."""
+        """Handle a message of the recorder. Thread-safe."""
         match message:
             case ReadPosition():
                 self._opened = message
@@ -85,15 +85,15 @@ class Watcher:
                 pass
 
     def ask(self, cri: Path) -> None:
-        """Ask the CRI at this socket, too. Raises ConnectError or RpcError if there is no CRI."""
+        """Also query the CRI at this socket. Raises ConnectError or RpcError if there is no CRI."""
         from .cri_thread import CriThread
 
         self._cri = CriThread(cri, self._tell)
 
     def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
-        """Show the recording at ``path``, until it is complete or the output is no longer read.
+        """Show the recording at ``path`` until it is complete or the output is closed.
 
-        Returns whether there was a recording. Raises RecordingError.
+        Return whether there was a recording. Raises RecordingError.
         """
         while self._opened is None:
             if recorder_ended():
@@ -104,14 +104,14 @@ class Watcher:
         return True
 
     def _follow(self, follower: Follower, recorder_ended: Callable[[], bool]) -> None:
-        while not (self._closed or recorder_ended() or self._audience.nobody_reads):
+        while not (self._closed or recorder_ended() or self._audience.has_no_reader):
             for seen in follower.read():
                 self._take(follower, seen)
-            words = follower.waits()
+            words = follower.describe_open_round()
             if words:
                 self._say(words)
             if self._finish_asking and not self._asking_finished:
-                # Not earlier: all events until the probes left have been read now.
+                # All events before the probes disconnected have been read now.
                 self._asking_finished = True
                 if self._cri is not None:
                     self._cri.want(self._starting.rest())
@@ -125,7 +125,7 @@ class Watcher:
             self._take(follower, seen)
 
     def _take(self, follower: Follower, seen: Seen) -> None:
-        # Reading and showing take long; the runtime may need this processor.
+        # Reading and showing take long; yield the processor to the runtime.
         os.sched_yield()
         if seen.event is not None:
             chain = self._chain.look(seen.event, seen.request)

@@ -132,7 +132,7 @@ class TestWhoIsNotMissing:
         made.send("00-a", "StopContainer", api.StopContainerRequest(pod=POD))
         one, _ = made.end()
         assert one.missed_by == ("50-old",)
-        assert "50-old was not asked" in one.failure
+        assert "50-old did not receive the event" in one.failure
 
     def test_one_of_another_runtime(self) -> None:
         made = traffic(p00_a=Role.PROBE, p40_b=Role.PROBE)
@@ -204,7 +204,7 @@ def test_validators_that_were_told_nonsense_clear_nobody_of_what_shows_later() -
     start = api.StartContainerRequest(pod=POD, container=container(FOO="1"))
     made.send("00-a", "StartContainer", start)
     creation, started = made.end()
-    assert "cannot be made out" in creation.remarks[0]
+    assert "cannot be evaluated" in creation.remarks[0]
     assert [str(step.owner) for step in started.steps] == ["one of 60-c, or the runtime"]
 
 

@@ -214,7 +214,7 @@ class TestFailures:
         made.send("00-a", "CreateContainer", create())
         made.send("30-x", "CreateContainer", create(), status=(2, "no such device"))
         (one,) = made.end()
-        assert one.failure == "30-x answered: no such device"
+        assert one.failure == "30-x returned an error: no such device"
         assert one.missed_by == ("50-b",)
         assert made.differ.histories["app-id"].failure == one.failure
 
@@ -275,7 +275,8 @@ class TestUpdates:
         *_, one = made.end()
         assert owners([one]) == [("/linux/resources/cpu/shares", "30-x")]
         (vain,) = one.asked
-        assert (vain.container, vain.reason) == ("broken-id", "the runtime says that it failed")
+        assert vain.container == "broken-id"
+        assert vain.reason == "the runtime reported that the update failed"
 
 
 class TestSynchronizeAgain:

@@ -52,7 +52,7 @@ class Playing:
         if due:
             self._writing.write([entry for _, entry in due])
         found = _rounds(self._follower.read())
-        words = self._follower.waits()
+        words = self._follower.describe_open_round()
         if words:
             self.said.append(words)
         return found

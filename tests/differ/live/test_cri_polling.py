@@ -12,7 +12,7 @@ import pytest
 from nri_scope.cri import RuntimeVersion
 from nri_scope.differ.live import cri_polling
 from nri_scope.differ.live.channel import Answer, CriBegan, CriEnded
-from nri_scope.differ.live.cri_polling import AT_ONCE, Asker
+from nri_scope.differ.live.cri_polling import CALLS_MAX, CriPoller
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
 
 NOT_FOUND = RpcError(5, "not found")
@@ -70,7 +70,7 @@ class Asking:
     def __init__(self, pauses: int) -> None:
         self.client = Client()
         self.hearer = Hearer()
-        self.asker = Asker(
+        self.asker = CriPoller(
             self.client, self.hearer.tell, settle=0.0, pauses=(0.0,) * pauses, away_pause=0.0
         )
 
@@ -122,10 +122,10 @@ async def test_only_a_few_are_asked_about_at_a_time() -> None:
         one.client.gate.clear()
         for number in range(20):
             one.asker.want(f"c{number}")
-        await one.until(lambda: one.client.now == AT_ONCE)
+        await one.until(lambda: one.client.now == CALLS_MAX)
         one.client.gate.set()
         assert await one.all_done() == (20, 0)
-        assert one.client.most == AT_ONCE
+        assert one.client.most == CALLS_MAX
 
 
 async def test_one_that_is_not_there_yet_is_asked_about_again() -> None:

@@ -67,16 +67,16 @@ def test_of_a_round_that_does_not_go_on_words_are_said_once_and_nothing_is_told(
     with Recording.open(probing.path) as recording:
         follower = Follower(recording, NOTHING, monotonic_ns=lambda: now)
         assert rounds(follower.read()) == []
-        assert follower.waits() == ""
+        assert follower.describe_open_round() == ""
         now += 10_000_000_000
         assert rounds(follower.read()) == []
-        assert follower.waits() == (
-            "CreateContainer of shop/web/app: seen by 00-nri-scope, and for 10.0s by no other; "
-            "it is shown when something tells how it ended"
+        assert follower.describe_open_round() == (
+            "CreateContainer of shop/web/app: seen by 00-nri-scope, by no other connection for "
+            "10.0s; the event is shown when later events show its outcome"
         )
         now += 3_600_000_000_000
         assert rounds(follower.read()) == []
-        assert follower.waits() == ""
+        assert follower.describe_open_round() == ""
         probing.sees("99", "CreateContainer", create(a_container(k="v")), at_mono_ns=began + 1)
         probing.settle()
         (found,) = rounds(follower.read())
@@ -103,8 +103,8 @@ def test_a_round_is_over_when_those_who_are_missing_have_ended(probing: Probing)
         assert (one.seen_by, one.missed_by) == (("00-nri-scope",), ("99-nri-scope",))
         assert one.failure == ""
         assert one.remarks == (
-            "nothing was seen after 00-nri-scope, nor anything that tells whether the chain "
-            "went on",
+            "nothing was observed after 00-nri-scope, and it is not known whether the chain "
+            "continued",
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from nri_scope.differ.live.probe_mover import FIRST_PLACES, Placer
+from nri_scope.differ.live.probe_mover import INITIAL_INDICES, Placer
 
 
 class Probes:
     def __init__(self) -> None:
-        self.indices: tuple[str, ...] = FIRST_PLACES
+        self.indices: tuple[str, ...] = INITIAL_INDICES
         self.moves: list[tuple[str, ...]] = []
         self.moved = asyncio.Event()
 
@@ -23,7 +23,7 @@ async def test_probes_go_around_the_plugins_that_are_there() -> None:
     probes, said = Probes(), list[str]()
     Placer(probes, said.append).chain(("20", "30", "60"))
     assert probes.moves == [("00", "25", "50", "99")]
-    assert said == ["plugins at 20, 30, 60: probes go to 00, 25, 50, 99"]
+    assert said == ["plugins at 20, 30, 60: moving probes to 00, 25, 50, 99"]
 
 
 async def test_moves_wait_for_each_other_and_only_the_newest_counts() -> None:

@@ -109,7 +109,9 @@ CALM = RoundDiff(
     17, (17,), "StartContainer", AT_NS, APP, POD, ("00-probe-a",), (), (), (), (), (), ""
 )
 POD_EVENT = replace(CALM, event=18, events=(18,), name="StopPodSandbox", container="")
-FAILED = replace(CALM, event=19, events=(19,), failure="30-env-injector answered: no\x1b[2Jway")
+FAILED = replace(
+    CALM, event=19, events=(19,), failure="30-env-injector returned an error: no\x1b[2Jway"
+)
 JUDGED = replace(
     CALM, event=20, events=(20,), name="ContainerStatus", steps=(STEPS[1], STEPS[2], STEPS[5])
 )

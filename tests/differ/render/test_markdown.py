@@ -71,7 +71,7 @@ def test_containers_have_headings_and_events_have_tables() -> None:
         '| `~` | `/process/env/FOO` | `"bar"` | `"baz"` | 30-env-injector, applied | tap |' in lines
     )
     assert "On another container, `shop/web/sidecar`:" in lines
-    assert "- **failed**: `30-env-injector answered: no\\x1b[2Jway`" in lines
+    assert "- **failed**: `30-env-injector returned an error: no\\x1b[2Jway`" in lines
     cells = texts("\n".join(lines))
     assert len(cells) == 6 * (len(STEPS) + 2)
 

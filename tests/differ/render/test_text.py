@@ -135,7 +135,7 @@ def test_unchanged_rounds_are_one_line_or_none() -> None:
 
 def test_a_failure_is_told_even_where_nothing_changed() -> None:
     lines = text(FAILED, quiet=True)
-    assert "  ! FAILED: 30-env-injector answered: no\\x1b[2Jway" in lines
+    assert "  ! FAILED: 30-env-injector returned an error: no\\x1b[2Jway" in lines
 
 
 def test_what_became_of_earlier_changes_is_told_briefly() -> None:
