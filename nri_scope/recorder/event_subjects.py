@@ -78,7 +78,7 @@ class _Rows(Generic[_Row]):
         known = self._known.get(row_id)
         if known is not None:
             return known
-        if self._empty and not self._known.forgot:
+        if self._empty and not self._known.has_evicted:
             return ()
         found = self._connection.execute(self._select, (row_id, _MAX_SAME_ID))
         rows = tuple(self._make(*row) for row in found)

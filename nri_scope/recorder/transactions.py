@@ -97,8 +97,7 @@ class TransactionWriter:
         """
         self.path = file.path
         self.is_too_late: Callable[[], bool] | None = None
-        """Deadline check before each event. Once it returns True, the remaining events become a gap.
-        """
+        """Deadline check, called before each event. If True, the remaining events become a gap."""
         self.removed = 0
         """Number of events that the ring removed."""
         self._ring = ring

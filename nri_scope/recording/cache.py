@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded cache of recently used values."""
+"""Bounded cache of recently used values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ V = TypeVar("V")
 
 
 class RecentlyUsed(Generic[K, V]):
-    """Keeps at least the ``limit`` most recently used units, and at most twice as many.
+    """Cache of at least the ``limit`` most recently used units, and at most twice as many.
 
-    Uses two dictionaries, young and old, instead of one that is reordered: a hit in the young one,
-    by far the most frequent case, costs a plain look-up. When the young one is full, it becomes the
-    old one, and values not requested since then are dropped.
+    It has two generations instead of one reordered dictionary: a hit in the young generation, by
+    far the most frequent case, costs a single look-up. When the young generation is full, it
+    replaces the old one, and old values that were not used in the meantime are evicted.
     """
 
     def __init__(self, limit: int) -> None:
@@ -22,8 +22,8 @@ class RecentlyUsed(Generic[K, V]):
         self._young: dict[K, tuple[V, int]] = {}
         self._old: dict[K, tuple[V, int]] = {}
         self._cost = 0
-        self.forgot = False
-        """Whether any value was ever dropped: until then a miss means "never seen"."""
+        self.has_evicted = False
+        """Whether a value was evicted; until then, a miss means that the key was never stored."""
 
     def get(self, key: K) -> V | None:
         """Return the value stored under ``key``, if it is still cached."""
@@ -47,14 +47,14 @@ class RecentlyUsed(Generic[K, V]):
         return key in self._young or key in self._old
 
     def clear(self) -> None:
-        """Clear the cache deliberately: `forgot` becomes False again."""
+        """Remove all values, and reset ``has_evicted``."""
         self._young, self._old = {}, {}
         self._cost = 0
-        self.forgot = False
+        self.has_evicted = False
 
     def _add(self, key: K, entry: tuple[V, int]) -> None:
         if self._young and self._cost + entry[1] > self._limit:
-            self.forgot = self.forgot or bool(self._old)
+            self.has_evicted = self.has_evicted or bool(self._old)
             self._old, self._young, self._cost = self._young, {}, 0
         self._young[key] = entry
         self._cost += entry[1]

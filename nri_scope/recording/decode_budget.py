@@ -14,7 +14,7 @@ from typing import NamedTuple
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope.nri.element_limits import NEVER_CUT, short_elements
+from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
 
 PER_BYTE = 1.85
 """Budget units for each byte of a file."""
@@ -83,7 +83,7 @@ class Allowance:
 
     def spend_message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
         """Spend the units of a message, the object with this number."""
-        if len(content) > NEVER_CUT:
+        if len(content) > UNCUT_BYTES:
             again = units = len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
         else:
             # While the bytes so far cannot contain too many elements, they are not counted.

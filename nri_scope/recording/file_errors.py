@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe errors of a recording's file, and what a user can do about them."""
+"""Describe errors of a recording's file, with advice for the user."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _OS_WORDS = {
     errno.ENOSPC: "the disk is full",
 }
 
-_ROOM = "make room, or choose another disk"
-_PLACE = "choose another folder"
-_READING = {
+_FREE_SPACE = "free some space, or choose another disk"
+_OTHER_FOLDER = "choose another folder"
+_READING_HINTS = {
     "permission denied": "only its owner may read a recording: run as that user, or as root",
     LOCKED: "try again when that program is done",
     _OS_WORDS[errno.ELOOP]: "name the file itself",
@@ -40,31 +40,31 @@ _READING = {
     "file name too long": "check the path",
     "a value in it is too large": "nri-scope writes no value of that size: do not trust it",
 }
-_WRITING = {
+_WRITING_HINTS = {
     "permission denied": "choose another place, or run as root",
     LOCKED: "end that program, or choose another name",
-    "it is read-only": _PLACE,
-    "read-only file system": _PLACE,
-    "the disk is full": _ROOM,
-    "disk quota exceeded": _ROOM,
+    "it is read-only": _OTHER_FOLDER,
+    "read-only file system": _OTHER_FOLDER,
+    "the disk is full": _FREE_SPACE,
+    "disk quota exceeded": _FREE_SPACE,
     "file name too long": "choose a shorter one",
 }
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code; SQLITE_ERROR for an error of Python's own."""
+    """Return SQLite's primary result code; SQLITE_ERROR for errors of Python's sqlite3 module."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether damaged content caused the error."""
-    # Invalid UTF-8 is found by Python, not by SQLite, so that error has no code.
-    no_text = not hasattr(error, "sqlite_errorcode") and "decode" in str(error)
-    return no_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    # Python detects invalid UTF-8, so that error has no SQLite code.
+    is_invalid_text = not hasattr(error, "sqlite_errorcode") and "decode" in str(error)
+    return is_invalid_text or code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def error_words(error: sqlite3.Error | OSError) -> str:
-    """Describe the error in one phrase about the file: "the disk is full"."""
+    """Return a phrase for an error of a file, such as "the disk is full"."""
     if isinstance(error, OSError):
         words = _OS_WORDS.get(error.errno or 0)
         return words or (error.strerror or str(error)).lower()
@@ -76,10 +76,10 @@ def error_words(error: sqlite3.Error | OSError) -> str:
 
 
 def reading_hint(words: str) -> str:
-    """Return advice on reading a file; ``words`` is its problem as `error_words` describes it."""
-    return _READING.get(words, "try it with a copy of the file")
+    """Return advice for a file that cannot be read; ``words``: problem from `error_words`."""
+    return _READING_HINTS.get(words, "try it with a copy of the file")
 
 
 def writing_hint(words: str) -> str:
-    """Return advice on writing a file; ``words`` is its problem as `error_words` describes it."""
-    return _WRITING.get(words, "choose another file")
+    """Return advice for a file that cannot be written; ``words``: problem from `error_words`."""
+    return _WRITING_HINTS.get(words, "choose another file")

@@ -51,8 +51,8 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool
         if rows > MAX_NAMED or characters > MAX_CHARACTERS:
             raise RecordingError(
                 path,
-                f"its {table.name}s have too many names, or too long ones, to be read",
-                "nothing that nri-scope wrote is: do not trust it",
+                f"its {table.name}s have too many names, or names that are too long",
+                "nri-scope never writes such a recording: do not trust it",
             )
         if longest_one > NAME_MAX:
             hidden = True
@@ -60,7 +60,7 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool
             warnings.warn(
                 RecordingCut(
                     f"{shown}: a {table.name} has a text of more than {NAME_MAX:,} characters; "
-                    "what is longer is shown cut"
+                    "longer texts are truncated"
                 ),
                 stacklevel=2,
             )

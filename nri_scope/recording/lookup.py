@@ -91,7 +91,9 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
         when = "" if seen is None else f" first seen {moment(seen)[:19]}"
         words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{when})")
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return UsageError(f'"{what}" can be {len(found)} things', f"say {' or '.join(words)}{more}")
+    return UsageError(
+        f'"{what}" matches {len(found)} pods and containers', f"use {' or '.join(words)}{more}"
+    )
 
 
 def _telling_length(ids: Iterable[str]) -> int:
@@ -129,7 +131,7 @@ def _nothing(
     if near:
         return UsageError(problem, f"the nearest is {near}")
     if what and "/" not in what and len(what) < _LEAST_PREFIX:
-        return UsageError(problem, f"of an id give at least {_LEAST_PREFIX} characters")
+        return UsageError(problem, f"give at least {_LEAST_PREFIX} characters of an id")
     return UsageError(problem, "`log` shows what it has")
 
 

@@ -56,7 +56,7 @@ def _parsed(method: str, parts: list[bytes]) -> bytes:
     joined = b"".join(parts)
     known = METHODS.get(method)
     if known is None:
-        raise ValueError(f"{method} is no known method")
+        raise ValueError(f"{method} is not a known method")
     try:
         message = known.request.FromString(bounded(known.request, joined, MAX_IN_SYNCHRONIZE))
         return message.SerializeToString(deterministic=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the objects of a recording."""
+"""Read and unpack the objects of a recording."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from .blobs import ContentError, StoredObject, load
 from .cache import RecentlyUsed
 
-_KEPT_BYTES = 8 << 20
+_CACHE_BYTES = 8 << 20
 _TYPES = (int, int, bytes, int, bytes)
 
 
@@ -27,23 +27,23 @@ def fetch(connection: sqlite3.Connection, object_id: int) -> StoredObject | None
 
 
 class Objects:
-    """Unpacks objects, and caches recently unpacked ones.
+    """Unpacked objects of a recording, with a cache of recently used ones.
 
     Methods raise ContentError if an object is missing or damaged, and sqlite3.Error.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._kept: RecentlyUsed[int, tuple[int, bytes]] = RecentlyUsed(_KEPT_BYTES)
+        self._cache: RecentlyUsed[int, tuple[int, bytes]] = RecentlyUsed(_CACHE_BYTES)
 
     def get(self, object_id: int) -> tuple[int, bytes]:
         """Return an object's kind and content."""
-        kept = self._kept.get(object_id)
-        if kept is None:
-            # Its dictionary is mostly an object that was read just before.
-            kept = load(object_id, lambda wanted: fetch(self._connection, wanted), self._kept.get)
-            self._kept.put(object_id, kept, len(kept[1]) + 100)
-        return kept
+        found = self._cache.get(object_id)
+        if found is None:
+            # Its dictionary was usually read shortly before.
+            found = load(object_id, lambda number: fetch(self._connection, number), self._cache.get)
+            self._cache.put(object_id, found, len(found[1]) + 100)
+        return found
 
     def content(self, object_id: int | None) -> bytes | None:
         """Return an object's content; None for None."""

@@ -65,7 +65,7 @@ def private_copy(path: Path, folder: Path) -> Path:
             _settle(path, copy)
             return copy
     raise RecordingError(
-        path, "it is written to faster than it can be copied", "try again, or be its owner"
+        path, "it changes faster than it can be copied", "try again, or run as its owner"
     )
 
 
@@ -131,7 +131,7 @@ def _opened_beside(path: Path, suffix: str, owner: int, stack: ExitStack) -> _Op
         raise RecordingError(
             path,
             f"{found.path.name} beside it belongs to another user than the recording",
-            "remove that, or copy the recording alone to a folder of your own",
+            "remove it, or copy only the recording to a folder of your own",
         )
     return found
 

@@ -19,7 +19,7 @@ from nri_scope._gen.nri.api_pb2 import PodSandbox
 from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Session, State
 from nri_scope.filter import Filter
-from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, NEVER_CUT, Elements, bounded
+from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, UNCUT_BYTES, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
@@ -247,9 +247,9 @@ class Recording:
                     if allowance.is_limited:
                         self._charge(allowance, one, parts[one[0].id])
                     if allowance.is_over:
-                        use = "copied" if allowance.is_copy else "taken apart"
+                        use = "copying" if allowance.is_copy else "decoding"
                         problem = (
-                            f"its messages come to more than is {use} of a file of its size, "
+                            f"{use} its messages exceeds the limit for a file of its size, "
                             f"from event {one[0].id} on"
                         )
                         if allowance.is_copy:
@@ -491,7 +491,7 @@ class Recording:
         return self._bounded(kind_of_reply(event.method, event.mark), content)
 
     def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
-        if len(content) <= NEVER_CUT:
+        if len(content) <= UNCUT_BYTES:
             return content
         # Counting takes long, and a hostile file may repeat one message in each event.
         kept = self._kept.get((kind, content))
@@ -518,11 +518,13 @@ class Recording:
             kind, content = self._objects.get(number_of(row[2:]))
             limit -= len(content) + 8
             if limit < 0:
-                raise ContentError("what Synchronize told is too large")
+                raise ContentError("the state in Synchronize is too large")
             content = self._bounded(_MESSAGES.get(kind), content)
             elements.count(_MESSAGES.get(kind), content)
             if elements.left < 0:
-                self._warn(f"what Synchronize told has more than {MAX_STATE_ELEMENTS:,} elements")
+                self._warn(
+                    f"the state in Synchronize has more than {MAX_STATE_ELEMENTS:,} elements"
+                )
                 return State(tuple(pods), tuple(containers), False)
             (pods if kind == ObjectKind.POD else containers).append(content)
         return State(tuple(pods), tuple(containers), True)

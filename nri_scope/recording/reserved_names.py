@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reserve the names of SQLite's companions in a folder to which other users can add files.
+"""Reserve the names of a recording's companions in a folder to which other users can add files.
 
-In a sticky folder such as /tmp other users can neither remove nor rename our own files. So we
-create a file at each name before SQLite looks there, for as long as it may:
+In a sticky folder such as /tmp, other users can neither remove nor rename this user's files. So a
+recorder creates the companions before SQLite opens the recording, and removes them after it is
+closed:
 
 - ``-wal`` and ``-shm``, which SQLite then uses,
-- ``-journal``, which stays empty: for SQLite an empty one marks the end of a finished write.
+- ``-journal``, which stays empty: SQLite ignores an empty journal.
 
 Readers lock the journal while they open the recording (`trusted_location.opening_by_name`), and the
 names are released only while no reader holds that lock.
@@ -26,23 +27,23 @@ from nri_scope.errors import RecordingError
 
 from .trusted_location import COMPANIONS, JOURNAL, WAL, companion, name_of, others_may_write
 
-_ASKED_SECONDS = 0.02
-_ASKED_TIMES = 50
-"""Attempts to lock; a reader that opens the recording needs the lock for less than all of them."""
+_RETRY_SECONDS = 0.02
+_LOCK_ATTEMPTS = 50
+"""Number of attempts to lock; a reader holds the lock only while it opens the recording."""
 
 
 @dataclass(slots=True)
 class ReservedNames:
-    """The names of a recording's companions, with our own files at them."""
+    """Companions of a recording, created by this user so that no other user can create them."""
 
     path: Path
     _journal: int
 
     @classmethod
-    def take(cls, path: Path, *, is_new: bool) -> Self:
-        """Create the files; for a continued recording, take over those of a killed recorder.
+    def create(cls, path: Path, *, is_new: bool) -> Self:
+        """Create the companions; for a continued recording, reuse those of a killed recorder.
 
-        Raises RecordingError if other files are in the way, and OSError.
+        Raises RecordingError for unusable existing files, and OSError.
         """
         made: list[Path] = []
         descriptors: dict[str, int] = {}
@@ -54,7 +55,7 @@ class ReservedNames:
                     made.append(beside)
                 except FileExistsError:
                     if is_new:
-                        raise refused(path, suffix, "is there already") from None
+                        raise refused(path, suffix, "already exists") from None
                     descriptors[suffix] = _adopt(path, suffix)
             journal = descriptors.pop(JOURNAL)
         except BaseException:
@@ -67,18 +68,18 @@ class ReservedNames:
         return cls(path, journal)
 
     def lock(self) -> bool:
-        """Wait until no reader relies on the names; return False if that takes too long."""
-        for _ in range(_ASKED_TIMES):
+        """Wait until no reader locks the journal, then lock it; return False after one second."""
+        for _ in range(_LOCK_ATTEMPTS):
             try:
                 fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                time.sleep(_ASKED_SECONDS)
+                time.sleep(_RETRY_SECONDS)
             else:
                 return True
         return False
 
     def release(self) -> None:
-        """Remove SQLite's files, unless the recording still needs them. Never raises."""
+        """Remove the companions, unless the recording still needs them. Never raises."""
         with suppress(OSError):
             if not os.path.lexists(companion(self.path, WAL)):
                 self.remove()
@@ -86,25 +87,25 @@ class ReservedNames:
             os.close(self._journal)
 
     def remove(self) -> None:
-        """Remove all of the files. Raises OSError."""
+        """Remove all companions. Raises OSError."""
         for suffix in COMPANIONS:
             companion(self.path, suffix).unlink(missing_ok=True)
 
 
 def check_companions(path: Path, *, is_new: bool) -> None:
-    """Check that only our own files are beside a recording in a private folder.
+    """Check that all companions of a recording in a private folder belong to this user.
 
     Raises RecordingError and OSError.
     """
     for suffix in COMPANIONS:
         if os.path.lexists(companion(path, suffix)):
             if is_new:
-                raise refused(path, suffix, "is there already")
+                raise refused(path, suffix, "already exists")
             os.close(_adopt(path, suffix))
 
 
 def refused(path: Path, suffix: str, problem: str, hint: str = "") -> RecordingError:
-    """Return the error about a companion that prevents writing a recording."""
+    """Return the error for a companion that prevents writing a recording."""
     name = f"{path.name}{suffix}"
     return RecordingError(
         path,
@@ -123,7 +124,7 @@ def _adopt(path: Path, suffix: str) -> int:
     try:
         status = os.lstat(beside)
     except FileNotFoundError:
-        raise refused(path, suffix, "was there a moment ago") from None
+        raise refused(path, suffix, "has just disappeared") from None
     if not stat.S_ISREG(status.st_mode):
         raise refused(path, suffix, "is not a regular file")
     if status.st_uid != os.geteuid():
@@ -131,10 +132,10 @@ def _adopt(path: Path, suffix: str) -> int:
     if status.st_nlink != 1 or others_may_write(beside, status):
         raise refused(path, suffix, "can be written by others")
     if suffix == JOURNAL and status.st_size:
-        hint = f"`nri-scope log {path.name}` undoes it where only you can write"
-        raise refused(path, suffix, "is of a write that was interrupted", hint)
+        hint = f"`nri-scope log {path.name}` rolls it back in a folder that only you can write to"
+        raise refused(path, suffix, "is left from an interrupted write", hint)
     opened = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    # SQLite gave it the mode of the recording, which was widened for its previous content.
+    # SQLite gave it the mode of the recording, which may have been made readable for others.
     with suppress(OSError):
         os.fchmod(opened, 0o600)
     return opened

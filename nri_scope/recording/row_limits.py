@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for the rows that readers hold in memory at once.
+"""Limits of tables that readers load into memory as a whole.
 
-Readers refuse files above these limits, so a recorder that exceeded them would write an unreadable
-file.
+A recorder enforces them because readers refuse a file that exceeds them.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from .schema import TABLES
 from .sqlite_text import NAME_MAX, WORDS_MAX, characters_sql, int64, named
 
 MAX_SESSIONS = 100_000
-"""Maximum number of sessions. A runtime that repeats Configure begins a new one each time."""
+"""Maximum number of sessions. Each Configure begins one, and a faulty runtime may repeat it."""
 TOO_MANY_SESSIONS = (
     f"the recording has {MAX_SESSIONS:,} sessions, or too long names of them, and takes no more"
 )
 MAX_GAPS = 200_000
-"""Maximum number of gaps of a recording, and also of notes; fewer than readers accept."""
+"""Maximum number of gaps, and of notes; less than readers accept."""
 MAX_WORDS = 24 << 20
-"""Maximum number of characters of all gaps' reasons, or of all notes; fewer than readers accept."""
+"""Maximum number of characters in all gaps' reasons, and in all notes; less than readers accept."""
 TOO_MANY_GAPS = "the recording has so many gaps that these are not told apart"
 TOO_MANY_NOTES = "the recording has so many notes that it takes no more"
 
 
 class LimitReached(Exception):
-    """A table is full; the text is the reason of the resulting gap."""
+    """Full table. The text is the reason for the resulting gap."""
 
 
 class TableLimits:
-    """Counts the rows and the characters of a table. Methods raise sqlite3.Error."""
+    """Limits for the rows and characters of one table. Methods raise sqlite3.Error."""
 
     def __init__(
         self,
@@ -45,8 +44,10 @@ class TableLimits:
         characters: int,
         reason: str,
     ) -> None:
-        """Set the limits of a table. ``texts``: its columns with text; ``rows`` and ``characters``:
-        the largest numbers of them.
+        """Set the limits of ``table``.
+
+        ``texts``: names of its text columns; ``rows`` and ``characters``: the maximum numbers;
+        ``reason``: text of LimitReached.
         """
         self._connection = connection
         lengths = " + ".join(
@@ -62,7 +63,7 @@ class TableLimits:
     def of_names(
         cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]
     ) -> TableLimits:
-        """Return the limits of a table of names, as in `long_names`."""
+        """Return the limits of a table of names, which are those of `long_names`."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
         return cls(
             connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
@@ -82,13 +83,13 @@ class TableLimits:
         self._characters += characters
 
     def recount(self) -> None:
-        """Count the file's rows again: rows were removed, or rolled back."""
+        """Count the file's rows again, after rows were removed or rolled back."""
         self._is_counted = False
 
 
 class RowLimits:
-    """The limits for sessions, gaps and notes; gaps report what exceeds them.
-    Raises sqlite3.Error.
+    """Limits for sessions, gaps and notes. Refused rows are reported in gaps. Methods raise
+    sqlite3.Error.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -108,10 +109,10 @@ class RowLimits:
             "note": TableLimits(connection, "note", ["text"], MAX_GAPS, MAX_WORDS, TOO_MANY_NOTES),
         }
         self._refused_in: dict[str, int] = {}
-        """Gaps for refused rows, by reason."""
+        """Ids of the gaps that report refused rows, by reason."""
 
     def reserve(self, table: str, characters: int) -> bool:
-        """Count one more row, and return whether the table has room for it."""
+        """Reserve one row; return False if the table is full."""
         try:
             self._limits[table].reserve(characters)
         except LimitReached:
@@ -119,7 +120,7 @@ class RowLimits:
         return True
 
     def reserve_session(self, start: SessionStart) -> bool:
-        """Return whether there is room for a session and the reason of its end."""
+        """Reserve a session and the text of its end reason; return False if the table is full."""
         names = (
             start.plugin_name,
             start.plugin_index,
@@ -131,34 +132,34 @@ class RowLimits:
         return self.reserve("session", characters)
 
     def recount(self) -> None:
-        """Count again, as `TableLimits.recount` does."""
-        for room in self._limits.values():
-            room.recount()
+        """Count the rows of all tables again, as `TableLimits.recount` does."""
+        for limits in self._limits.values():
+            limits.recount()
 
     def refuse(self, reason: str, from_ns: int, to_ns: int, lost: int) -> bool:
-        """Record one gap for each reason of refusal; return whether the gap is new."""
-        told = (int64(from_ns), int64(to_ns), lost)
+        """Record refused rows or events in one gap per reason; return whether the gap is new."""
+        values = (int64(from_ns), int64(to_ns), lost)
         row = self._refused_in.get(reason)
-        # The gap may be gone: the ring removes gaps, and its transaction may have been rolled back.
-        if row is not None and self._grow("id = ?", row, reason, told):
+        # The gap may no longer exist: the ring removes gaps, and transactions are rolled back.
+        if row is not None and self._extend("id = ?", row, reason, values):
             return False
         newest = "id = (SELECT max(id) FROM gap WHERE reason = ?)"
-        if not self.reserve("gap", len(reason)) and self._grow(newest, reason, reason, told):
+        if not self.reserve("gap", len(reason)) and self._extend(newest, reason, reason, values):
             return False
         row = self._connection.execute(
             "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?)",
-            (*told[:2], reason, lost),
+            (*values[:2], reason, lost),
         ).lastrowid
         assert row is not None
         self._refused_in[reason] = row
         return True
 
-    def _grow(
-        self, condition: str, value: int | str, reason: str, told: tuple[int, int, int]
+    def _extend(
+        self, condition: str, value: int | str, reason: str, values: tuple[int, int, int]
     ) -> bool:
         updated = self._connection.execute(
             "UPDATE gap SET from_ns = min(from_ns, ?), to_ns = max(to_ns, ?), lost = lost + ? "
             f"WHERE {condition} AND reason = ?",
-            (*told, value, reason),
+            (*values, value, reason),
         )
         return updated.rowcount > 0

@@ -124,7 +124,7 @@ def printed_of(row: Row) -> Printed:
 
 def tapped_of(row: Row) -> Tapped:
     """Make a tap's record: event, held_ns, metadata. Raises RowError."""
-    _check("what a tap knows", row, (int, int, str), (int, int, _NULL))
+    _check("a tap's record", row, (int, int, str), (int, int, _NULL))
     event, held_ns, metadata = row
     return Tapped(event, held_ns, _pairs(metadata) if metadata else ())
 
@@ -160,7 +160,7 @@ def number_of(row: Row) -> int:
 def optional_numbers_of(row: Row) -> tuple[int | None, ...]:
     """Return numbers, some of which may be missing. Raises RowError."""
     if any(value is not None and type(value) is not int for value in row):
-        raise RowError("a reference is no number")
+        raise RowError("a reference is not a number")
     return row
 
 
@@ -168,11 +168,11 @@ def _pairs(encoded: str) -> tuple[tuple[str, str], ...]:
     try:
         pairs = json.loads(encoded)
     except (ValueError, RecursionError) as error:
-        raise RowError("metadata that is no JSON") from error
+        raise RowError("metadata that is not JSON") from error
     if not isinstance(pairs, list) or not all(
         isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
     ):
-        raise RowError("metadata that is no pairs of texts")
+        raise RowError("metadata that is not a list of pairs of texts")
     return tuple((key, value) for key, value in pairs[:ITEMS_MAX])
 
 
@@ -185,9 +185,9 @@ def _texts(encoded: str) -> tuple[str, ...]:
     try:
         texts = json.loads(encoded)
     except (ValueError, RecursionError) as error:
-        raise RowError("an event has changes that are no JSON") from error
+        raise RowError("an event has changes that are not JSON") from error
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RowError("an event has changes that are no texts")
+        raise RowError("an event has changes that are not texts")
     if len(texts) > ITEMS_MAX + 1:
         texts[ITEMS_MAX:] = [more(len(texts) - ITEMS_MAX)]
     return tuple(texts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL functions that show a recording's messages as JSON."""
+"""SQL functions that return a recording's messages as JSON."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ FUNCTIONS = {
     "nri_json(event.id, 'reply')": "its reply",
     "nri_object(object.id)": "a pod or a container",
 }
-"""The functions that `register` adds, for the documentation."""
+"""Functions that `register` adds, with their results, for the documentation."""
 
 PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
-"""The error in the arguments of one of the `FUNCTIONS`. SQLite reports only that there was one:
-sqlite3 does not pass on an exception's text.
+"""Problem with the arguments of one of the `FUNCTIONS`. SQLite reports an error without its text:
+sqlite3 does not forward an exception's message.
 """
 
 _KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTAINER: Container}
 
 
 class Messages(Protocol):
-    """The source of the functions' messages. Its methods raise RecordingError."""
+    """Source of the messages. Its methods raise RecordingError."""
 
     def event(self, event_id: int, /) -> Event | None:
         """Return an event, or None."""
@@ -55,12 +55,12 @@ class Messages(Protocol):
 
 
 def register(connection: sqlite3.Connection, recording: Messages) -> None:
-    """Register the `FUNCTIONS`, about ``recording``, on a connection.
+    """Register the `FUNCTIONS` for ``recording`` on a connection.
 
-    Their JSON has the field names of the protocol, enums by name, and unknown fields under
-    ``unknown_fields``. Malformed messages are shown as ``{"malformed": "<hexadecimal>"}``, those of
-    an unknown method, service or kind as ``{"raw": "<hexadecimal>"}``. The result is NULL for NULL,
-    for a missing row and for a damaged one. An impossible id or part is an error, which `PROBLEM`
+    They return JSON with the protocol's field names, enum values by name, and unknown fields under
+    ``unknown_fields``. A malformed message becomes ``{"malformed": "<hexadecimal>"}``; a message of
+    an unknown method, service or kind ``{"raw": "<hexadecimal>"}``. The result is NULL for NULL and
+    for a missing or damaged row. An argument of the wrong type is an error, which `PROBLEM`
     describes.
     """
 
@@ -68,17 +68,20 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
         if event_id is None or part is None:
             return None
         if type(event_id) is not int:
-            raise _wrong("nri_json() wants an event's number first, as in nri_json(id)")
+            raise _wrong(
+                "nri_json() requires an event's id as its first argument, as in nri_json(id)"
+            )
         if part not in ("request", "reply"):
             raise _wrong(
-                "nri_json() gives the 'request' or the 'reply', as in nri_json(id,'reply')"
+                "nri_json() accepts 'request' or 'reply' as its second argument, "
+                "as in nri_json(id, 'reply')"
             )
         try:
             event = recording.event(event_id)
             if event is None:
                 return None
             if is_container_status(event):
-                return _told(event, recording, part)
+                return _cri_json(event, recording, part)
             if part == "request":
                 kind = kind_of_request(event.method, event.mark)
                 return _json(kind, recording.request(event_id))
@@ -90,7 +93,7 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
         if object_id is None:
             return None
         if type(object_id) is not int:
-            raise _wrong("nri_object() wants an object's number, as in nri_object(pod_object)")
+            raise _wrong("nri_object() requires an object's id, as in nri_object(pod_object)")
         try:
             kind, content = recording.object(object_id)
         except RecordingError:
@@ -107,8 +110,8 @@ def _wrong(problem: str) -> ValueError:
     return ValueError(problem)
 
 
-def _told(event: Event, recording: Messages, part: object) -> str:
-    """Return the CRI's request or answer."""
+def _cri_json(event: Event, recording: Messages, part: object) -> str:
+    """Return the request or the reply of a CRI call as JSON."""
     if part == "request":
         content = recording.request(event.id)
         read = request_as_plain(content)

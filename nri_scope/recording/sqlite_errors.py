@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translate errors of our own SQL on an untrusted recording: the recording causes them."""
+"""Translate errors of internal queries on an untrusted recording: the recording is at fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .schema_check import has_table, repair_hint
 
 @contextmanager
 def recording_errors(recording: Recording) -> Iterator[None]:
-    """Translate errors from a damaged file inside the block to RecordingError."""
+    """Translate SQLite, text and row errors inside the block to RecordingError."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:
@@ -29,13 +29,13 @@ def recording_errors(recording: Recording) -> Iterator[None]:
 
 
 def query_rows(recording: Recording, query: str, *values: Value) -> list[Row]:
-    """Return all rows; the caller has to check their types. Raises RecordingError."""
+    """Return all rows, whose types the caller must check. Raises RecordingError."""
     with recording_errors(recording):
         return recording.connection.execute(query, values).fetchall()
 
 
 def query_numbers(recording: Recording, query: str, *values: Value) -> list[tuple[int, ...]]:
-    """Return all rows of a query for numbers. Raises RecordingError."""
+    """Return all rows of a query for integers. Raises RecordingError for other values, too."""
     with recording_errors(recording):
         return [
             tuple(number_of((value,)) for value in row)
@@ -44,6 +44,6 @@ def query_numbers(recording: Recording, query: str, *values: Value) -> list[tupl
 
 
 def recording_has_table(recording: Recording, table: str) -> bool:
-    """Return whether a recording has a table that older ones lack. Raises RecordingError."""
+    """Return whether a recording has ``table``, as older ones may not. Raises RecordingError."""
     with recording_errors(recording):
         return has_table(recording.connection, table)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert values from peers to values that SQLite can store and readers accept."""
+"""Convert values received from peers to values that SQLite can store and readers accept."""
 
 from __future__ import annotations
 
@@ -7,78 +7,78 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
-"""Range of SQLite's integers."""
+"""Range of SQLite integers."""
 
 NAME_MAX = 1_024
-"""Maximum number of characters of a name, id or version. Kubernetes has names of at most 253, ids
-have 64, the name of a plugin's file 255.
+"""Maximum number of characters of a name, id or version. Kubernetes names have at most 253, ids 64
+and file names of plugins 255.
 """
 WORDS_MAX = 16 << 10
 """Maximum number of characters of an error message, a reason or a note."""
 LIST_MAX = 64 << 10
-"""Maximum number of characters of a JSON list: paths that an event changed, or their owners."""
+"""Maximum number of characters of a JSON list: the paths that an event changed, or the owners."""
 ITEMS_MAX = 2_000
 """Maximum number of members of such a list."""
 
-_NOTE_ROOM = 64
-"""Maximum number of characters of the remark about a cut."""
+_REMARK_MAX = 64
+"""Maximum number of characters of the remark at the end of a truncated text."""
 
 
 def storable(text: str, most: int = WORDS_MAX) -> str:
     """Return ``text`` in a form that SQLite can store, with at most ``most`` characters.
 
-    Lone surrogates, which have no UTF-8, become ``\\udc80`` and the like. A cut text states its
-    original length and a hash of the whole, so that different texts stay different.
+    Lone surrogates, which UTF-8 cannot encode, are escaped as ``\\udc80``. A truncated text ends
+    with its original length and a hash of the whole, so that different texts stay distinct.
     """
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if len(text) <= most:
         return text
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return f"{text[: most - _NOTE_ROOM]}… ({len(text):,} characters, {digest})"
+    return f"{text[: most - _REMARK_MAX]}… ({len(text):,} characters, {digest})"
 
 
 def named(text: str) -> str:
-    """Return a name, id or version, as `storable`."""
-    # Called for every name of every event.
+    """Return a name, id or version in the form of `storable`."""
+    # The fast path matters: this runs for every name of every event.
     return text if len(text) <= NAME_MAX and text.isascii() else storable(text, NAME_MAX)
 
 
 def listed(texts: Sequence[str]) -> list[str]:
-    """Return the members of a list that are stored; the last one counts the omitted ones."""
+    """Return the members of ``texts`` to store, and a remark if others were omitted."""
     kept: list[str] = []
-    room = LIST_MAX - _NOTE_ROOM
+    budget = LIST_MAX - _REMARK_MAX
     for number, text in enumerate(texts, 1):
         short = storable(text, NAME_MAX)
         if number == len(texts):
-            # If all the rest fits, no remark is needed; a list that was cut before already has one.
-            room += _NOTE_ROOM
-        # In JSON a non-printable character may take six.
-        room -= len(short) if short.isprintable() else 6 * len(short)
-        room -= 3 + short.count('"') + short.count("\\")
-        # A list that was cut before has one member more.
-        if room < 0 or len(kept) == ITEMS_MAX < len(texts) - 1:
+            # The last member needs no space for a remark after it.
+            budget += _REMARK_MAX
+        # JSON may escape a non-printable character as six.
+        budget -= len(short) if short.isprintable() else 6 * len(short)
+        budget -= 3 + short.count('"') + short.count("\\")
+        # A list that was shortened before has one member more, its remark.
+        if budget < 0 or len(kept) == ITEMS_MAX < len(texts) - 1:
             return [*kept, more(len(texts) - len(kept))]
         kept.append(short)
     return kept
 
 
 def more(count: int) -> str:
-    """Return the last member of a list from which ``count`` members were omitted."""
+    """Return the remark at the end of a list from which ``count`` members were omitted."""
     return f"… and {count} more"
 
 
 def characters_sql(column: str) -> str:
     """Return an SQL expression for the number of characters in a text column.
 
-    SQLite's own ``length`` ends at a NUL. If a text has one, the result is at least a quarter of
-    its bytes.
+    SQLite's ``length`` stops at a NUL; for a text with one, the result is at least a quarter of its
+    bytes.
     """
     return f"max(length({column}), length(CAST({column} AS BLOB)) / 4)"
 
 
 def _size_sql(column: str) -> str:
-    """Return an SQL expression for the size of a text in words."""
+    """Return an SQL expression for a text's size: ``1,234 characters``, or bytes with a NUL."""
     content = f"CAST({column} AS BLOB)"
     return (
         f"CASE WHEN instr({content}, x'00') THEN printf('%,d bytes', length({content})) "
@@ -87,19 +87,19 @@ def _size_sql(column: str) -> str:
 
 
 def cut_sql(column: str, most: int) -> str:
-    """Return an SQL expression for a text column that readers get cut to ``most`` characters.
+    """Return an SQL expression for a text column, truncated to ``most`` characters.
 
-    So Python never gets the whole text, regardless of its length in the file.
+    SQLite truncates it, so that an overlong text of an untrusted file never reaches Python.
     """
     return (
         f"CASE WHEN {characters_sql(column)} > {most} "
-        f"THEN substr({column}, 1, {most - _NOTE_ROOM}) || '… (' || {_size_sql(column)} || ')' "
+        f"THEN substr({column}, 1, {most - _REMARK_MAX}) || '… (' || {_size_sql(column)} || ')' "
         f"ELSE {column} END"
     )
 
 
 def list_sql(column: str) -> str:
-    """Return an SQL expression for a JSON list; an overlong one is replaced by a remark."""
+    """Return an SQL expression for a JSON list, with a remark in place of an overlong one."""
     return (
         f"CASE WHEN {characters_sql(column)} > {LIST_MAX} "
         f"THEN '[\"… (' || {_size_sql(column)} || ')\"]' ELSE coalesce({column}, '[]') END"

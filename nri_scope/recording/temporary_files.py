@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary files: private, removed at the end, with errors that name their purpose."""
+"""Private temporary files, whose errors are reported as such."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELSEWHERE = "set TMPDIR to another folder"
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Make a new folder that only its owner can access. Raises UsageError if that fails."""
+    """Create a folder that only its owner can access; remove it at the end. Raises UsageError."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="nri-scope-")
     except OSError as error:
@@ -29,10 +29,10 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Translate failed writes to a temporary folder in this block to a UsageError.
+    """Translate errors of writing to a temporary folder inside the block to UsageError.
 
-    Names of files in the folder would not help the user. Every OSError in the block is taken for an
-    error of such a write.
+    The UsageError does not name the file, which the user does not know. Every OSError in the block
+    counts as such an error.
     """
     try:
         yield

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide where SQLite may open a recording by its name.
 
-SQLite finds a recording's companions (``-wal``, ``-shm``, ``-journal``) by name, at unpredictable
-moments, and acts on their content: it writes to them, restores pages from them, deletes files that
-they name. So a name is passed to SQLite only if no other user can put a file there.
+SQLite opens a recording's companions (``-wal``, ``-shm``, ``-journal``) by name, at unpredictable
+times, and acts on their content: it writes to them, restores pages from them and deletes files that
+they name. So a path is passed to SQLite only if no other user can create its companions.
 
-Trusted users are the current user and root. If the process runs as root through sudo, the calling
-user is trusted, too: they could run any command as root. In a container, user numbers without a
-mapping are untrusted.
+Trusted users are the current user and root; under sudo also the calling user, who could run any
+command as root anyway. In a container, user ids without a mapping are untrusted.
 """
 
 from __future__ import annotations
@@ -30,32 +29,34 @@ _ACL = "system.posix_acl_access"
 
 
 class FolderAccess(enum.Enum):
-    """What other users can do to our files in a folder."""
+    """Access of other users to a folder with this user's files."""
 
-    PRIVATE = "nothing"
-    STICKY = "add files"
-    """Files can be removed and renamed by their owners alone, as in /tmp."""
-    SHARED = "replace files"
+    PRIVATE = "private"
+    """Other users cannot add, remove or rename files."""
+    STICKY = "sticky"
+    """Other users can add files, but only remove and rename their own, as in /tmp."""
+    SHARED = "shared"
+    """Other users can replace any file."""
 
 
 class FolderFinding(NamedTuple):
-    """The result of `folder_access`. ``problem``: the reason for SHARED, else ""."""
+    """Result of `folder_access`; ``problem`` is the reason for SHARED, else ""."""
 
     access: FolderAccess
     problem: str
 
 
 def trusted_users() -> frozenset[int]:
-    """Return the users whose files are as good as our own."""
+    """Return the ids of the users who are trusted like the current one."""
     me = os.geteuid()
     caller = os.environ.get("SUDO_UID", "") if me == 0 else ""
     return frozenset({0, me, *([int(caller)] if caller.isascii() and caller.isdigit() else [])})
 
 
 def folder_access(folder: Path) -> FolderFinding:
-    """Return what other users can do in ``folder``, an absolute path without symbolic links.
+    """Return the access of other users to ``folder``, an absolute path without symbolic links.
 
-    The folders above it are checked, too: to rename one of them replaces all files below. Raises
+    Parent folders are checked too, as renaming one of them replaces all files below it. Raises
     OSError.
     """
     users = trusted_users()
@@ -78,7 +79,7 @@ def folder_access(folder: Path) -> FolderFinding:
 
 
 def name_of(user: int) -> str:
-    """Return a user's name, or number if unnamed."""
+    """Return a user's name, or ``number 1234`` if the user has none."""
     try:
         return pwd.getpwuid(user).pw_name
     except (KeyError, OSError):
@@ -86,16 +87,16 @@ def name_of(user: int) -> str:
 
 
 def others_may_write(path: Path, status: os.stat_result) -> bool:
-    """Return whether users other than its owner and root may write to a file or folder."""
+    """Return whether users other than the owner and root may write to a file or folder."""
     if status.st_mode & stat.S_IWOTH:
         return True
     return bool(status.st_mode & stat.S_IWGRP) and not _is_owners_own_group(path, status)
 
 
 def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
-    """Return whether the group is the private one that many systems create for each user."""
+    """Return whether the group is the owner's private group, which many systems create."""
     if status.st_uid == 0:
-        # Other users have this group as their primary one, without being listed.
+        # Users with root's group as their primary group are not listed as its members.
         return False
     try:
         user, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
@@ -106,7 +107,7 @@ def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
     if not {*group.gr_mem} <= {user.pw_name}:
         return False
     try:
-        # With an access control list the group's bits describe the list, not the group.
+        # With an access control list, the group bits of the mode are the list's mask.
         os.getxattr(path, _ACL, follow_symlinks=False)
     except OSError:
         return True
@@ -114,12 +115,14 @@ def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
 
 
 def companion(path: Path, suffix: str) -> Path:
-    """Return the path of one of SQLite's files beside a recording."""
+    """Return the path of a recording's companion."""
     return path.with_name(f"{path.name}{suffix}")
 
 
 def status_of(path: Path) -> os.stat_result | None:
-    """Return the status of ``path`` itself; None if nothing is there. Raises OSError."""
+    """Return the status of ``path`` without following links; None if it does not exist. Raises
+    OSError.
+    """
     try:
         return os.lstat(path)
     except FileNotFoundError:
@@ -127,7 +130,7 @@ def status_of(path: Path) -> os.stat_result | None:
 
 
 def is_trusted_file(path: Path, status: os.stat_result) -> bool:
-    """Return whether it is a regular file that only trusted users could have written."""
+    """Return whether ``path`` is a regular file that only trusted users could have written."""
     return (
         stat.S_ISREG(status.st_mode)
         and status.st_uid in trusted_users()
@@ -137,28 +140,28 @@ def is_trusted_file(path: Path, status: os.stat_result) -> bool:
 
 @contextmanager
 def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
-    """Yield whether SQLite may open the recording ``path`` by its name within the block.
+    """Yield whether SQLite may open the recording ``path`` by name inside the block.
 
-    ``immutable``: whether the connection opens nothing but the file itself. ``path`` is absolute
-    and without symbolic links. Raises OSError.
+    ``immutable``: whether the connection opens only the file itself, no companions. ``path`` is
+    absolute and without symbolic links. Raises OSError.
     """
     access = folder_access(path.parent).access
     if access is FolderAccess.SHARED:
         yield False
     elif immutable:
-        # In a sticky folder the owner of the file can replace it.
+        # In a sticky folder, the owner of the file can replace it.
         yield access is FolderAccess.PRIVATE or os.lstat(path).st_uid in trusted_users()
     elif not _are_trusted(path, access):
         yield False
     elif access is FolderAccess.PRIVATE:
         yield True
     else:
-        with _names_held(companion(path, JOURNAL)) as held:
-            yield held and _are_trusted(path, access)
+        with _names_locked(companion(path, JOURNAL)) as is_locked:
+            yield is_locked and _are_trusted(path, access)
 
 
 def is_private(path: Path) -> bool:
-    """Return whether SQLite may write to the recording ``path``: no other user can interfere.
+    """Return whether no other user can interfere when SQLite writes to the recording ``path``.
 
     ``path`` is absolute and without symbolic links. Raises OSError.
     """
@@ -174,7 +177,7 @@ def _are_trusted(path: Path, access: FolderAccess) -> bool:
         status = status_of(beside)
         if status is None:
             if access is FolderAccess.STICKY:
-                # Another user could take the name at any moment.
+                # Another user could create this companion at any time.
                 return False
         elif not is_trusted_file(beside, status) or (
             access is FolderAccess.STICKY
@@ -185,8 +188,10 @@ def _are_trusted(path: Path, access: FolderAccess) -> bool:
 
 
 @contextmanager
-def _names_held(journal: Path) -> Iterator[bool]:
-    """Keep a recorder from releasing the names in a sticky folder (`ReservedNames`) meanwhile."""
+def _names_locked(journal: Path) -> Iterator[bool]:
+    """Prevent a recorder from releasing its `ReservedNames` inside the block; yield whether that
+    succeeded.
+    """
     try:
         opened = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -50,7 +50,7 @@ _SCHEMA = "SELECT sql FROM sqlite_master shows the tables and their columns"
 # VACUUM first makes SQLite attach a database to write to.
 _VACUUM = re.compile(r"(?:[\s;]|--[^\n]*\n|/\*.*?\*/)*vacuum\b", re.IGNORECASE | re.DOTALL)
 _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
-_WAY_OUT = "here recordings are only read: use SELECT"
+_WAY_OUT = "recordings are read-only here: use SELECT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
     with _in_our_words(path, refused):
         cursor = connection.execute(sql)
     if cursor.description is None:
-        raise UsageError("this SQL gives no rows", _WAY_OUT)
+        raise UsageError("this SQL returns no rows", _WAY_OUT)
     columns = tuple(str(column[0]) for column in cursor.description)
     return Result(columns, _rows(cursor, path, refused))
 
@@ -99,7 +99,7 @@ def _refusal(sql: str, action: int, first: str, second: str) -> UsageError:
     if action == sqlite3.SQLITE_FUNCTION:
         return UsageError(f"this SQL would call {second}()", _WAY_OUT)
     if _VACUUM.match(sql):
-        return UsageError("this SQL would write the recording anew", _WAY_OUT)
+        return UsageError("this SQL would rewrite the recording", _WAY_OUT)
     schema = first.startswith("sqlite_")
     if schema and "pragma_" in sql.lower():
         # SQLite creates a table for it, if only in memory.
@@ -169,5 +169,5 @@ def _hint(problem: str) -> str:
     if problem.startswith("no such"):
         return _SCHEMA
     if problem.startswith("user-defined function"):
-        return "is the regular expression after REGEXP as filters want it?"
+        return "check the regular expression after REGEXP"
     return ""

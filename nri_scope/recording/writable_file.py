@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that a recorder writes: created, continued, locked and closed."""
+"""Create, continue, lock and close the file that a recorder writes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from .schema_check import check, check_schema, has_table
 from .trusted_location import JOURNAL, FolderAccess, companion, folder_access, name_of
 
 PAGE = 4096
-"""Bytes of a page in our files."""
-_BUSY_MS = 20
-_OPENING_MS = 500
-"""Time to wait for a process that is writing a mark to the recording."""
-_ASKED_SECONDS = 0.01
-"""Pause between attempts to lock; a process that checks for a recorder holds the lock for less."""
-_ASKED_TIMES = 5
-"""Number of attempts to lock."""
+"""Page size of new recordings, in bytes."""
+_BUSY_TIMEOUT_MS = 20
+_MARK_WAIT_MS = 500
+"""Maximum wait for a process that is writing a mark to the recording."""
+_RETRY_SECONDS = 0.01
+"""Pause between attempts to lock the file; longer than a `RecorderLockProbe` holds the lock."""
+_LOCK_ATTEMPTS = 5
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
 WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateContainers')
@@ -41,20 +40,20 @@ WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateCont
 LIMIT 1
 """
 """Query that returns a row if any event may belong in the table ``effect``."""
-_WRITE_VERSION = 18
-"""Offset in a file's header of the flag for the write-ahead log."""
-_WITH_WAL, _WITH_JOURNAL = b"\2", b"\1"
-# (device, inode) of the files that this process records to. POSIX drops all of a process's locks on
-# a file when the process closes any descriptor of it, so a second attempt must not even open it.
+_WRITE_VERSION_OFFSET = 18
+"""Offset of the write version in a file's header: 2 for WAL mode, 1 for journal mode."""
+_WAL_MODE, _JOURNAL_MODE = b"\2", b"\1"
+# (device, inode) of the files that this process records to. They must not be opened again: when a
+# process closes any descriptor of a file, POSIX drops all of its locks on that file.
 _recorded_files: set[tuple[int, int]] = set()
 
 
 @dataclass(slots=True)
 class RecordingFile:
-    """A recording that is open for writing, by this process alone."""
+    """Recording opened for writing, exclusively by this process."""
 
     path: Path
-    """Path without symbolic links above the file."""
+    """Path of the file, in a folder without symbolic links."""
     connection: sqlite3.Connection
     _lock: int
     _identity: tuple[int, int]
@@ -65,7 +64,8 @@ class RecordingFile:
     def open(cls, path: Path, *, only_new: bool = False) -> Self:
         """Create the file, or continue an existing recording. Raises RecordingError.
 
-        Refuses places where other users could exchange the file or its companions.
+        ``only_new``: refuse an existing file. Refuses folders in which other users could replace
+        the file or its companions.
         """
         with _as_recording_errors(path):
             path = _checked_place(path)
@@ -82,7 +82,7 @@ class RecordingFile:
                 names = _reserve(path, lock, is_new=is_new)
                 connection = connect(path)
                 try:
-                    connection.execute(f"PRAGMA busy_timeout = {_OPENING_MS}")
+                    connection.execute(f"PRAGMA busy_timeout = {_MARK_WAIT_MS}")
                     if names is not None:
                         _keep_names(connection, lock)
                     elif is_new:
@@ -92,7 +92,7 @@ class RecordingFile:
                     _set_up(connection, path)
                     if not is_new:
                         _add_tables(connection)
-                    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+                    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
                     if _identity_of(path) != identity:
                         raise RecordingError(path, "another file is in its place", _OTHER_NAME)
                 except BaseException:
@@ -103,7 +103,7 @@ class RecordingFile:
                     path.unlink(missing_ok=True)
                 if names is not None:
                     names.release()
-                # After the connection: closing it drops SQLite's own locks too.
+                # Closed after the connection, as this also drops SQLite's locks.
                 os.close(lock)
                 raise
         _recorded_files.add(identity)
@@ -116,32 +116,32 @@ class RecordingFile:
 
     @property
     def replaced(self) -> bool:
-        """Whether `path` is another file now, or no longer exists."""
+        """Whether `path` is now a different file, or no longer exists."""
         try:
             status = self.path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            # Unknown, and unimportant while writing works.
+            # Unknown, which does not matter while writes succeed.
             return False
         return (status.st_dev, status.st_ino) != self._identity
 
     def close(self) -> None:
-        """Close, and remove SQLite's companions. Never raises."""
+        """Close the file and remove its companions. Never raises."""
         wal = _identity_of(wal_of(self.path))
-        taken = wal is not None and wal != self._wal_identity
-        if taken or (self._names is not None and not self._names.lock()):
-            # Another process replaced us and writes its own recording, or is opening this one.
-            # SQLite would delete the write-ahead log by its name, so this connection is never
-            # closed, not even at the interpreter's end.
+        is_wal_replaced = wal is not None and wal != self._wal_identity
+        if is_wal_replaced or (self._names is not None and not self._names.lock()):
+            # Another process has replaced the file with its own recording, or is opening this one.
+            # As SQLite would delete the write-ahead log by name, this connection must never be
+            # closed, not even when the interpreter exits.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
             return
         with suppress(sqlite3.Error):
             if self.connection.in_transaction:
                 self.connection.rollback()
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            # So that any SQLite opens it, even in a read-only folder. While a process reads the
-            # file, this is refused, which does no harm.
+            # In this mode SQLite can also open the file in a read-only folder. The change fails
+            # while another process reads the file, which is harmless.
             if self._names is None:
                 self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         with suppress(sqlite3.Error):
@@ -157,11 +157,11 @@ class RecordingFile:
     def _end_wal_mode(self) -> None:
         """Set the header to rollback-journal mode, if SQLite has removed the log.
 
-        With journal_mode = DELETE it would look for companions by name again after deleting its
-        own, and other users could have placed some there.
+        PRAGMA journal_mode = DELETE is unsuitable: after deleting the companions, SQLite would open
+        files with their names again, which other users could have created in between.
         """
         if _identity_of(wal_of(self.path)) != self._wal_identity:
-            os.pwrite(self._lock, _WITH_JOURNAL * 2, _WRITE_VERSION)
+            os.pwrite(self._lock, _JOURNAL_MODE * 2, _WRITE_VERSION_OFFSET)
 
 
 @contextmanager
@@ -170,16 +170,16 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if code_of(error) == sqlite3.SQLITE_NOTADB:
-            raise RecordingError(path, _TAKEN, _OTHER_NAME) from error
+            raise RecordingError(path, _NOT_A_RECORDING, _OTHER_NAME) from error
         raise _cannot_record(path, error) from error
     except OSError as error:
         if error.errno != errno.ENOENT:
             raise _cannot_record(path, error) from error
         if path.parent.is_dir():
-            # Such as /proc, which does not allow new files.
-            problem, hint = f"no file can be made in {path.parent}", "choose another folder"
+            # For example /proc, in which no files can be created.
+            problem, hint = f"cannot create a file in {path.parent}", "choose another folder"
         else:
-            problem, hint = f"no such folder: {path.parent}", "make it first"
+            problem, hint = f"no such folder: {path.parent}", "create it first"
         raise RecordingError(path, problem, hint) from error
 
 
@@ -189,7 +189,7 @@ def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError
 
 
 def wal_of(path: Path) -> Path:
-    """Return the path of SQLite's write-ahead log of a file."""
+    """Return the path of a file's write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -201,32 +201,33 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-_TAKEN = "the file exists and is not an nri-scope recording; nothing was written"
+_NOT_A_RECORDING = "the file exists and is not an nri-scope recording; nothing was written"
 _OTHER_NAME = "choose another name"
 BUSY = "another nri-scope is recording to it"
-"""The problem in a RecordingError."""
+"""Problem in the RecordingError for a file with another recorder."""
 
 
 def _checked_place(path: Path) -> Path:
-    """Return the path without symbolic links above the file.
+    """Return ``path`` with the symbolic links in its folder resolved.
 
-    Raises RecordingError if other users can replace files, and OSError.
+    Raises RecordingError if other users can replace files in the folder, and OSError.
     """
     place = Path(os.path.realpath(path.parent)) / path.name
     found = folder_access(place.parent)
     if found.access is FolderAccess.SHARED:
         raise RecordingError(
             path,
-            f"cannot record: {found.problem}, so what is recorded could be read or exchanged",
+            f"cannot record: {found.problem}, so the recording could be read or replaced",
             "choose a folder of your own",
         )
     return place
 
 
 def check_journal(path: Path) -> None:
-    """Check that no interrupted write would be undone by reading a recording that is continued.
+    """Check that a recording to be continued has no journal of an interrupted write.
 
-    Raises RecordingError and OSError.
+    A reader would roll that write back; a recorder refuses such a file. Raises RecordingError and
+    OSError.
     """
     path = path.resolve()
     _wait_for_mark(path)
@@ -235,25 +236,26 @@ def check_journal(path: Path) -> None:
 
 
 def _wait_for_mark(path: Path) -> None:
-    # Another process may be writing a mark to it.
-    until = time.monotonic() + _OPENING_MS / 1000
+    # A journal exists while another process writes a mark.
+    until = time.monotonic() + _MARK_WAIT_MS / 1000
     while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
-        time.sleep(_ASKED_SECONDS)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
-    """Make sure that SQLite finds only our own files beside the recording. Raises RecordingError
+    """Ensure that SQLite finds only this user's files beside the recording. Raises RecordingError
     and OSError.
 
-    If others could add files later, all names are reserved, and a new file is made a recording
-    before SQLite opens it: SQLite deletes the journal of an empty file.
+    If other users can add files to the folder, reserve the names of all companions. A new file is
+    then made a recording before SQLite opens it, because SQLite deletes the journal of an empty
+    file. Returns None if no names are reserved.
     """
     if not is_new:
         _wait_for_mark(path)
     if folder_access(path.parent).access is FolderAccess.PRIVATE:
         check_companions(path, is_new=is_new)
         return None
-    names = ReservedNames.take(path, is_new=is_new)
+    names = ReservedNames.create(path, is_new=is_new)
     if is_new:
         try:
             os.pwrite(lock, _empty_recording(path.parent), 0)
@@ -264,8 +266,8 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
 
 
 def _keep_names(connection: sqlite3.Connection, lock: int) -> None:
-    # Changing to the write-ahead log means deleting a journal, or the log if there is one.
-    if os.pread(lock, 1, _WRITE_VERSION) != _WITH_WAL:
+    # On a change to WAL mode SQLite deletes the journal, or an existing log.
+    if os.pread(lock, 1, _WRITE_VERSION_OFFSET) != _WAL_MODE:
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
 
 
@@ -280,7 +282,7 @@ def _empty_recording(folder: Path) -> bytes:
 
 
 def _create(path: Path) -> int:
-    # O_EXCL does not follow symbolic links either.
+    # O_EXCL also prevents following a symbolic link.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return lock
@@ -297,7 +299,7 @@ def _open_existing(path: Path) -> int:
     if status.st_uid != os.geteuid():
         raise RecordingError(
             path,
-            f"it belongs to another user ({name_of(status.st_uid)}), who could read what is "
+            f"it belongs to another user ({name_of(status.st_uid)}), who could read the recording "
             "recorded",
             _OTHER_NAME,
         )
@@ -307,54 +309,54 @@ def _open_existing(path: Path) -> int:
     if (status.st_dev, status.st_ino) in _recorded_files:
         raise busy
     lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not _is_locked_for_us(lock):
+    if not _try_lock(lock):
         os.close(lock)
         raise busy
-    # A mode that was widened since was meant for the previous content.
+    # If the file was made readable for others, that was meant for its previous content.
     with suppress(OSError):
         os.fchmod(lock, 0o600)
     return lock
 
 
-def _is_locked_for_us(lock: int) -> bool:
-    for more in reversed(range(_ASKED_TIMES)):
+def _try_lock(lock: int) -> bool:
+    for attempts_left in reversed(range(_LOCK_ATTEMPTS)):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if more:
-                time.sleep(_ASKED_SECONDS)
+            if attempts_left:
+                time.sleep(_RETRY_SECONDS)
         else:
             return True
     return False
 
 
 def is_recorded_by_this_process(identity: tuple[int, int]) -> bool:
-    """Return whether this process records to a file, by its device and number."""
+    """Return whether this process records to the file with this device and inode number."""
     return identity in _recorded_files
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Connect for writing, for any one thread at a time. Raises sqlite3.Error."""
+    """Return a connection for writing, for one thread at a time. Raises sqlite3.Error."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         isolation_level=None,
-        # Created by the thread that opens the recorder, used only by the writer's.
+        # Created by the thread that opens the recorder, and used by the writer thread.
         check_same_thread=False,
         cached_statements=64,
     )
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
 def initialize(connection: sqlite3.Connection) -> None:
-    """Turn an empty file into a recording. Raises sqlite3.Error."""
+    """Create the tables of a recording in an empty file. Raises sqlite3.Error."""
     connection.execute(f"PRAGMA page_size = {PAGE}")
     # Pages that the ring frees are returned to the file system.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    # All at once, and before the write-ahead log exists: if we are killed at any moment, the file
-    # itself is either empty or a recording.
+    # In one transaction, before the write-ahead log exists: if this process is killed, the file is
+    # either empty or a recording.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -377,10 +379,10 @@ def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_tables(connection: sqlite3.Connection) -> None:
-    """Add missing tables to an older file of this version, if no earlier event needed them.
+    """Add tables that an older file of this version lacks.
 
-    Existing events are not in ``effect``; so it is added only if none of them can have an effect,
-    which holds for all events that a logger recorded without --validate.
+    ``effect`` would lack rows of existing events, so it is added only if none of them can have an
+    effect. That applies to all events that a logger recorded without --validate.
     """
     missing = set()
     if not has_table(connection, "tapped"):
@@ -404,14 +406,14 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     if mode != "wal":
         raise RecordingError(
             path,
-            "its file system cannot hold a recording that is being written",
+            "its file system does not support SQLite's write-ahead log",
             "use a local disk",
         )
-    # The log itself is created by the first write.
+    # The first write creates the log.
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("COMMIT")
-    # Survives a crash of this process at any moment; a power cut may lose the last seconds.
+    # Commits survive a crash of this process; a power failure may lose the last seconds.
     connection.execute("PRAGMA synchronous = NORMAL")
-    # Overwrites removed data if that costs nothing extra; a recording is secret.
+    # Overwrites removed data where that needs no extra I/O, as a recording is confidential.
     connection.execute("PRAGMA secure_delete = FAST")
     connection.execute("PRAGMA cell_size_check = ON")

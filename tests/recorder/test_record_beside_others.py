@@ -152,7 +152,7 @@ class TestBesideOurRecording:
         tmp_path.chmod(mode)
         beside = tmp_path / f"r.db{suffix}"
         beside.write_bytes(b"")
-        _refused(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} is there already")
+        _refused(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} already exists")
         assert [each.name for each in tmp_path.iterdir()] == [beside.name]
 
     @pytest.mark.parametrize("suffix", _SUFFIXES)
@@ -176,7 +176,7 @@ class TestBesideOurRecording:
         journal = path.with_name(f"{path.name}-journal")
         journal.write_bytes(journal_naming(victim, path.stat().st_size))
         before = path.read_bytes()
-        _refused(lambda: Recorder.open(path), "-journal is of a write that was interrupted")
+        _refused(lambda: Recorder.open(path), "-journal is left from an interrupted write")
         assert victim.exists() and journal.exists() and path.read_bytes() == before
 
     def test_what_a_killed_recorder_left_is_continued(self, tmp_path: Path, mode: int) -> None:

@@ -310,7 +310,7 @@ class TestRefuses:
         self._says(tmp_path, "it is a folder; name a file in it")
 
     def test_a_folder_that_takes_no_files(self) -> None:
-        self._says(Path("/proc/r.db"), "no file can be made in /proc; choose another folder")
+        self._says(Path("/proc/r.db"), "cannot create a file in /proc; choose another folder")
 
     def test_a_way_through_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

@@ -122,7 +122,7 @@ def impatient() -> Iterator[None]:
     """Let no writer wait for the end of a write that was interrupted."""
     with (
         mock.patch.object(table, "_BUSY_MS", 20),
-        mock.patch.object(writable_file, "_OPENING_MS", 20),
+        mock.patch.object(writable_file, "_MARK_WAIT_MS", 20),
     ):
         yield
 

@@ -26,7 +26,7 @@ def test_keeps_what_was_used_last_and_never_more_than_twice_the_limit(
             found = cache.get(key)
             assert found in (None, key)
             if found is None:
-                assert key not in costs or cache.forgot
+                assert key not in costs or cache.has_evicted
                 costs.pop(key, None)
         used = [other for other in used if other != key] + ([key] if key in costs else [])
         room = limit
@@ -42,7 +42,7 @@ def test_forgetting_on_purpose_is_no_loss() -> None:
     cache: RecentlyUsed[int, int] = RecentlyUsed(1)
     for key in range(5):
         cache.put(key, key)
-    forgot_before = cache.forgot
+    had_evicted = cache.has_evicted
     cache.clear()
-    assert (forgot_before, cache.forgot) == (True, False)
+    assert (had_evicted, cache.has_evicted) == (True, False)
     assert cache.get(4) is None

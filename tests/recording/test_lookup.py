@@ -95,7 +95,7 @@ def test_what_can_be_several_things_is_refused_with_the_candidates(
     with pytest.raises(UsageError) as caught:
         lookup.find(recording, what)
     text = str(caught.value)
-    assert f'"{what}" can be 2 things' in text
+    assert f'"{what}" matches 2 pods and containers' in text
     assert "(container shop/web/app first seen 2026-11-20" in text
     # So much of each id that it finds the right one.
     for whole in (APP, AGAIN):
@@ -109,7 +109,7 @@ def test_what_can_be_several_things_is_refused_with_the_candidates(
     [
         ("999", "event 999 is not in"),
         ("999", "; it has 1 to 33"),
-        (WEB[:3], "of an id give at least 4 characters"),
+        (WEB[:3], "give at least 4 characters of an id"),
         ("shop/webb", "the nearest is shop/web"),
         ("shop/web/ap", "the nearest is shop/web/app"),
         ("sidecar", "the nearest is shop/web/sidecar"),
@@ -120,7 +120,7 @@ def test_what_can_be_several_things_is_refused_with_the_candidates(
         ("/", "`log` shows what it has"),
         ("x" * 5000, "…"),
         ("9" * 30, "`log` shows what it has"),
-        ("²", "of an id give at least 4 characters"),
+        ("²", "give at least 4 characters of an id"),
     ],
 )
 def test_what_is_not_there_names_the_nearest(recording: Recording, what: str, words: str) -> None:

@@ -106,7 +106,7 @@ def test_where_there_is_nothing_the_result_is_null(recording: Recording, express
         ("nri_json('1')", "nri_json(id)"),
         ("nri_json(1.0)", "nri_json(id)"),
         ("nri_json(x'01')", "nri_json(id)"),
-        ("nri_json(1, 'something')", "'request' or the 'reply'"),
+        ("nri_json(1, 'something')", "'request' or 'reply'"),
         ("nri_object('1')", "nri_object(pod_object)"),
     ],
 )

@@ -229,7 +229,7 @@ def _redaction(table: _Table | None) -> Redaction | None:
 def _file(table: _Table) -> File:
     found = File(table.count("size"), table.get("sha256", str))
     if not _SHA256.fullmatch(found.sha256):
-        raise ManifestError(f"{table.where}.sha256 in its manifest is no SHA-256")
+        raise ManifestError(f"{table.where}.sha256 in its manifest is not a SHA-256")
     return found
 
 
@@ -248,7 +248,7 @@ class _Table:
     def count(self, name: str) -> int:
         number = self.get(name, int)
         if not 0 <= number < 1 << 63:
-            raise ManifestError(f"{self._place(name)} in its manifest is no count")
+            raise ManifestError(f"{self._place(name)} in its manifest is not a count")
         return number
 
     def time(self, name: str) -> int | None:
@@ -257,7 +257,7 @@ class _Table:
         moment = self.get(name, int)
         # An untrusted recording may have times before 1970.
         if not -(1 << 63) <= moment < 1 << 63:
-            raise ManifestError(f"{self._place(name)} in its manifest is no time")
+            raise ManifestError(f"{self._place(name)} in its manifest is not a time")
         return moment
 
     def table(self, name: str) -> _Table:
@@ -269,7 +269,7 @@ class _Table:
     def values(self, name: str) -> list[object]:
         found = self._values.get(name)
         if not isinstance(found, list) or len(found) > _MAX_LIST:
-            raise ManifestError(f"{self._place(name)} in its manifest is no list")
+            raise ManifestError(f"{self._place(name)} in its manifest is not a list")
         return found
 
     def tables(self, name: str) -> list[_Table]:
@@ -290,7 +290,9 @@ class _Table:
 
 def _as_table(value: object, where: str) -> dict[str, object]:
     if not isinstance(value, dict) or len(value) > _MAX_LIST:
-        raise ManifestError(f"{where} is no object" if where == "the manifest" else _kind(where))
+        raise ManifestError(
+            f"{where} is not an object" if where == "the manifest" else _kind(where)
+        )
     return value
 
 
@@ -308,7 +310,7 @@ def _digits(number: int) -> str:
 
 
 def _kind(where: str) -> str:
-    return f"{where} in its manifest is of another kind"
+    return f"{where} in its manifest has the wrong type"
 
 
 def _parsed(data: bytes) -> object:
@@ -319,12 +321,12 @@ def _parsed(data: bytes) -> object:
     except ManifestError:
         raise
     except (ValueError, RecursionError) as error:
-        raise ManifestError("its manifest is no JSON") from error
+        raise ManifestError("its manifest is not JSON") from error
     return parsed
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ManifestError("its manifest says one thing twice")
+        raise ManifestError("its manifest has a duplicate key")
     return found

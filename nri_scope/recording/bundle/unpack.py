@@ -81,7 +81,7 @@ def _check_room(path: Path, size: int, folder: Path) -> None:
         raise RecordingError(
             path,
             f"it takes {in_bytes(size)} unpacked, and {folder.parent} has {in_bytes(free)} free",
-            "make room there; temporary files go to TMPDIR",
+            "free some space there, or set TMPDIR to another folder",
         )
 
 

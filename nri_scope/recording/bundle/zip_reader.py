@@ -86,16 +86,16 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
             raise ArchiveError(f"it has two files {entry.name}")
         found[entry.name] = entry
     if at != len(directory.content):
-        raise ArchiveError("its directory has more than it says")
+        raise ArchiveError("its directory has undeclared content")
     reached = 0
     for entry in sorted(found.values(), key=lambda entry: entry.begin):
         if entry.begin < reached:
-            raise ArchiveError("two of its files are in one place")
+            raise ArchiveError("two of its files overlap")
         if entry.begin > reached:
-            raise ArchiveError("it has something that is none of its files")
+            raise ArchiveError("it has data outside its files")
         reached = _end(file, entry)
     if reached != directory.start:
-        raise ArchiveError("it has something that is none of its files")
+        raise ArchiveError("it has data outside its files")
     return found
 
 
@@ -119,13 +119,13 @@ def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
         for content in _contents(inflater, piece, entry):
             size += len(content)
             if size > entry.size:
-                raise ArchiveError(f"{entry.name} is larger than it says")
+                raise ArchiveError(f"{entry.name} is larger than its declared size")
             crc = zlib.crc32(content, crc)
             yield content
     if inflater is not None and not inflater.eof:
         raise ArchiveError(f"{entry.name} is cut short")
     if size != entry.size or crc != entry.crc:
-        raise ArchiveError(f"{entry.name} is not what was packed")
+        raise ArchiveError(f"{entry.name} does not match its size or checksum")
 
 
 def _contents(inflater: zlib._Decompress | None, piece: bytes, entry: Entry) -> Iterator[bytes]:
@@ -141,7 +141,7 @@ def _contents(inflater: zlib._Decompress | None, piece: bytes, entry: Entry) -> 
         except zlib.error as error:
             raise ArchiveError(f"{entry.name} cannot be unpacked") from error
         if inflater.unused_data:
-            raise ArchiveError(f"{entry.name} has something behind its end")
+            raise ArchiveError(f"{entry.name} has data after its end")
         waiting, full = inflater.unconsumed_tail, len(content) == _CHUNK
         yield content
 
@@ -173,11 +173,11 @@ def _directory(file: BinaryIO, length: int) -> _Directory:
     if signature != _END_SIGNATURE:
         raise ArchiveError("it is cut short, or something was added to it")
     if disk or first_disk or here != count or comment:
-        raise ArchiveError("it is a part of several, or has a comment")
+        raise ArchiveError("it is one part of an archive, or has a comment")
     if not 1 <= count <= MAX_ENTRIES or size > MAX_DIRECTORY:
         raise ArchiveError(f"it has {count} files, and a bundle has three")
     if start + size != length - _END.size:
-        raise ArchiveError("its directory is not where it says")
+        raise ArchiveError("its directory is not at its declared offset")
     return _Directory(_read(file, start, size), start, count)
 
 
@@ -200,15 +200,15 @@ def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tup
     if attributes & _DOS_FOLDER or stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise ArchiveError(f"{name} is a link, a folder or a device")
     if flags & ~_HARMLESS_FLAGS:
-        raise ArchiveError(f"{name} is encrypted, or packed in a way that no bundle is")
+        raise ArchiveError(f"{name} is encrypted, or packed in an unsupported way")
     if method not in (_STORED, _DEFLATED):
-        raise ArchiveError(f"{name} is packed in a way that no bundle is (method {method})")
+        raise ArchiveError(f"{name} is packed in an unsupported way (method {method})")
     if size > max_size:
         raise ArchiveError(f"{name} would have {size:,} bytes, and at most {max_size:,} are read")
     if size > max(RATIO_FROM, packed * MAX_RATIO):
         raise ArchiveError(f"{name} would unpack to {size // max(packed, 1):,} times its size")
     if method == _STORED and size != packed:
-        raise ArchiveError(f"{name} has two sizes")
+        raise ArchiveError(f"{name} has two different sizes")
     _check_extras(directory.content[name_at + name_length :][:extra_length], name)
     start = _content_start(file, directory, local, raw_name, method)
     if start + packed > directory.start:
@@ -234,7 +234,7 @@ def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, 
         or name_length != len(name)
         or _read(file, at + _LOCAL.size, name_length) != name
     ):
-        raise ArchiveError("its directory and its files tell two things")
+        raise ArchiveError("its directory contradicts the headers of its files")
     _check_extras(_read(file, start - extra_length, extra_length), name.decode("ascii"))
     return start
 
@@ -244,13 +244,13 @@ def _check_extras(extras: bytes, name: str) -> None:
     at = 0
     while at < len(extras):
         if at + _EXTRA.size > len(extras):
-            raise ArchiveError(f"{name} has extra fields that are damaged")
+            raise ArchiveError(f"{name} has damaged extra fields")
         number, length = _EXTRA.unpack_from(extras, at)
         if number not in _HARMLESS_EXTRAS:
-            raise ArchiveError(f"{name} has an extra field that no bundle has ({number:#06x})")
+            raise ArchiveError(f"{name} has an unsupported extra field ({number:#06x})")
         at += _EXTRA.size + length
     if at != len(extras):
-        raise ArchiveError(f"{name} has extra fields that are damaged")
+        raise ArchiveError(f"{name} has damaged extra fields")
 
 
 def _read(file: BinaryIO, at: int, count: int) -> bytes:

@@ -47,7 +47,7 @@ def read(path: Path) -> dict[MarkKey, Mark]:
         raise Unusable(f"{path} cannot be read: {error_words(error)}") from error
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
-            raise Unusable(f"{path} is no file")
+            raise Unusable(f"{path} is not a regular file")
         with os.fdopen(opened, "rb", closefd=False) as file:
             content = file.read(_MAX_FILE + 1)
     except OSError as error:
@@ -59,7 +59,7 @@ def read(path: Path) -> dict[MarkKey, Mark]:
     try:
         found: Plain = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"{path} is damaged: it is no JSON") from error
+        raise Unusable(f"{path} is damaged: it is not JSON") from error
     return _marks_of(path, found)
 
 
@@ -102,7 +102,7 @@ def _plain(mark: Mark) -> dict[str, Plain]:
 def _marks_of(path: Path, found: Plain) -> dict[MarkKey, Mark]:
     version = found.get("schema_version") if isinstance(found, dict) else None
     if not isinstance(found, dict) or type(version) is not int:
-        raise Unusable(f"{path} is damaged: it holds no marks")
+        raise Unusable(f"{path} is damaged: it contains no marks")
     if version > SCHEMA_VERSION:
         raise Unusable(f"{path} was written by a newer nri-scope")
     marks = [
@@ -116,7 +116,7 @@ def _marks_of(path: Path, found: Plain) -> dict[MarkKey, Mark]:
 def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
     listed = found.get(name, [] if name == "unmarked" else None)
     if not isinstance(listed, list) or len(listed) > MAX_MARKS:
-        raise Unusable(f"{path} is damaged: it holds no marks, or too many")
+        raise Unusable(f"{path} is damaged: it contains no marks, or too many")
     return listed
 
 
@@ -135,4 +135,4 @@ def _mark_of(path: Path, found: Plain, *, gone: bool) -> Mark:
             and 0 <= made_ns <= HIGHEST
         ):
             return Mark(event, at_ns, comment[:MAX_COMMENT], made_ns, gone)
-    raise Unusable(f"{path} is damaged: it holds something else than marks")
+    raise Unusable(f"{path} is damaged: an entry is not a mark")

@@ -82,11 +82,11 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderLockProbe) -> set[Ma
 
     The others are of events that it does not have. Concurrent calls lose nothing: of two marks of
     one event the newer one stays. ``path`` must not be a symbolic link. Raises Refused, with
-    nothing changed, if a recorder writes to the recording, it is a bundle, it may not be written,
+    nothing changed, if a recorder writes to the recording, it is a bundle, it is not writable,
     or another error prevents it.
     """
     if not may_write(path):
-        raise Refused("it may not be written")
+        raise Refused("it is not writable")
     _wait_for_journal(path)
     try:
         if watch.is_recorder_active():
@@ -149,7 +149,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if not there:
         connection.execute(wanted)
     elif [(kind, plain_sql(str(sql))) for kind, sql in there] != [("table", plain_sql(wanted))]:
-        raise Refused("its table of marks is another one")
+        raise Refused("its table of marks has another definition")
 
 
 def _put(connection: sqlite3.Connection, mark: Mark) -> bool:

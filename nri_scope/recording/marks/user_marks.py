@@ -222,7 +222,7 @@ class Marks:
 
 
 def _left(problem: str, *, is_kept: bool) -> str:
-    return f"{problem}; it is left as it is{'' if is_kept else f', and {LOST}'}"
+    return f"{problem}; it is left unchanged{'' if is_kept else f', and {LOST}'}"
 
 
 class _Marked(Filter):

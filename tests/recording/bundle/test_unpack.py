@@ -195,7 +195,7 @@ class TestTricks:
             # Others unpack it as if nothing was.
             with zipfile.ZipFile(path) as file:
                 assert file.testzip() is None
-        assert "none of its files" in refused(path, private)
+        assert "data outside its files" in refused(path, private)
 
     @pytest.mark.parametrize("number", [0x7075, 0x0001, 0x9901])
     def test_a_second_name_or_size_is_refused(
@@ -206,14 +206,14 @@ class TestTricks:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             path = self._with(tmp_path / "x.zip", (entry, b"more"))
-        assert f"an extra field that no bundle has ({number:#06x})" in refused(path, private)
+        assert f"an unsupported extra field ({number:#06x})" in refused(path, private)
 
     @pytest.mark.parametrize("extra", [b"\x55", b"\x55\x54\x09\0short"])
     def test_an_extra_field_that_is_cut_short_is_refused(
         self, extra: bytes, tmp_path: Path, private: Path
     ) -> None:
         path = self._with(tmp_path / "x.zip", (_with_extra("extra.bin", extra), b"more"))
-        assert "extra fields that are damaged" in refused(path, private)
+        assert "damaged extra fields" in refused(path, private)
 
     def test_a_comment_is_refused(self, tmp_path: Path, private: Path) -> None:
         path = self._with(tmp_path / "x.zip")
@@ -235,7 +235,7 @@ class TestTricks:
         third = content.index(b"PK\x01\x02", second + 4)
         content[third + 42 : third + 46] = content[second + 42 : second + 46]
         path.write_bytes(content)
-        assert "tell two things" in refused(path, private)
+        assert "contradicts the headers" in refused(path, private)
 
 
 def _with_extra(name: str, extra: bytes) -> zipfile.ZipInfo:
@@ -293,7 +293,7 @@ class TestBombs:
         with path.open("rb") as file:
             entry = zip_reader.entries(file, path.stat().st_size, 1 << 30)[RECORDING]
             pieces: list[bytes] = []
-            with pytest.raises(zip_reader.ArchiveError, match="larger than it says"):
+            with pytest.raises(zip_reader.ArchiveError, match="larger than its declared size"):
                 pieces.extend(zip_reader.unpacked(file, entry))
         assert sum(map(len, pieces)) <= 1000
 

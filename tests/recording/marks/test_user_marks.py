@@ -118,24 +118,24 @@ def test_whatever_a_comment_says_it_is_kept(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"[]", "no marks"),
         (b'{"schema_version": true, "marks": []}', "no marks"),
         (b'{"schema_version": 1, "marks": {}}', "no marks"),
-        (b'{"schema_version": 1, "marks": [1]}', "something else than marks"),
-        (b'{"schema_version": 1, "marks": [{"event": "7", "at_ns": 1}]}', "something else"),
-        (b'{"schema_version": 1, "marks": [{"event": true, "at_ns": 1}]}', "something else"),
-        (b'{"schema_version": 1, "marks": [{"event": -1, "at_ns": 1}]}', "something else"),
-        (b'{"schema_version": 1, "marks": [{"event": 1e999, "at_ns": 1}]}', "something else"),
+        (b'{"schema_version": 1, "marks": [1]}', "not a mark"),
+        (b'{"schema_version": 1, "marks": [{"event": "7", "at_ns": 1}]}', "not a mark"),
+        (b'{"schema_version": 1, "marks": [{"event": true, "at_ns": 1}]}', "not a mark"),
+        (b'{"schema_version": 1, "marks": [{"event": -1, "at_ns": 1}]}', "not a mark"),
+        (b'{"schema_version": 1, "marks": [{"event": 1e999, "at_ns": 1}]}', "not a mark"),
         (
             b'{"schema_version": 1, "marks": [{"event": 99999999999999999999, "at_ns": 1}]}',
-            "something else",
+            "not a mark",
         ),
         (
             b'{"schema_version": 1, "marks": [{"event": 7, "at_ns": 1, "comment": []}]}',
-            "something else",
+            "not a mark",
         ),
         (b'{"schema_version": 2, "marks": []}', "newer nri-scope"),
         (b" " * ((8 << 20) + 1), "too large"),
@@ -167,10 +167,10 @@ def test_a_link_or_a_pipe_is_not_followed(file: Path, tmp_path: Path) -> None:
     assert "cannot be read" in again(file).notice
     path.unlink()
     os.mkfifo(path)
-    assert "is no file" in again(file).notice
+    assert "is not a regular file" in again(file).notice
     path.unlink()
     path.mkdir()
-    assert "is no file" in again(file).notice
+    assert "is not a regular file" in again(file).notice
 
 
 def test_where_nothing_can_be_written_marks_are_kept_meanwhile_and_that_is_said(
@@ -298,7 +298,7 @@ def test_what_is_wrong_with_the_file_beside_it_does_not_matter_to_a_recording(
     path = Marks(recording).path
     path.write_text("[]")
     marks = again(recording)
-    assert marks.notice.endswith("holds no marks; it is left as it is")
+    assert marks.notice.endswith("contains no marks; it is left unchanged")
     assert marks.where_kept() == "kept in the recording"
     marks.toggle(events_of(recording)[3])
     marks.save()
