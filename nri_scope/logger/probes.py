@@ -12,7 +12,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.events import Role
 from nri_scope.nri.identity import check_index
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
-from nri_scope.plugin.endpoint import with_way_out
+from nri_scope.plugin.endpoint import with_hint
 from nri_scope.recorder.sink import Sink
 
 from .logger import Logger, SessionReport
@@ -220,7 +220,7 @@ def check_indices(indices: Iterable[str]) -> tuple[str, ...]:
 def _usage_error(index: str, error: NriScopeError) -> NriScopeError:
     match error:
         case ConnectError():
-            return with_way_out(error)
+            return with_hint(error)
         case RpcError():
             refused = UsageError(
                 f"the runtime refused the registration of the probe at index {index}: "

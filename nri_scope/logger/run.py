@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
-from nri_scope.plugin.endpoint import with_way_out
+from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run
@@ -162,7 +162,7 @@ class _Run:
         try:
             await service.run()
         except ConnectError as error:
-            raise with_way_out(error) from error
+            raise with_hint(error) from error
         except RpcError as error:
             raise UsageError(
                 f"the runtime refused the registration: {error.message}",

@@ -80,7 +80,7 @@ class LoggerService:
     async def _one_session(self) -> SessionEnd:
         session = self._session = PluginSession(self._identity, self._logger)
         try:
-            end = await session.run(self._connect, impatient=True)
+            end = await session.run(self._connect, require_configure=True)
         except (NriScopeError, asyncio.CancelledError) as error:
             # `stop` also cancels a session whose connection was already closed.
             self._logger.ended(session.ended(str(error) or self._stopping))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play the plugin's role: connect, register, serve the runtime's requests, reconnect.
+"""Act as an NRI plugin: connect, register, serve the runtime's requests, reconnect.
 
 In: a socket or an inherited descriptor, and an object with handlers. Out: registrations and
 replies, built by `Adjustment` and `Update`, which check every value before it is sent. This room

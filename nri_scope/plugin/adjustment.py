@@ -25,9 +25,10 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
 
         Adjustment().add_env("TZ", "UTC").set_cpu(shares=512)
 
-    Methods return the object itself. A value that breaks a rule of NRI or OCI, or that the protocol
-    cannot represent, is a `UsageError` with its name. If two plugins set the same field, that is a
-    conflict and the container fails: ``remove_`` first and then ``add_`` replaces instead.
+    Methods return the object itself. They raise `UsageError`, with the setting's name, for a value
+    that breaks a rule of NRI or OCI, or that the protocol cannot represent. If two plugins set the
+    same field, creation of the container fails with a conflict. To replace another plugin's value,
+    call ``remove_`` before ``add_``.
     """
 
     def __init__(self) -> None:
@@ -36,15 +37,15 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The message that the resource methods fill."""
+        """The message that the methods for resources fill."""
         return self.message.linux.resources
 
     # -- the process --------------------------------------------------------------------------
 
     def set_args(self, args: Sequence[str], *, replace: bool = False) -> Self:
-        """Set the command to run. ``replace``: even if an earlier plugin has set another one."""
+        """Set the command to run. With ``replace``, also replace another plugin's command."""
         if not args or not args[0]:
-            raise UsageError("args need a command as their first element")
+            raise UsageError("the first element of args must be a command")
         words = [checks.text(word, "argument") for word in args]
         # An empty first argument marks a replacement.
         del self.message.args[:]
@@ -52,14 +53,14 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def add_env(self, name: str, value: str) -> Self:
-        """Set an environment variable, regardless of its value in the image or the pod."""
+        """Set an environment variable, also if the image or the pod sets it."""
         checks.env_name(name)
         entry = build(api.KeyValue, key=name, value=checks.text(value, name))
         put(self.message.env, entry, lambda one: one.key)
         return self
 
     def remove_env(self, name: str) -> Self:
-        """Remove an environment variable; with `add_env` after it, replace another plugin's."""
+        """Remove an environment variable; call `add_env` afterwards to replace another plugin's."""
         entry = build(api.KeyValue, key=f"-{checks.env_name(name)}")
         put(self.message.env, entry, lambda one: one.key)
         return self
@@ -68,20 +69,20 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         """Add a limit of getrlimit(2), such as ``RLIMIT_NOFILE``."""
         checks.one_of(type, checks.RLIMITS, "rlimit")
         if soft > hard:
-            raise UsageError(f"{type}: the soft limit {soft} is above the hard one {hard}")
+            raise UsageError(f"{type}: the soft limit {soft} is above the hard limit {hard}")
         entry = build(api.POSIXRlimit, type=type, soft=soft, hard=hard)
         put(self.message.rlimits, entry, lambda one: one.type)
         return self
 
     def set_oom_score_adj(self, value: int) -> Self:
-        """Set the score from -1000 (never killed for memory) to 1000 (killed first)."""
+        """Set the OOM killer's score, from -1000 (never killed) to 1000 (killed first)."""
         checks.within(value, -1000, 1000, "oom_score_adj")
         self.message.linux.oom_score_adj.CopyFrom(api.OptionalInt(value=value))
         return self
 
     def set_io_priority(self, io_class: str, priority: int = 0) -> Self:
-        """Set ioprio_set(2): ``IOPRIO_CLASS_RT``, ``_BE``, ``_IDLE`` or ``_NONE``, priority
-        0 to 7.
+        """Set the I/O class of ioprio_set(2), ``IOPRIO_CLASS_RT``, ``_BE``, ``_IDLE`` or ``_NONE``,
+        and the priority from 0 to 7.
         """
         checks.one_of(io_class, api.IOPrioClass.keys(), "I/O priority class")
         checks.within(priority, 0, 7, "I/O priority")
@@ -102,7 +103,10 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         deadline: int = 0,
         period: int = 0,
     ) -> Self:
-        """Set sched_setattr(2): ``SCHED_OTHER``, ``SCHED_FIFO``, …; the last three in ns."""
+        """Set the policy of sched_setattr(2), such as ``SCHED_FIFO``.
+
+        ``runtime``, ``deadline`` and ``period`` are in ns.
+        """
         names = [
             checks.one_of(one, api.LinuxSchedulerFlag.keys(), "scheduler flag") for one in flags
         ]
@@ -126,7 +130,10 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
     def add_mount(
         self, destination: str, source: str, *, type: str = "bind", options: Iterable[str] = ()
     ) -> Self:
-        """Mount ``source`` at ``destination``; a bind mount needs ``rbind`` among its options."""
+        """Mount ``source`` at ``destination``.
+
+        A bind mount gets the option ``rbind`` unless it has ``bind`` or ``rbind``.
+        """
         words = list(options)
         if type == "bind":
             checks.absolute(source, "source of a bind mount")
@@ -143,7 +150,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_mount(self, destination: str) -> Self:
-        """Remove a mount; with `add_mount` after it, replace it."""
+        """Remove a mount; call `add_mount` afterwards to replace it."""
         entry = build(api.Mount, destination=f"-{checks.absolute(destination, 'destination')}")
         put(self.message.mounts, entry, lambda one: one.destination)
         return self
@@ -159,7 +166,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         uid: int | None = None,
         gid: int | None = None,
     ) -> Self:
-        """Create a device node: block, character (c or u) or a named pipe."""
+        """Create a device node: block (b), character (c or u) or named pipe (p)."""
         checks.one_of(type, ("b", "c", "u", "p"), "device type")
         if major < 0 or minor < 0:
             raise UsageError(f"{path}: device numbers {major}:{minor} must not be negative")
@@ -179,25 +186,25 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_device(self, path: str) -> Self:
-        """Remove a device; with `add_device` after it, replace it."""
+        """Remove a device; call `add_device` afterwards to replace it."""
         entry = build(api.LinuxDevice, path=f"-{checks.absolute(path, 'device path')}")
         put(self.message.linux.devices, entry, lambda one: one.path)
         return self
 
     def add_cdi_device(self, name: str) -> Self:
-        """Let the runtime inject a CDI device, ``vendor/class=device``."""
+        """Request a CDI device, ``vendor/class=device``, which the runtime injects."""
         entry = build(api.CDIDevice, name=checks.cdi_device(name))
         put(self.message.CDI_devices, entry, lambda one: one.name)
         return self
 
     def add_net_device(self, host_name: str, name: str = "") -> Self:
-        """Move a network interface of the host into the container, where it is called ``name``."""
+        """Move a network interface of the host into the container, and name it ``name`` there."""
         device = self.message.linux.net_devices[checks.net_device(host_name, "interface")]
         device.name = checks.net_device(name or host_name, "interface")
         return self
 
     def remove_net_device(self, host_name: str) -> Self:
-        """Remove this interface; with `add_net_device` after it, replace it."""
+        """Remove a network interface; call `add_net_device` afterwards to replace it."""
         key = f"-{checks.net_device(host_name, 'interface')}"
         self.message.linux.net_devices[key].SetInParent()
         return self
@@ -205,12 +212,12 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
     # -- other settings -----------------------------------------------------------------------
 
     def add_annotation(self, key: str, value: str) -> Self:
-        """Annotate the container, for the runtime and for later plugins."""
+        """Set an annotation, for the runtime and for later plugins."""
         self.message.annotations[checks.key(key, "annotation")] = checks.text(value, key)
         return self
 
     def remove_annotation(self, key: str) -> Self:
-        """Remove an annotation; with `add_annotation` after it, replace it."""
+        """Remove an annotation; call `add_annotation` afterwards to replace it."""
         self.message.annotations[f"-{checks.key(key, 'annotation')}"] = ""
         return self
 
@@ -223,14 +230,14 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         env: Iterable[str] = (),
         timeout: int | None = None,
     ) -> Self:
-        """Run ``path`` on the host at this stage; ``timeout`` in seconds.
+        """Run the program ``path`` on the host at this stage; ``timeout`` is in seconds.
 
-        ``args`` begin with the program's own name, ``env`` are ``NAME=value``. Hooks of several
-        plugins never conflict: each plugin adds its own.
+        The first of ``args`` is the program's name; ``env`` has the form ``NAME=value``. Hooks
+        never conflict: those of all plugins run.
         """
         checks.one_of(stage, get_args(HookStage), "hook stage")
         if timeout is not None and timeout <= 0:
-            raise UsageError(f"hook timeout {timeout} is not above 0")
+            raise UsageError(f"hook timeout {timeout} must be positive")
         variables = list(env)
         for variable in variables:
             if "=" not in variable[1:]:
@@ -246,7 +253,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def add_namespace(self, type: str, path: str = "") -> Self:
-        """Give the container its own namespace, or with ``path`` an existing one."""
+        """Use a new namespace of this type, or the one at ``path``."""
         checks.one_of(type, checks.NAMESPACES, "namespace")
         if path:
             checks.absolute(path, "namespace path")
@@ -255,7 +262,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_namespace(self, type: str) -> Self:
-        """Share the host's namespace; with `add_namespace` after it, replace it."""
+        """Share the host's namespace; call `add_namespace` afterwards to replace the namespace."""
         entry = api.LinuxNamespace(type=f"-{checks.one_of(type, checks.NAMESPACES, 'namespace')}")
         put(self.message.linux.namespaces, entry, lambda one: one.type)
         return self
@@ -266,7 +273,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Remove a sysctl; with `add_sysctl` after it, replace it."""
+        """Remove a sysctl; call `add_sysctl` afterwards to replace it."""
         self.message.linux.sysctl[f"-{checks.key(name, 'sysctl')}"] = ""
         return self
 
@@ -288,9 +295,9 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         listener_path: str = "",
         listener_metadata: str = "",
     ) -> Self:
-        """Set the whole seccomp policy, in OCI's terms; `syscall_rule` makes its ``syscalls``."""
+        """Replace the whole seccomp policy, in OCI's terms; `syscall_rule` builds ``syscalls``."""
         if not default_action.startswith("SCMP_ACT_"):
-            raise UsageError(f"{default_action!r} is no seccomp action such as SCMP_ACT_ALLOW")
+            raise UsageError(f"{default_action!r} is not a seccomp action such as SCMP_ACT_ALLOW")
         self.message.linux.seccomp_policy.CopyFrom(
             build(
                 api.LinuxSeccomp,
@@ -312,7 +319,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         schemata: Sequence[str] | None = None,
         enable_monitoring: bool | None = None,
     ) -> Self:
-        """Set Intel RDT: the class of service, its schemata, and whether to monitor."""
+        """Set the class of service, schemata and monitoring of Intel RDT."""
         rdt = self.message.linux.rdt
         if clos_id is not None:
             rdt.clos_id.CopyFrom(api.OptionalString(value=checks.file_name(clos_id, "clos_id")))
@@ -324,12 +331,12 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def remove_rdt(self) -> Self:
-        """Drop the RDT settings of earlier plugins; `set_rdt` after it sets them again."""
+        """Remove the RDT settings; call `set_rdt` afterwards to replace them."""
         self.message.linux.rdt.remove = True
         return self
 
     def set_memory_policy(self, mode: str, nodes: str = "", *, flags: Iterable[str] = ()) -> Self:
-        """Set set_mempolicy(2): ``MPOL_BIND`` and so on, ``nodes`` as in ``0-1,3``."""
+        """Set the policy of set_mempolicy(2): ``MPOL_BIND`` …, with ``nodes`` such as ``0-1,3``."""
         names = [checks.one_of(one, api.MpolFlag.keys(), "memory policy flag") for one in flags]
         checks.one_of(mode, api.MpolMode.keys(), "memory policy")
         self.message.linux.memory_policy.CopyFrom(
@@ -350,9 +357,9 @@ def syscall_rule(
     errno: int | None = None,
     args: Iterable[api.LinuxSeccompArg] = (),
 ) -> api.LinuxSyscall:
-    """Return one rule of a seccomp policy; `syscall_argument` makes its ``args``."""
+    """Return one rule of a seccomp policy; `syscall_argument` builds ``args``."""
     if not action.startswith("SCMP_ACT_"):
-        raise UsageError(f"{action!r} is no seccomp action such as SCMP_ACT_ERRNO")
+        raise UsageError(f"{action!r} is not a seccomp action such as SCMP_ACT_ERRNO")
     return build(
         api.LinuxSyscall,
         names=names,
@@ -365,6 +372,6 @@ def syscall_rule(
 def syscall_argument(index: int, op: str, value: int, value_two: int = 0) -> api.LinuxSeccompArg:
     """Return a condition on one argument of a system call, ``op`` such as ``SCMP_CMP_EQ``."""
     if not op.startswith("SCMP_CMP_"):
-        raise UsageError(f"{op!r} is no comparison such as SCMP_CMP_EQ")
+        raise UsageError(f"{op!r} is not a comparison such as SCMP_CMP_EQ")
     checks.within(index, 0, 5, "argument index")
     return build(api.LinuxSeccompArg, index=index, op=op, value=value, value_two=value_two)

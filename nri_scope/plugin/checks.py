@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of values in an adjustment, for all rules of the API and OCI.
+"""Checks of values in adjustments and updates, by the rules of NRI and OCI.
 
-A runtime detects most of these errors only when it creates the container, which then fails. Every
-check returns the value, or raises `UsageError` with the problem.
+A runtime detects most of these errors only when it creates the container, which then fails. Each
+check returns the value or raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ RLIMITS = tuple(
         *("NPROC", "RSS", "RTPRIO", "RTTIME", "SIGPENDING", "STACK"),
     )
 )
-"""Names of limits in getrlimit(2)."""
+"""Names of the limits of getrlimit(2)."""
 
 NAMESPACES = ("cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts")
-"""Names of namespaces in the OCI runtime spec."""
+"""Types of namespaces in the OCI runtime spec."""
 
 _CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _PAGE_SIZE = re.compile(r"[1-9]\d*[KMG]B", re.ASCII)
@@ -35,16 +35,16 @@ _T = TypeVar("_T")
 
 
 def build(make: Callable[_P, _T], *args: _P.args, **fields: _P.kwargs) -> _T:
-    """Build a message of ``fields``; raise UsageError for values that the protocol cannot hold."""
+    """Build a message of ``fields``; raise UsageError for values that it cannot represent."""
     try:
         return make(*args, **fields)
     except (ValueError, TypeError) as error:
-        # Numbers out of range, text that is not Unicode, a wrong type.
+        # Numbers out of range, invalid Unicode, wrong types.
         raise UsageError(f"{getattr(make, '__name__', 'message')}: {error}") from error
 
 
 def key(name: str, what: str) -> str:
-    """Check the key of a setting: not empty, and not an accidental removal."""
+    """Check the key of a setting: not empty, and without the prefix ``-``, which means removal."""
     if not text(name, what):
         raise UsageError(f"{what} is empty")
     if name.startswith("-"):
@@ -55,13 +55,13 @@ def key(name: str, what: str) -> str:
 
 
 def text(value: str, what: str) -> str:
-    """Check text for the protocol that becomes a C string."""
+    """Check text that becomes a C string: valid Unicode without NUL."""
     if "\0" in value:
-        raise UsageError(f"{what} {value!r} holds a zero byte")
+        raise UsageError(f"{what} {value!r} contains a zero byte")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{what} {value!r} is no valid Unicode") from None
+        raise UsageError(f"{what} {value!r} is not valid Unicode") from None
     return value
 
 
@@ -69,7 +69,7 @@ def env_name(name: str) -> str:
     """Check the name of an environment variable."""
     if "=" in key(name, "environment variable"):
         raise UsageError(
-            f"environment variable {name!r} holds '='", "give the name and the value apart"
+            f"environment variable {name!r} contains '='", "pass the name and the value separately"
         )
     return name
 
@@ -77,39 +77,39 @@ def env_name(name: str) -> str:
 def absolute(path: str, what: str) -> str:
     """Check an absolute path."""
     if not text(path, what).startswith("/"):
-        raise UsageError(f"{what} {path!r} is no absolute path")
+        raise UsageError(f"{what} {path!r} is not an absolute path")
     return path
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
-    """Check a name against a list; the error lists the nearest or all of them."""
+    """Check that ``value`` is allowed; the error names the nearest allowed value, or all."""
     known = tuple(allowed)
     if value in known:
         return value
     nearest = difflib.get_close_matches(value.upper(), [one.upper() for one in known], n=1)
     meant = next((one for one in known if one.upper() in nearest), "")
-    hint = f"did you mean {meant}?" if meant else "known are " + ", ".join(known)
+    hint = f"did you mean {meant}?" if meant else "known: " + ", ".join(known)
     raise UsageError(f"there is no {what} {value!r}", hint)
 
 
 def within(value: int, least: int, most: int, what: str) -> int:
-    """Check a number between two bounds, both included."""
+    """Check that a number is between two bounds, inclusive."""
     if not least <= value <= most:
         raise UsageError(f"{what} {value} is not between {least} and {most}")
     return value
 
 
 def cpu_list(value: str, what: str) -> str:
-    """Check a list of numbers as in cpuset(7); an empty one leaves the setting unchanged."""
+    """Check a list of numbers as in cpuset(7); "", which changes nothing, is valid."""
     if value and not _CPU_LIST.fullmatch(value):
-        raise UsageError(f"{what} {value!r} is no list such as 0-3,8")
+        raise UsageError(f"{what} {value!r} is not a list such as 0-3,8")
     return value
 
 
 def page_size(value: str) -> str:
-    """Check a size of huge pages as in the names of the cgroup's files."""
+    """Check a huge page size, written as in the names of cgroup files."""
     if not _PAGE_SIZE.fullmatch(value):
-        raise UsageError(f"huge page size {value!r} is none such as 2MB or 1GB")
+        raise UsageError(f"huge page size {value!r} is not a size such as 2MB or 1GB")
     return value
 
 
@@ -121,14 +121,14 @@ def cdi_device(name: str) -> str:
 
 
 def file_name(name: str, what: str) -> str:
-    """Check the name of a file in a folder that the caller does not choose."""
+    """Check a file name without a folder."""
     if not text(name, what) or "/" in name or name in (".", ".."):
-        raise UsageError(f"{what} {name!r} is no file name")
+        raise UsageError(f"{what} {name!r} is not a file name")
     return name
 
 
 def net_device(name: str, what: str) -> str:
-    """Check a network interface's name by the kernel's rules (IFNAMSIZ, no slash, no blank)."""
+    """Check the name of a network interface (IFNAMSIZ; no slash, no white space)."""
     if len(key(name, what).encode()) > 15 or re.search(r"[/\s]", name):
-        raise UsageError(f"{what} {name!r} is no interface name of 1 to 15 bytes")
+        raise UsageError(f"{what} {name!r} is not an interface name of 1 to 15 bytes")
     return name

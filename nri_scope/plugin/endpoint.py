@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of a plugin: by a socket's path, or from the runtime that launched it."""
+"""Connections of a plugin: to a socket's path, or inherited from the runtime."""
 
 from __future__ import annotations
 
@@ -14,56 +14,62 @@ from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, 
 from nri_scope.wire import Connection
 
 Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
-"""Makes a new link to the runtime, given the callbacks for its requests and for notices."""
+"""Opens a link to the runtime, with callbacks for its requests and for notices."""
 
 
 def unix_socket(path: str | Path) -> Connect:
-    """Connect to the runtime's socket at ``path``; each call makes a new connection."""
-    return lambda served, heard: connect_unix(path, lambda: _link(served, heard))
+    """Return a `Connect` for the runtime's socket at ``path``."""
+    return lambda on_request, on_notice: connect_unix(path, lambda: _link(on_request, on_notice))
 
 
 def inherited(descriptor: int) -> Connect:
-    """Use the connected socket inherited from the runtime; it works once."""
-    return lambda served, heard: adopt_descriptor(descriptor, lambda: _link(served, heard))
+    """Return a `Connect` for the connected socket inherited from the runtime; it works once."""
+    return lambda on_request, on_notice: adopt_descriptor(
+        descriptor, lambda: _link(on_request, on_notice)
+    )
 
 
 def _link(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
     return Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), on_request, on_notice)
 
 
-def with_way_out(error: ConnectError) -> ConnectError:
-    """Return the error about a runtime's socket, with a hint for the user of a command."""
-    way_out = "run `nri-scope doctor` to see why, or use --wait to wait for it"
-    return ConnectError(error.path, error.problem, error.hint or way_out)
+def with_hint(error: ConnectError) -> ConnectError:
+    """Return the error about a runtime's socket with a hint to use ``doctor`` or ``--wait``."""
+    hint = "run `nri-scope doctor` to see why, or use --wait to wait for it"
+    return ConnectError(error.path, error.problem, error.hint or hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The index and name under which a plugin registers."""
+    """Index and name that a plugin registers."""
 
     index: str
-    """Two digits that determine the order of calls."""
+    """Two digits: the place in the chain."""
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The data that a runtime passes to a plugin that it launches."""
+    """Data that a runtime passes to a plugin that it launches."""
 
     descriptor: int
     identity: Identity
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
-    """Read NRI_PLUGIN_SOCKET, _NAME and _IDX; None if no runtime launched this process."""
+    """Read NRI_PLUGIN_SOCKET, _NAME and _IDX; return None if no runtime launched this process.
+
+    Raises `UsageError` for a descriptor that is not a number.
+    """
     text = environment.get("NRI_PLUGIN_SOCKET", "")
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
         raise UsageError(
-            f"NRI_PLUGIN_SOCKET={text!r} is no descriptor number", "unset it to connect to a socket"
+            f"NRI_PLUGIN_SOCKET={text!r} is not a descriptor number",
+            "unset it to connect to a socket",
         )
-    # The runtime knows a launched plugin by its file name, regardless of its registration.
+    # The runtime uses the file name of a launched plugin and ignores what it registers.
     name = environment.get("NRI_PLUGIN_NAME") or "nri-scope"
     index = environment.get("NRI_PLUGIN_IDX") or "00"
     return Launched(int(text), Identity(name=name, index=index))

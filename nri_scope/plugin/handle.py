@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime at the other end, as an object for handlers."""
+"""The runtime of a session, as an object for handlers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .session import PluginSession
 from .update import Eviction, Update
 
 UPDATE_TIMEOUT = 30.0
-"""Seconds for an answer to UpdateContainers, which waits until the runtime is no longer busy."""
+"""Seconds to wait for the reply to UpdateContainers: the runtime first finishes other events."""
 
 log = logging.getLogger("nri_scope.plugin")
 
 
 class RuntimeHandle:
-    """The runtime of one session, passed to `configure`; unusable after the session's end."""
+    """Runtime of one session, as passed to `configure`; unusable after the session."""
 
     def __init__(self, session: PluginSession, introduction: Introduction) -> None:
         self._session = session
@@ -35,33 +35,33 @@ class RuntimeHandle:
         self.nri_version = "" if introduction.version is None else str(introduction.version)
         """NRI version, received or inferred; "" if unknown."""
         self.request_timeout = introduction.request_timeout_ms / 1000
-        """Seconds that a handler may take; 0 if the runtime does not send it. See `time_left`."""
+        """Deadline of requests in seconds; 0 if the runtime does not send it. See `time_left`."""
 
     async def update_containers(
         self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()
     ) -> list[str]:
-        """Request changes outside of an event; return the ids of failed ones.
+        """Request changes outside of an event; return the ids of containers for which it failed.
 
-        For the plugin's own tasks. A handler returns its updates instead: the runtime accepts no
-        request while it waits for a handler, and waiting for each other would cost the plugin its
-        connection, so that is a `UsageError`. Also raises `ConnectionClosed`, `RpcError` and
-        `DeadlineExceeded`.
+        For the plugin's own tasks. Handlers return their updates instead: the runtime accepts no
+        request while it waits for a handler, so the two would wait for each other until the runtime
+        disconnects the plugin. In a handler it raises `UsageError`. Also raises `ConnectionClosed`,
+        `RpcError` and `DeadlineExceeded`.
         """
         request = unanswered()
         if request is not None:
             raise UsageError(
-                f"update_containers inside of {request.handler} would wait for itself",
+                f"update_containers called in {request.handler} would deadlock",
                 "return the updates, or use update_soon",
             )
         return await self._send(_request(updates, evictions))
 
     def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
-        """Update without waiting, from anywhere: also from handlers and other threads.
+        """Request changes without waiting, from any handler, task or thread.
 
-        Failures are logged. Raises `ConnectionClosed` only after everything has ended.
+        Failures are logged. Raises `ConnectionClosed` only after the event loop has ended.
         """
         request = _request(updates, evictions)
-        # A separate context: the current one may be a handler's.
+        # Use a new context: the current one may be a handler's.
         context = contextvars.Context()
         try:
             self._loop.call_soon_threadsafe(self._start, request, context=context)
@@ -87,7 +87,7 @@ class RuntimeHandle:
         return [update.container_id for update in reply.failed]
 
     def end(self) -> None:
-        """Record that the session is over."""
+        """Cancel pending requests at the end of the session."""
         for task in self._tasks:
             task.cancel()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handlers that a plugin may have, and those that its object has."""
+"""Handlers: the methods that a plugin may have, and a check of those that it has."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
 class BasePlugin:
     """All handlers, for editors and type checkers; a plugin need not derive from it.
 
-    A plugin is an object with some of these methods, plain or ``async``. They determine the events
-    to subscribe to; the methods here, which do nothing, do not count. A plain handler runs on the
-    event loop: work that takes longer than a moment belongs in an ``async`` one.
+    A plugin is an object with some of these methods, plain or ``async``. It subscribes to the
+    events for which it has a method; methods inherited from this class do not count. A plain
+    handler blocks the event loop: use ``async`` if it waits for anything.
 
-    An exception becomes an error status: the runtime then fails the current operation (for most
-    events) and asks no further plugin. `time_left` returns the time that a handler has left.
+    An exception becomes an error status: for most events, the runtime then fails the operation and
+    asks no further plugin. `time_left` returns the time that a handler has left.
     """
 
     def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
         """Handle the first call of each session. ``config`` is always empty for a plugin that the
-        runtime did not launch. `UsageError` refuses, and ends the plugin.
+        runtime did not launch. Raise `UsageError` to reject it and end the plugin.
         """
         return None
 
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
     ) -> Awaitable[UpdatesReply] | UpdatesReply:
-        """Handle the second call, with everything that exists. A list in parts is joined."""
+        """Handle the second call, with all existing pods and containers. Parts are joined."""
         return None
 
     def run_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
@@ -51,11 +51,11 @@ class BasePlugin:
     def update_pod_sandbox(
         self, pod: PodSandbox, overhead: LinuxResources, resources: LinuxResources
     ) -> Awaitable[None] | None:
-        """Handle a pod whose resources are about to change. From NRI 0.9.1 on."""
+        """Handle a pod whose resources are about to change (NRI 0.9.1 and later)."""
         return None
 
     def post_update_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
-        """Handle a pod whose resources have changed. From NRI 0.9.1 on."""
+        """Handle a pod whose resources have changed (NRI 0.9.1 and later)."""
         return None
 
     def stop_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
@@ -63,19 +63,19 @@ class BasePlugin:
         return None
 
     def remove_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
-        """Handle a pod that is gone."""
+        """Handle a pod that has been removed."""
         return None
 
     def create_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[CreateReply] | CreateReply:
-        """Handle a container that is about to be created; the reply changes it, or others."""
+        """Handle a container that is about to be created; the reply may change it and others."""
         return None
 
     def post_create_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[None] | None:
-        """Handle a container that was created."""
+        """Handle a container that has been created."""
         return None
 
     def start_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
@@ -89,7 +89,7 @@ class BasePlugin:
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> Awaitable[UpdateReply] | UpdateReply:
-        """Handle a request for new resources; an `Update` of this container changes them."""
+        """Handle a request for new resources, which an `Update` of this container changes."""
         return None
 
     def post_update_container(
@@ -101,20 +101,20 @@ class BasePlugin:
     def stop_container(
         self, pod: PodSandbox, container: Container
     ) -> Awaitable[UpdatesReply] | UpdatesReply:
-        """Handle a container that is to stop or has stopped. The pod may have only an id."""
+        """Handle a container that is about to stop or has stopped. The pod may have only an id."""
         return None
 
     def remove_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
-        """Handle a container that is gone."""
+        """Handle a container that has been removed."""
         return None
 
     def validate_container_adjustment(
         self, request: ValidateContainerAdjustmentRequest
     ) -> Awaitable[Rejection] | Rejection:
-        """Validate a container that all plugins have adjusted; a returned reason rejects it.
+        """Validate a container that all plugins have adjusted; return a reason to reject it.
 
-        While a plugin has this handler, every container's creation fails if the handler fails or is
-        late. From NRI 0.10 on.
+        If this handler raises or misses its deadline, the creation of the container fails. (NRI
+        0.10 and later.)
         """
         return None
 
@@ -142,7 +142,7 @@ Handler = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The checked handlers of an object."""
+    """Checked handlers of one object."""
 
     by_name: dict[str, Handler]
 
@@ -160,28 +160,30 @@ class Handlers:
         """
         if isinstance(plugin, type):
             name = plugin.__name__
-            raise UsageError(f"{name} is a class", f"give an object of it: {name}()")
+            raise UsageError(f"{name} is a class", f"pass an instance: {name}()")
         found: dict[str, Handler] = {}
         for name in dir(plugin):
-            meant = _meant(name)
-            if not meant or name.startswith("_"):
+            intended = _intended_name(name)
+            if not intended or name.startswith("_"):
                 continue
             handler: object = getattr(plugin, name)
             if not callable(handler) or _inherited(name, handler):
                 continue
-            if name != meant:
-                raise UsageError(f"{type(plugin).__name__}.{name} is no handler", f"write {meant}")
+            if name != intended:
+                raise UsageError(
+                    f"{type(plugin).__name__}.{name} is not a handler", f"rename it to {intended}"
+                )
             _check_arguments(type(plugin).__name__, name, handler)
             found[name] = handler
         if not found:
             raise UsageError(
                 f"{type(plugin).__name__} has no handlers",
-                "give it methods such as create_container",
+                "define methods such as create_container",
             )
         return cls(found)
 
 
-def _meant(name: str) -> str:
+def _intended_name(name: str) -> str:
     plain = name.replace("_", "").lower()
     for one in _NAMES:
         if plain in (one.replace("_", ""), "on" + one.replace("_", "")):
@@ -198,12 +200,12 @@ def _check_arguments(owner: str, name: str, handler: Handler) -> None:
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):
-        # A callable without a signature.
+        # Some callables have no signature.
         return
     try:
         signature.bind(*expected)
     except TypeError as error:
         raise UsageError(
-            f"{owner}.{name}{signature} has other arguments than a handler",
+            f"{owner}.{name}{signature} does not accept the arguments of the handler",
             f"it is called as {name}({', '.join(expected)})",
         ) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``run``: the whole main program of a plugin."""
+"""`run`, the main program of a plugin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .serving import HandlerSession
 from .session import SessionEnd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that end a plugin properly."""
+"""Signals that end a plugin after its pending replies."""
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -32,12 +32,12 @@ log = logging.getLogger("nri_scope.plugin")
 def run(
     plugin: object, *, name: str, index: str = "10", arguments: Sequence[str] | None = None
 ) -> NoReturn:
-    """Run ``plugin``, an object with handlers as in `BasePlugin`, until it is asked to end.
+    """Run ``plugin``, an object with handlers as in `BasePlugin`, until a signal stops it.
 
-    Launched by a runtime, it serves that one connection. Otherwise it connects to ``--socket``,
-    registers as ``--index`` and ``--name`` (the defaults are given here), and reconnects after a
-    restart of the runtime. It reads the command line (or ``arguments``), logs to stderr and exits:
-    0 if it was asked to end, 2 with one line about an error.
+    A plugin that a runtime launched serves that one connection. Others connect to ``--socket``,
+    register ``--index`` and ``--name`` (defaults: the arguments here), and reconnect when the
+    runtime has restarted. Parses the command line (or ``arguments``), logs to stderr, and exits
+    with status 0 after a signal, or 2 with one line about an error.
     """
     try:
         status = _run(plugin, name, index, arguments)
@@ -62,31 +62,32 @@ def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None)
         help="the runtime's NRI socket (default: %(default)s)",
     )
     parser.add_argument(
-        "--index", default=index, help="two digits, the place in the chain (default: %(default)s)"
+        "--index", default=index, help="two digits: the place in the chain (default: %(default)s)"
     )
     parser.add_argument(
         "--name", default=name, help="plugin name to register (default: %(default)s)"
     )
-    parser.add_argument("--wait", action="store_true", help="wait for a runtime that is not there")
+    parser.add_argument("--wait", action="store_true", help="wait until a runtime is running")
     parser.add_argument("--once", action="store_true", help="end when the connection ends")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log with tracebacks")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more, with tracebacks")
     options = parser.parse_args(arguments)
 
-    how = launched()
-    # The runtime that launched the plugin need not be informed of its start and end.
-    usual = logging.INFO if how is None else logging.WARNING
+    launch = launched()
+    # A launched plugin does not log its start and end.
+    usual = logging.INFO if launch is None else logging.WARNING
     _log_to_stderr(logging.DEBUG if options.verbose else usual)
-    if how is not None:
-        life = _Life(handlers, how.identity, inherited(how.descriptor), once=True, wait=False)
+    if launch is not None:
+        connect = inherited(launch.descriptor)
+        life = _PluginRun(handlers, launch.identity, connect, once=True, wait=False)
     else:
         identity = Identity(check_index(options.index), check_name(options.name))
         connect = unix_socket(options.socket)
-        life = _Life(handlers, identity, connect, once=options.once, wait=options.wait)
+        life = _PluginRun(handlers, identity, connect, once=options.once, wait=options.wait)
     return run_loop(life.run())
 
 
-class _Life:
-    """Runs session after session, until a signal."""
+class _PluginRun:
+    """Runner of one session after the other, until a signal."""
 
     def __init__(
         self, handlers: Handlers, identity: Identity, connect: Connect, *, once: bool, wait: bool
@@ -123,8 +124,8 @@ class _Life:
                 raise
         except RpcError as error:
             raise UsageError(
-                f"the runtime refused the registration: {error.message}",
-                "another --index or --name may help",
+                f"the runtime rejected the registration: {error.message}",
+                "try another --index or --name",
             ) from error
         return 0
 
@@ -136,19 +137,19 @@ class _Life:
     async def _one_session(self) -> SessionEnd:
         session = self._session = HandlerSession(self._handlers, self._identity)
         try:
-            return await session.run(self._connect, impatient=not self._once)
+            return await session.run(self._connect, require_configure=not self._once)
         finally:
             self._session = None
 
 
 class _OneLine(logging.Formatter):
-    """Formats untrusted names and texts for a terminal: escaped, and on one line."""
+    """Formatter that escapes untrusted text, and prints one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = _printable(record.getMessage())
         text = f"{record.levelname.lower()}: {line}"
         if record.exc_info:
-            # Keep the line breaks of a traceback.
+            # A traceback has several lines.
             lines = self.formatException(record.exc_info).splitlines()
             text = "\n".join([text, *("  " + _printable(one) for one in lines)])
         return text

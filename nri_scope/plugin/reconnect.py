@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stay connected: for a plugin, a runtime's restart is just a closed socket."""
+"""Reconnection: for a plugin, a runtime's restart is just a closed socket."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from nri_scope.errors import ConnectError, ConnectionClosed, DeadlineExceeded, N
 from .session import SessionEnd
 
 ABSENT_POLL = 0.1
-"""Seconds between two checks for a socket with a listening runtime. A runtime that comes back is
-found within this time, regardless of changes to the socket's folder. A check costs some 50 µs and,
-unlike a failing session, disturbs no runtime.
+"""Seconds between two attempts to connect while no runtime listens. Changes of the socket's folder
+are not watched. An attempt takes about 50 µs, and no runtime notices it.
 """
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Pauses between attempts, in seconds: short at first, since events are missed meanwhile."""
+    """Pauses between attempts in seconds, which double from `first` to `longest`."""
 
     first: float = 0.1
     longest: float = 5.0
     absent: float = ABSENT_POLL
     """Pause while no runtime is running."""
     healthy: float = 10.0
-    """Length of a session after which the next attempt need not be delayed."""
+    """Length of a session after which pauses start from `first` again."""
     _next: float = 0.0
 
     def pause(self, lasted: float) -> float:
-        """Return the pause after a session, or an attempt, of ``lasted`` seconds."""
+        """Return the pause after a session, or a failed attempt, that lasted ``lasted`` seconds."""
         if lasted >= self.healthy or not self._next:
             self._next = self.first
         pause, self._next = self._next, min(self._next * 2, self.longest)
         return pause
 
     def poll(self) -> float:
-        """Return the pause for an absent runtime; earlier failures are forgotten."""
+        """Return the pause while no runtime is running; later pauses start from `first`."""
         self._next = self.first
         return self.absent
 
@@ -54,11 +53,12 @@ async def keep_connected(
     on_end: Callable[[SessionEnd], None] = lambda end: None,
     on_wait: Callable[[NriScopeError], None] = lambda error: None,
 ) -> None:
-    """Run session after session, until ``stopping`` or, with ``once``, until one has ended.
+    """Run one session after the other until ``stopping`` or, with ``once``, until one has ended.
 
-    An error that prevents the first session is raised, unless it is merely that no runtime is
-    running and ``wait`` is set. Later all errors are waited out, including refusals: a runtime that
-    is just starting may refuse for a while. ``on_wait`` is called when such a wait begins.
+    Before the first session, errors are raised; with ``wait``, attempts are repeated as long as no
+    runtime is running. After the first session all errors lead to another attempt, even rejections:
+    a starting runtime may reject plugins for a while. ``on_wait`` is called with the first error of
+    a series.
     """
     backoff = backoff or Backoff()
     connected = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types that handlers may return, and the messages that are built from them."""
+"""Return types of handlers, and the replies built from returned values."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .adjustment import Adjustment
 from .update import Eviction, Update
 
 CreateReply = Adjustment | Update | Eviction | Iterable[Adjustment | Update | Eviction] | None
-"""Reply of `create_container`: at most one adjustment, any updates and evictions of others."""
+"""Reply of `create_container`: at most one adjustment, updates and evictions of others."""
 
 UpdateReply = Update | Eviction | Iterable[Update | Eviction] | None
-"""Reply of `update_container`: updates, of this container too, and evictions."""
+"""Reply of `update_container`: updates of any containers, and evictions."""
 
 UpdatesReply = Update | Iterable[Update] | None
 """Reply of `stop_container` and `synchronize`: updates of other containers."""
 
 Rejection = str | None
-"""Reply of `validate_container_adjustment`: why to refuse the container; None to accept it."""
+"""Reply of `validate_container_adjustment`: the reason to reject the container, or None."""
 
 
 def create_reply(value: object) -> Message:
     """Build the reply to CreateContainer, always with ``adjust``: iSulad aborts without one."""
     adjustments, updates, evictions = _sorted(value, (Adjustment, Update, Eviction))
     if len(adjustments) > 1:
-        raise UsageError(f"there can be one Adjustment, not {len(adjustments)}")
+        raise UsageError(f"it returned {len(adjustments)} Adjustments; at most one is allowed")
     return api.CreateContainerResponse(
         adjust=adjustments[0].message if adjustments else api.ContainerAdjustment(),
         update=[one.message for one in updates],
@@ -61,14 +61,14 @@ def synchronize_reply(value: object) -> Message:
 def validate_reply(value: object) -> Message:
     """Build the reply to ValidateContainerAdjustment."""
     if value is not None and not isinstance(value, str):
-        raise UsageError(f"it can return a reason to reject or None, not {_named(value)}")
+        raise UsageError(f"it must return a reason to reject or None, not {_named(value)}")
     return api.ValidateContainerAdjustmentResponse(reject=value is not None, reason=value or "")
 
 
 def empty_reply(value: object) -> Message:
     """Build the empty reply."""
     if value is not None:
-        raise UsageError(f"it can return nothing, not {_named(value)}")
+        raise UsageError(f"it must return None, not {_named(value)}")
     return api.Empty()
 
 
@@ -80,20 +80,20 @@ REPLIES: dict[str, ReplyOf] = {
     "StopContainer": stop_reply,
     "ValidateContainerAdjustment": validate_reply,
 }
-"""Builders of replies, by event; other events' replies are empty."""
+"""Builders of replies by event; the replies of other events are empty."""
 
 
 def _sorted(
     value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
 ) -> tuple[list[Adjustment], list[Update], list[Eviction]]:
-    """Sort a handler's result by type; `UsageError` for values that it cannot return."""
+    """Sort a handler's results by type; raise `UsageError` for other types than ``allowed``."""
     adjustments: list[Adjustment] = []
     updates: list[Update] = []
     evictions: list[Eviction] = []
     for one in _listed(value):
         if not isinstance(one, allowed):
             names = ", ".join(kind.__name__ for kind in allowed)
-            raise UsageError(f"it can return {names}, several of them or None, not {_named(one)}")
+            raise UsageError(f"it must return {names}, several of them or None, not {_named(one)}")
         if isinstance(one, Adjustment):
             adjustments.append(one)
         elif isinstance(one, Update):
@@ -106,7 +106,7 @@ def _sorted(
 def _listed(value: object) -> Iterable[object]:
     if value is None:
         return ()
-    # Text is iterable too; the error should be about the text, not its first letter.
+    # Do not iterate over text: the error should contain all of it, not its first character.
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return value
     return (value,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request that a handler is processing: its deadline, and whether it is still unanswered."""
+"""The request of the running handler, with its deadline."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from time import monotonic_ns
 
 
 class Request:
-    """One request, from its arrival until the handler has returned."""
+    """One request to a handler."""
 
     def __init__(self, handler: str, subject: str, timeout_ns: int) -> None:
         self.handler = handler
         self.subject = subject
-        """``namespace/pod/container``, without parts that the request lacks."""
+        """``namespace/pod/container``; parts that the request lacks are omitted."""
         self.answered = False
         self._deadline_ns = monotonic_ns() + timeout_ns if timeout_ns else None
 
@@ -22,7 +22,7 @@ class Request:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the deadline, negative after it; None if the runtime sent none."""
+        """Seconds until the deadline, negative after it; None without a deadline."""
         if self._deadline_ns is None:
             return None
         return (self._deadline_ns - monotonic_ns()) / 1e9
@@ -32,18 +32,15 @@ CURRENT: ContextVar[Request | None] = ContextVar("nri_scope_plugin_request", def
 
 
 def unanswered() -> Request | None:
-    """Return the request that the running handler still has to answer, also in tasks that it
-    started.
-    """
+    """Return the unanswered request of the running handler; also in tasks that it started."""
     request = CURRENT.get()
     return None if request is None or request.answered else request
 
 
 def time_left() -> float | None:
-    """Return the seconds that the running handler has left; None outside of one, or without a
-    deadline.
+    """Return the seconds until the running handler's deadline; None without handler or deadline.
 
-    A runtime disconnects a plugin that answers later, and continues without it.
+    A runtime disconnects a plugin that misses the deadline, and continues without it.
     """
     request = unanswered()
     return None if request is None else request.time_left

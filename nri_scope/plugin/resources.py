@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources, which adjustments and updates set in the same way."""
+"""Methods for resources, shared by adjustments and updates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _MakesNumber(Protocol[_Number]):
 
 
 def number(make: _MakesNumber[_Number], value: int | None) -> _Number | None:
-    """Wrap a number; None leaves the setting unchanged, while a present 0 is a value."""
+    """Wrap a number, 0 included; None leaves the setting unchanged."""
     return None if value is None else build(make, value=value)
 
 
@@ -33,7 +33,7 @@ def flag(value: bool | None) -> api.OptionalBool | None:
 
 
 class AroundMessage(Generic[_Sent]):
-    """A message of the protocol with methods; two with equal messages are equal."""
+    """Wrapper of a protocol message; wrappers of equal messages are equal."""
 
     message: _Sent
 
@@ -47,9 +47,9 @@ class AroundMessage(Generic[_Sent]):
 
 
 class ResourceSettings(AroundMessage[_Sent]):
-    """The methods that set resources. Each returns the object itself, for chaining.
+    """Methods that set resources. Each returns the object itself, for chaining.
 
-    None, or an empty list, leaves the setting unchanged.
+    None, or an empty string, leaves a setting unchanged.
     """
 
     @property
@@ -68,8 +68,8 @@ class ResourceSettings(AroundMessage[_Sent]):
         cpus: str = "",
         mems: str = "",
     ) -> Self:
-        """Set CPU time and placement. ``quota`` (-1: unlimited) in µs of each ``period`` of µs;
-        ``cpus`` and ``mems`` as in cpuset(7): ``0-3,8``.
+        """Set CPU time and placement. ``quota`` (-1: unlimited) and ``period`` are in µs; ``cpus``
+        and ``mems`` are lists as in cpuset(7): ``0-3,8``.
         """
         overwrite(
             self.resources.cpu,
@@ -98,7 +98,7 @@ class ResourceSettings(AroundMessage[_Sent]):
         disable_oom_killer: bool | None = None,
         use_hierarchy: bool | None = None,
     ) -> Self:
-        """Set memory limits in bytes; -1 removes a limit. ``swap`` is memory plus swap."""
+        """Set memory limits in bytes; -1 means unlimited. ``swap`` limits memory plus swap."""
         if swappiness is not None:
             checks.within(swappiness, 0, 100, "swappiness")
         overwrite(
@@ -118,28 +118,28 @@ class ResourceSettings(AroundMessage[_Sent]):
         return self
 
     def add_hugepage_limit(self, page_size: str, limit: int) -> Self:
-        """Allow at most ``limit`` bytes in huge pages of ``page_size``, such as ``2MB``."""
+        """Limit huge pages of ``page_size``, such as ``2MB``, to ``limit`` bytes."""
         entry = build(api.HugepageLimit, page_size=checks.page_size(page_size), limit=limit)
         put(self.resources.hugepage_limits, entry, lambda one: one.page_size)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
-        """Limit the number of processes and threads; -1: unlimited."""
+        """Limit the number of processes and threads; -1 means unlimited."""
         self.resources.pids.CopyFrom(build(api.LinuxPids, limit=limit))
         return self
 
     def add_unified(self, file: str, value: str) -> Self:
-        """Write ``value`` to this file of the container's cgroup v2, such as ``memory.high``."""
+        """Write ``value`` to a file of the container's cgroup v2, such as ``memory.high``."""
         self.resources.unified[checks.file_name(file, "cgroup file")] = checks.text(value, file)
         return self
 
     def set_blockio_class(self, name: str) -> Self:
-        """Set a class of the runtime's own block I/O configuration."""
+        """Set the block I/O class, which is defined in the runtime's configuration."""
         self.resources.blockio_class.CopyFrom(api.OptionalString(value=checks.text(name, "class")))
         return self
 
     def set_rdt_class(self, name: str) -> Self:
-        """Set a class of the runtime's own RDT configuration."""
+        """Set the RDT class, which is defined in the runtime's configuration."""
         self.resources.rdt_class.CopyFrom(api.OptionalString(value=checks.text(name, "class")))
         return self
 
@@ -152,13 +152,13 @@ class ResourceSettings(AroundMessage[_Sent]):
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """Add a rule of the device cgroup; None stands for any number.
+        """Add a rule of the device cgroup; None means any number.
 
-        For completeness: current runtimes accept such rules only from plugins of the NRI 0.1 draft.
+        Current runtimes accept such rules only from plugins of the NRI 0.1 draft.
         """
         checks.one_of(type, ("a", "b", "c"), "device type")
         if not access or set(access) - set("rwm"):
-            raise UsageError(f"device access {access!r} is not made of r, w and m")
+            raise UsageError(f"device access {access!r} must consist of r, w and m")
         self.resources.devices.append(
             build(
                 api.LinuxDeviceCgroup,
@@ -176,7 +176,7 @@ _Entry = TypeVar("_Entry", bound=Message)
 
 
 def overwrite(target: _Entry, source: _Entry) -> None:
-    """Copy the set fields of ``source`` to ``target``; merging alone would not set 0."""
+    """Replace the fields of ``target`` that are set in ``source``; a merge would not set 0."""
     for field, _ in source.ListFields():
         target.ClearField(field.name)
     target.MergeFrom(source)
@@ -185,7 +185,7 @@ def overwrite(target: _Entry, source: _Entry) -> None:
 def put(
     entries: MutableSequence[_Entry], entry: _Entry, key_of: Callable[[_Entry], object]
 ) -> None:
-    """Append ``entry``, or replace the one with its key: twice in one reply is an error."""
+    """Append ``entry``, or replace the entry of the same key: a reply must not repeat a key."""
     for one in entries:
         if key_of(one) == key_of(entry):
             one.CopyFrom(entry)

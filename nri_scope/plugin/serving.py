@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bridge from a session to a plugin's handlers: passes requests in, and results out."""
+"""Dispatch of a session's requests to a plugin's handlers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .request import CURRENT, Request
 from .session import AnswerLater, Exchange, PluginSession, SessionEnd
 
 QUIET = Event.RemovePodSandbox
-"""Event for a plugin without event handlers: an empty mask would subscribe to all events."""
+"""Event subscribed to without event handlers, as an empty mask would subscribe to all events."""
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -36,17 +36,17 @@ log = logging.getLogger("nri_scope.plugin")
 async def serve(plugin: object, identity: Identity, connect: Connect) -> SessionEnd:
     """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
 
-    Returns when the connection has ended, after the handler `closed`. Raises as
-    `PluginSession.run`, and `UsageError` for an object that is not a plugin. Within one process,
-    give the runtime one end of a socket pair and ``connect=inherited(other.detach())``; the
-    handlers are then still answered through the real wire code.
+    Returns when the connection has ended, after the handler `closed`. Raises the errors of
+    `PluginSession.run`, and `UsageError` for an object that is not a plugin. To connect it to an
+    emulated runtime in the same process, pass one end of a socket pair to the runtime and
+    ``connect=inherited(other.detach())`` here.
     """
     session = HandlerSession(Handlers.of(plugin), identity)
     return await session.run(connect)
 
 
 class HandlerSession:
-    """A `Plugin` for one session, based on handlers."""
+    """`Plugin` of one session that calls handlers."""
 
     def __init__(self, handlers: Handlers, identity: Identity) -> None:
         self._handlers = handlers
@@ -57,11 +57,11 @@ class HandlerSession:
         self._mask = 0
         self._working: dict[int, asyncio.Future[bytes]] = {}
 
-    async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
+    async def run(self, connect: Connect, *, require_configure: bool = False) -> SessionEnd:
         """Run the plugin; see `serve`, and `PluginSession.run`."""
         reason = ""
         try:
-            end = await self._session.run(connect, impatient=impatient)
+            end = await self._session.run(connect, require_configure=require_configure)
             reason = end.reason
             return end
         except (NriScopeError, asyncio.CancelledError) as error:
@@ -71,7 +71,7 @@ class HandlerSession:
             await self._end(reason or "ended")
 
     def close(self, reason: str) -> bool:
-        """End the session after the pending answers; return False if there is none to end."""
+        """End the session after pending replies; return False if no session is open."""
         if not self._session.open:
             return False
         self._session.close(reason)
@@ -79,7 +79,7 @@ class HandlerSession:
 
     async def _end(self, reason: str) -> None:
         if self._runtime is None:
-            # The session ended before the first handler.
+            # The session ended before `configure`.
             return
         self._runtime.end()
         unanswered = list(self._working.values())
@@ -87,7 +87,7 @@ class HandlerSession:
             unanswered.append(self._configuring)
         for task in unanswered:
             task.cancel()
-        # Retrieve the exceptions of tasks that finished too late.
+        # Retrieve the exceptions of tasks, which asyncio would log.
         await asyncio.gather(*unanswered, return_exceptions=True)
         handler = self._handlers.by_name.get("closed")
         if handler is None:
@@ -96,7 +96,7 @@ class HandlerSession:
             value = handler(reason)
             if inspect.isawaitable(value):
                 await value
-        except Exception as error:  # noqa: BLE001 - the session is over, whatever they do
+        except Exception as error:  # noqa: BLE001 - any error of the plugin's code
             _log_failure("closed", error)
 
     # -- callbacks of the session -------------------------------------------------------------
@@ -110,20 +110,22 @@ class HandlerSession:
         events = self._handlers.events
         validate = Event.ValidateContainerAdjustment in events
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
-        told = introduction(request)
+        runtime = introduction(request)
         log.info(
             "connected to %s %s, NRI %s",
-            *(runtime_title(told.runtime_name), told.runtime_version, told.version or "unknown"),
+            runtime_title(runtime.runtime_name),
+            runtime.runtime_version,
+            runtime.version or "unknown",
         )
         for warning in negotiated.warnings:
             log.warning("%s", warning)
         self._mask = negotiated.mask
         if self._runtime is not None:
             self._runtime.end()
-        self._runtime = RuntimeHandle(self._session, told)
+        self._runtime = RuntimeHandle(self._session, runtime)
         self._parts.Clear()
         try:
-            # The session does not have this request's deadline; the runtime's is the same for all.
+            # The session passes no deadline for Configure; the runtime sends that of all requests.
             self._call(
                 Request("configure", "", request.request_timeout * 1_000_000),
                 (request.config, self._runtime),
@@ -135,7 +137,7 @@ class HandlerSession:
         return self._mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """Return the reply of the request's handler; an empty one without a handler."""
+        """Return the reply of the request's handler, or an empty reply without a handler."""
         task = self._working.pop(request.stream_id, None)
         if task is not None:
             return _result(task)
@@ -146,7 +148,7 @@ class HandlerSession:
             raise
 
     def answered(self, exchange: Exchange) -> None:
-        """Report a late answer: the runtime closes the connection without a reason."""
+        """Log a late reply: the runtime closes the connection without giving a reason."""
         request = exchange.request
         if request.timeout_ns and exchange.took_ns > request.timeout_ns:
             log.error(
@@ -157,7 +159,7 @@ class HandlerSession:
             )
 
     def noticed(self, text: str) -> None:
-        """Report other incidents on the connection."""
+        """Log a protocol violation of the runtime."""
         log.info("%s", text)
 
     # -- inside -------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ class HandlerSession:
     def _answer(self, received: RequestReceived) -> bytes:
         method = METHODS.get(received.method)
         if received.service != PLUGIN_SERVICE or method is None or method.service != PLUGIN_SERVICE:
-            # This particular code makes a runtime send StateChange instead.
+            # On this code, a runtime sends StateChange instead.
             raise RpcError(Code.UNIMPLEMENTED, f"no {received.service}/{received.method} here")
         try:
             message = method.request.FromString(received.payload)
@@ -186,7 +188,7 @@ class HandlerSession:
         return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
 
     def _synchronize(self, part: api.SynchronizeRequest, timeout_ns: int) -> bytes:
-        """Collect the parts; the handler gets the whole after the last one."""
+        """Collect the parts; call the handler after the last part, with the whole state."""
         self._parts.pods.extend(part.pods)
         self._parts.containers.extend(part.containers)
         if part.more:
@@ -196,7 +198,7 @@ class HandlerSession:
         return self._call(request, (whole.pods, whole.containers), synchronize_reply)
 
     def _call(self, request: Request, arguments: tuple[object, ...], reply: ReplyOf) -> bytes:
-        """Run a handler and build its reply; `AnswerLater` if it is not done yet."""
+        """Run a handler and build its reply; raise `AnswerLater` while it is running."""
         handler = self._handlers.by_name.get(request.handler)
         if handler is None:
             return b""
@@ -205,37 +207,37 @@ class HandlerSession:
         try:
             value = handler(*arguments)
             if inspect.isawaitable(value):
-                # The task inherits this context, and so has access to its request.
+                # The task inherits the context variable `CURRENT`.
                 task = asyncio.ensure_future(_finish(request, value, reply))
                 waiting = True
                 raise AnswerLater(task)
             return reply(value).SerializeToString()
         except AnswerLater:
             raise
-        except SystemExit as leaving:
-            # Not here, inside the socket's callback: the runtime gets its answer first.
-            asyncio.get_running_loop().call_soon(_leave, leaving)
-            raise RpcError(Code.UNKNOWN, "the plugin ends itself") from None
-        except Exception as error:  # noqa: BLE001 - theirs, and answered as the error it is
-            raise _failure(request, error)  # noqa: B904 - it may be the very same one
+        except SystemExit as exit_request:
+            # Exit after the reply is sent, not inside the socket's callback.
+            asyncio.get_running_loop().call_soon(_exit, exit_request)
+            raise RpcError(Code.UNKNOWN, "the plugin exits") from None
+        except Exception as error:  # noqa: BLE001 - any error of the plugin's code
+            raise _failure(request, error)  # noqa: B904 - it may be the same error
         finally:
             request.answered = not waiting
             CURRENT.reset(token)
 
 
-def _leave(leaving: SystemExit) -> None:
-    """End the event loop and the process: a handler called sys.exit()."""
-    raise leaving
+def _exit(request: SystemExit) -> None:
+    """Exit from the event loop, as a handler called sys.exit()."""
+    raise request
 
 
 async def _finish(request: Request, value: Awaitable[object], reply: ReplyOf) -> bytes:
     try:
         return reply(await value).SerializeToString()
     except asyncio.CancelledError:
-        log.error("%s: had no answer when the connection ended", request)
+        log.error("%s: the connection ended before the handler returned", request)
         raise
-    except Exception as error:  # noqa: BLE001 - theirs, and answered as the error it is
-        raise _failure(request, error)  # noqa: B904 - it may be the very same one
+    except Exception as error:  # noqa: BLE001 - any error of the plugin's code
+        raise _failure(request, error)  # noqa: B904 - it may be the same error
     finally:
         request.answered = True
 
@@ -247,7 +249,7 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
 
 
 def _failure(request: Request, error: Exception) -> NriScopeError:
-    """Report a handler's exception, and return the error for the session's answer."""
+    """Log a handler's exception, and return the error to reply with."""
     _log_failure(str(request), error)
     if isinstance(error, RpcError) or (
         isinstance(error, UsageError) and request.handler == "configure"
@@ -264,7 +266,7 @@ def _log_failure(where: str, error: Exception) -> None:
 def _words(error: Exception) -> str:
     if isinstance(error, RpcError):
         return error.message
-    # Our own errors are sentences; for others the type is more informative than the text.
+    # Errors of nri-scope are sentences; other errors need their type.
     return str(error) if isinstance(error, NriScopeError) else f"{type(error).__name__}: {error}"
 
 
@@ -276,7 +278,7 @@ def _arguments(event: Event, message: Message) -> tuple[object, ...]:
             return (message.pod, message.overhead_linux_resources, message.linux_resources)
         case api.UpdateContainerRequest():
             return (message.pod, message.container, message.linux_resources)
-    pod: object = getattr(message, "pod")  # noqa: B009 - one of a dozen messages that have it
+    pod: object = getattr(message, "pod")  # noqa: B009 - a dozen messages have this field
     if event.is_pod_event:
         return (pod,)
     return (pod, getattr(message, "container"))  # noqa: B009 - the same

@@ -28,32 +28,32 @@ from nri_scope.wire import Code, RequestReceived
 from .endpoint import Connect, Identity
 
 REGISTER_TIMEOUT = 30.0
-"""Seconds to wait for the registration. A runtime registers one plugin at a time and waits 5 s for
-a mute one, so with some of those before us the reply may take longer than 5 s.
+"""Seconds to wait for the reply to RegisterPlugin. A runtime registers one plugin at a time and
+waits up to 5 s for each, so several silent plugins may delay the reply.
 """
 
 CONFIGURE_TIMEOUT = 10.0
-"""Seconds from the reply to RegisterPlugin to Configure, which Go's runtimes send at once. iSulad
-may lose the registration that it has just answered, and then leaves the connection open forever.
+"""Seconds from the reply to RegisterPlugin to Configure, which runtimes in Go send immediately.
+iSulad may lose a registration after its reply, and then leaves the connection open forever.
 """
 
-FAILURES_TOLD = 20
-"""Maximum number of different internal errors reported in one session; each event may cause one."""
+FAILURES_REPORTED = 20
+"""Maximum number of different internal errors reported per session."""
 
 NRI_VERSION = "v0.12.2"
-"""The API version sent to runtimes that ask (NRI 0.12 on): our messages are complete up to it."""
+"""NRI version sent in RegisterPlugin: that of our messages. Runtimes before 0.12 ignore it."""
 
 
-_CONVERSATION = {
+_SETUP_KINDS = {
     "Configure": (MessageKind.CONFIGURE, MessageKind.CONFIGURE_REPLY),
     "Synchronize": (MessageKind.SYNCHRONIZE, MessageKind.SYNCHRONIZE_REPLY),
     "Shutdown": (MessageKind.SHUTDOWN,),
 }
-"""The requests that advance a session; all others are events."""
+"""Requests that change the session's state, with their kinds; all others are events."""
 
 
 class Exchange(NamedTuple):
-    """One request and its answer; created after the answer was written to the socket."""
+    """One request and its reply; created after the reply was written to the socket."""
 
     request: RequestReceived
     reply: bytes
@@ -65,9 +65,9 @@ class Exchange(NamedTuple):
 
 
 class AnswerLater(Exception):
-    """Raised by a `Plugin` that cannot answer yet: it is asked again once ``done`` is done.
+    """Raised by a `Plugin` that cannot reply yet: it is called again once ``done`` is done.
 
-    Not an error, only a request for time; other requests are accepted meanwhile.
+    This is not an error. Other requests are handled in the meantime.
     """
 
     def __init__(self, done: asyncio.Future[bytes]) -> None:
@@ -76,31 +76,34 @@ class AnswerLater(Exception):
 
 
 class Plugin(Protocol):
-    """The interface of a plugin to its session. All of it runs in the socket's read callback."""
+    """Callbacks of a session, which run in the socket's read callback."""
 
     def configure(self, request: ConfigureRequest) -> int:
-        """Return the event mask to subscribe to. `UsageError` refuses, and ends the session.
+        """Return the event mask to subscribe to.
 
-        `AnswerLater` requests time, here and in `answer`.
+        `UsageError` rejects the runtime and ends the session. `AnswerLater` defers the reply.
         """
         ...
 
     def answer(self, request: RequestReceived) -> bytes:
-        """Return the reply's payload for any other request. `RpcError` is sent as a status."""
+        """Return the reply's payload for any other request.
+
+        `RpcError` is sent as the status. `AnswerLater` defers the reply.
+        """
         ...
 
     def answered(self, exchange: Exchange) -> None:
-        """Do slow work: the reply is on its way."""
+        """Process an exchange whose reply has been sent; this may be slow."""
         ...
 
     def noticed(self, text: str) -> None:
-        """Report a violation of the protocol by the runtime; ``text`` describes it."""
+        """Process a notice: a protocol violation of the runtime, or an internal error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The progress of a session, and the reason of its end."""
+    """Summary of an ended session."""
 
     reason: str
     configured: bool
@@ -108,7 +111,7 @@ class SessionEnd:
 
 
 class PluginSession:
-    """Registers over one link and serves it until it closes."""
+    """One connection of a plugin: registers, and serves requests until it closes."""
 
     def __init__(self, identity: Identity, plugin: Plugin) -> None:
         self._identity = identity
@@ -123,20 +126,20 @@ class PluginSession:
 
     @property
     def open(self) -> bool:
-        """Whether there is a link that `close` would close."""
+        """Whether the link is open."""
         return self._link is not None and not self._link.closed
 
     def ended(self, reason: str) -> SessionEnd:
-        """Return a summary of this session once it is over."""
+        """Return the summary of this session, which ended for ``reason``."""
         return SessionEnd(reason, self._configured, self._synchronized)
 
-    async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
+    async def run(self, connect: Connect, *, require_configure: bool = False) -> SessionEnd:
         """Connect, register and serve. Returns when the connection has ended.
 
-        ``impatient`` ends it if no Configure comes, for callers that can connect again. Raises
-        `ConnectError` if there is nothing to connect to, `RpcError`, `DeadlineExceeded` or
-        `ConnectionClosed` if the registration fails, `UsageError` if the plugin does not work with
-        this runtime.
+        ``require_configure`` closes it if no Configure arrives within `CONFIGURE_TIMEOUT`, for
+        callers that can reconnect. Raises `ConnectError` if connecting fails; `RpcError`,
+        `DeadlineExceeded` or `ConnectionClosed` if the registration fails; `UsageError` if the
+        plugin rejects the runtime.
         """
         link = await connect(
             self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
@@ -144,7 +147,7 @@ class PluginSession:
         self._link = link
         self._order.feed(MessageKind.REGISTER)
         try:
-            # The runtime may configure us before it answers; _on_request is ready for that.
+            # The runtime may send Configure before this reply; _on_request handles that.
             await link.call(
                 RUNTIME_SERVICE,
                 "RegisterPlugin",
@@ -156,14 +159,14 @@ class PluginSession:
                 timeout=REGISTER_TIMEOUT,
             )
             self._order.feed(MessageKind.REGISTER_REPLY)
-            if impatient:
+            if require_configure:
                 asyncio.get_running_loop().call_later(CONFIGURE_TIMEOUT, self._give_up, link)
             reason = await link.wait_closed()
         except (ConnectionClosed, RpcError) as error:
             if self._refused is not None:
                 raise self._refused from None
-            # Go answers in a separate goroutine: a runtime that goes on and ends meanwhile had
-            # accepted us.
+            # The reply is sent by a separate goroutine, and may be lost if the runtime ends: it
+            # accepted the registration if it sent Synchronize.
             if not (isinstance(error, ConnectionClosed) and self._synchronized):
                 raise
             reason = str(error)
@@ -171,11 +174,11 @@ class PluginSession:
             link.close()
         if self._refused is not None:
             raise self._refused
-        # To a plugin, its peer is the runtime.
+        # The link calls its peer "the peer".
         return self.ended(reason.replace("the peer", "the runtime"))
 
     def close(self, reason: str) -> None:
-        """End the session from our side, after the pending answers."""
+        """Close the connection after pending replies."""
         if self._link is not None:
             self._link.close(reason)
 
@@ -185,11 +188,11 @@ class PluginSession:
         """Request changes outside of an event; ``timeout`` in seconds.
 
         Raises `ConnectionClosed`, `LocalProtocolError` before the plugin is configured, and
-        `RpcError` or `DeadlineExceeded` from the runtime. The runtime handles nothing else between
-        a request and the plugin's answer: if awaited there, both wait until the deadline.
+        `RpcError` or `DeadlineExceeded` from the runtime. Do not await it before replying to a
+        request: the runtime handles no update until then, so both would wait until the deadline.
         """
         if self._link is None or self._link.closed:
-            raise ConnectionClosed("there is no connection to a runtime")
+            raise ConnectionClosed("not connected to a runtime")
         self._order.feed(MessageKind.UPDATE_CONTAINERS)
         payload = request.SerializeToString()
         reply = await self._link.call(RUNTIME_SERVICE, "UpdateContainers", payload, timeout=timeout)
@@ -200,7 +203,7 @@ class PluginSession:
 
     def _give_up(self, link: Link) -> None:
         if not self._configuring:
-            link.close(f"the runtime did not configure us within {CONFIGURE_TIMEOUT:g} s")
+            link.close(f"the runtime sent no Configure within {CONFIGURE_TIMEOUT:g} s")
 
     def _on_request(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         code, message, reply = 0, "", b""
@@ -210,11 +213,11 @@ class PluginSession:
             else:
                 reply = self._plugin.answer(request)
         except AnswerLater as later:
-            self._ask_again(later, link, request, arrived_ns)
+            self._answer_when_done(later, link, request, arrived_ns)
             return
         except RpcError as error:
             code, message = error.code, error.message
-        except Exception as error:  # noqa: BLE001 - without an answer the runtime would drop us
+        except Exception as error:  # noqa: BLE001 - without a reply the runtime would disconnect
             code, message = Code.INTERNAL, f"{type(error).__name__}: {error}"
         if code:
             link.respond_error(request.stream_id, code, message)
@@ -223,34 +226,33 @@ class PluginSession:
         took_ns = monotonic_ns() - arrived_ns
         try:
             self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
-            if request.method in _CONVERSATION or not self._synchronized:
+            if request.method in _SETUP_KINDS or not self._synchronized:
                 self._follow(request.method, reply, code)
-        except Exception as error:  # noqa: BLE001 - the answer is given; the session must go on
-            self._tell_failure(request.method, error)
+        except Exception as error:  # noqa: BLE001 - the reply is sent; the session continues
+            self._report_failure(request.method, error)
 
-    def _ask_again(
+    def _answer_when_done(
         self, later: AnswerLater, link: Link, request: RequestReceived, arrived_ns: int
     ) -> None:
-        # Not in _on_request: a closure would make each access to these variables slower there.
+        # Not in _on_request: a closure would make access to these variables slower there.
         later.done.add_done_callback(
             lambda _: None if link.closed else self._on_request(link, request, arrived_ns)
         )
 
-    def _tell_failure(self, method: str, error: Exception) -> None:
+    def _report_failure(self, method: str, error: Exception) -> None:
         text = f"internal error after {method}: {type(error).__name__}: {error}"
-        if text in self._failures or len(self._failures) >= FAILURES_TOLD:
+        if text in self._failures or len(self._failures) >= FAILURES_REPORTED:
             return
         self._failures.add(text)
         with contextlib.suppress(Exception):
             self._plugin.noticed(text)
 
     def _follow(self, method: str, reply: bytes, code: int) -> None:
-        """Track the order of the conversation, after the answer.
+        """Track the session's state after a reply.
 
-        A passive plugin has no reason to end a session because of a runtime's behaviour: messages
-        out of order are reported, not refused.
+        Messages out of order are reported as notices, and do not end the session.
         """
-        kinds = _CONVERSATION.get(method, (MessageKind.EVENT,))
+        kinds = _SETUP_KINDS.get(method, (MessageKind.EVENT,))
         if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:
             kinds = (MessageKind.SYNCHRONIZE_PART, MessageKind.SYNCHRONIZE_PART_REPLY)
         try:

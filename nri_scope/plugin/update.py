@@ -13,7 +13,7 @@ from .resources import AroundMessage, ResourceSettings
 class Update(ResourceSettings[api.ContainerUpdate]):
     """New resources for one existing container, set by the methods of `ResourceSettings`.
 
-    With ``ignore_failure`` the runtime ignores a failure to apply them.
+    With ``ignore_failure`` the runtime continues if it cannot apply them.
     """
 
     def __init__(self, container_id: str, *, ignore_failure: bool = False) -> None:
@@ -26,12 +26,12 @@ class Update(ResourceSettings[api.ContainerUpdate]):
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The message that the resource methods fill."""
+        """The message that the methods for resources fill."""
         return self.message.linux.resources
 
 
 class Eviction(AroundMessage[api.ContainerEviction]):
-    """A request to evict a container. Runtimes up to NRI 0.12 accept it and do nothing."""
+    """Request to evict a container. containerd and CRI-O accept it and do nothing."""
 
     def __init__(self, container_id: str, reason: str) -> None:
         if not container_id:

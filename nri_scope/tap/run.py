@@ -15,7 +15,7 @@ from nri_scope.errors import ConnectError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
-from nri_scope.plugin.endpoint import with_way_out
+from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.counters import RecorderCounters
@@ -154,7 +154,7 @@ async def connect(
             return await connect_socket(path)
         except ConnectError as error:
             if not (wait and error.can_retry):
-                raise with_way_out(error) from error
+                raise with_hint(error) from error
             if not told:
                 tap.say(f"waiting for a runtime: {error}")
                 told = True

@@ -20,7 +20,7 @@ def made(**methods: object) -> object:
 def test_base_class_has_every_handler_and_its_own_do_not_count() -> None:
     own = {name for name, _ in inspect.getmembers(BasePlugin, inspect.isfunction)}
     assert own == {"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()}
-    with pytest.raises(UsageError, match="BasePlugin has no handlers; give it methods such as"):
+    with pytest.raises(UsageError, match="BasePlugin has no handlers; define methods such as"):
         Handlers.of(BasePlugin())
 
     class Derived(BasePlugin):
@@ -43,19 +43,25 @@ def test_handlers_may_be_any_callable_and_other_methods_are_nobody_elses_busines
 
 @pytest.mark.parametrize("name", ["CreateContainer", "createContainer", "on_create_container"])
 def test_other_spelling_is_named(name: str) -> None:
-    with pytest.raises(UsageError, match=f"Mine.{name} is no handler; write create_container"):
+    with pytest.raises(
+        UsageError, match=f"Mine.{name} is not a handler; rename it to create_container"
+    ):
         Handlers.of(made(**{name: lambda self, pod, container: None}))
 
 
 def test_other_arguments_are_named() -> None:
-    with pytest.raises(UsageError, match=r"Mine.create_container\(container\) has other arguments"):
+    with pytest.raises(
+        UsageError, match=r"Mine.create_container\(container\) does not accept the arguments"
+    ):
         Handlers.of(made(create_container=lambda self, container: None))
     with pytest.raises(UsageError, match=r"called as update_container\(pod, container, resources"):
         Handlers.of(made(update_container=lambda self, pod, container: None))
 
 
 def test_class_or_nothing_at_all_is_no_plugin() -> None:
-    with pytest.raises(UsageError, match=r"BasePlugin is a class; give an object.*BasePlugin\(\)"):
+    with pytest.raises(
+        UsageError, match=r"BasePlugin is a class; pass an instance.*BasePlugin\(\)"
+    ):
         Handlers.of(BasePlugin)
     with pytest.raises(UsageError, match="object has no handlers"):
         Handlers.of(object())

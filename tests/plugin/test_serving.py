@@ -294,13 +294,13 @@ async def test_what_other_handlers_return_is_the_reply(
         (
             Event.CreateContainer,
             {"env": "x"},
-            "it can return Adjustment, Update, Eviction, several",
+            "it must return Adjustment, Update, Eviction, several",
         ),
         (Event.CreateContainer, "yes", "not str 'yes'"),
-        (Event.CreateContainer, [ENV, ENV], "there can be one Adjustment, not 2"),
-        (Event.UpdateContainer, ENV, "it can return Update, Eviction, several of them or None"),
-        (Event.StopContainer, EVICTION, "it can return Update, several of them or None"),
-        (Event.StartContainer, ENV, "it can return nothing, not Adjustment"),
+        (Event.CreateContainer, [ENV, ENV], "it returned 2 Adjustments; at most one"),
+        (Event.UpdateContainer, ENV, "it must return Update, Eviction, several of them or None"),
+        (Event.StopContainer, EVICTION, "it must return Update, several of them or None"),
+        (Event.StartContainer, ENV, "it must return None, not Adjustment"),
         (Event.ValidateContainerAdjustment, False, "a reason to reject or None, not bool"),
         (Event.CreateContainer, KeyError("FOO"), "KeyError: 'FOO'"),
         (Event.CreateContainer, UsageError("bad annotation", "mend it"), "annotation; mend it"),
@@ -468,7 +468,7 @@ async def test_update_inside_a_handler_is_an_error_and_not_a_deadlock() -> None:
         (answer,) = await runtime.dispatch(Event.StartContainer, request_of(Event.StartContainer))
         assert answer.error is None and updates.requests.empty()
     assert plugin.inside == (
-        "update_containers inside of start_container would wait for itself; "
+        "update_containers called in start_container would deadlock; "
         "return the updates, or use update_soon"
     )
 
@@ -508,7 +508,10 @@ async def test_handler_at_work_when_the_connection_ends_is_cancelled(
             assert answer.dropped
             assert (await serving).synchronized
     assert plugin.ended == "closed by the runtime"
-    assert "create_container shop/web/app: had no answer when the connection ended" in caplog.text
+    assert (
+        "create_container shop/web/app: the connection ended before the handler returned"
+        in caplog.text
+    )
 
 
 async def test_late_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -557,4 +560,4 @@ async def test_update_soon_after_the_end_is_told_to_the_log(
     # Two turns of the loop: one starts the task, one runs it.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert "update_containers: there is no connection to a runtime" in caplog.text
+    assert "update_containers: not connected to a runtime" in caplog.text

@@ -233,7 +233,7 @@ async def test_inherited_descriptor_is_a_connection_too() -> None:
 
 def test_environment_decides_whether_a_runtime_launched_us() -> None:
     assert launched({}) is None
-    with pytest.raises(UsageError, match="no descriptor number"):
+    with pytest.raises(UsageError, match="not a descriptor number"):
         launched({"NRI_PLUGIN_SOCKET": "/var/run/nri/nri.sock"})
 
 
@@ -248,8 +248,8 @@ async def test_a_runtime_that_forgets_a_registration_is_left(
     """As iSulad does at times under load: the registration is answered, and nothing follows."""
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
     connect = unix_socket(tmp_path / "nri.sock")
-    end = await PluginSession(IDENTITY, Remembering()).run(connect, impatient=True)
-    assert "did not configure us" in end.reason
+    end = await PluginSession(IDENTITY, Remembering()).run(connect, require_configure=True)
+    assert "sent no Configure" in end.reason
     assert not end.configured
 
 
@@ -261,7 +261,7 @@ async def test_one_that_configures_is_not(
     runtime.answer_registration = False
     run = asyncio.create_task(
         PluginSession(IDENTITY, Remembering()).run(
-            unix_socket(tmp_path / "nri.sock"), impatient=True
+            unix_socket(tmp_path / "nri.sock"), require_configure=True
         )
     )
     link, request = await runtime.registrations.get()

@@ -325,7 +325,7 @@ def test_recording_that_cannot_be_played_is_one_line(suite: Suite, marker: str, 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("nri_replay(MyPlugin)", "MyPlugin is a class; give an object of it: MyPlugin()"),
+        ("nri_replay(MyPlugin)", "MyPlugin is a class; pass an instance: MyPlugin()"),
         ("nri_replay(None)", "NoneType has no handlers"),
         ("nri_replay({})", "there is no plugin to replay to"),
         ("nri_replay({10: MyPlugin()})", "10 is no plugin index; write it as text"),
