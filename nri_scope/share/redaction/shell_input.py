@@ -110,8 +110,11 @@ def _values(text: str, document: tuple[int, int], sink: _Sink) -> Iterator[tuple
 def _redact_input(engine: Engine, value: str, quote: str, sink: _Sink, place: str) -> str | None:
     if (quote != "'" and _VARIABLE.fullmatch(value) is not None) or is_token(value):
         return None
-    if sink.key == "chpasswd" and ":" in value:
-        return redact_login(engine, value, place, ":")
+    # A user has no slash: such a text, for example an argument of printf, is a password.
+    if sink.key == "chpasswd" and ":" in value and "/" not in value.partition(":")[0]:
+        user, _, password = value.partition(":")
+        login = redact_login(engine, value, place, ":")
+        return login or f"{user}:{replace_credential(engine, password, place)}"
     fields = value.split(maxsplit=max(len(sink.variables) - 1, 0))
     if len(fields) == len(sink.variables) > 1:
         return " ".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpus by which redaction is measured: nothing counts as found that never was there."""
+"""Corpora of the redaction benchmark: only planted credentials count as found."""
 
 from __future__ import annotations
 

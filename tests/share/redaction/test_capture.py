@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redaction of what a recorder is given: no text of it may be left out."""
+"""Redaction at the source: every text written by a recorder is redacted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nri_scope.share.redaction.rules import Rules
 
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 _PUBLIC = {"plugin_index"}
-"""Texts of a session that are two digits."""
+"""Fields of a session that consist of two digits."""
 
 
 def redaction() -> SourceRedaction:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials that well-known programs are given, as their manuals have it."""
+"""Credentials in arguments of well-known programs, as documented in their manuals."""
 
 from __future__ import annotations
 
@@ -164,6 +164,7 @@ def test_the_same_in_a_script(command: str, program: str) -> None:
     [
         "echo x1y2z3w4 | docker login -u jane --password-stdin",
         "echo jane:x1y2z3w4 | chpasswd",
+        "printf 'jane:%s\\n' x1y2z3w4/:8 | chpasswd",
         "printf x1y2z3w4 | sudo -S id",
         'bash -c "mysql -px1y2z3w4 shop"',
         "mysql \\\n  -px1y2z3w4 \\\n  shop",
@@ -171,7 +172,7 @@ def test_the_same_in_a_script(command: str, program: str) -> None:
         "run=$(mysql -px1y2z3w4 shop)",
     ],
 )
-def test_what_scripts_do_with_credentials(script: str) -> None:
+def test_a_credential_in_a_script_is_replaced(script: str) -> None:
     assert "x1y2z3w4" not in " ".join(shown_arguments(["sh", "-c", script]))
 
 

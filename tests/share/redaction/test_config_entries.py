@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and values read from YAML, held against what PyYAML wrote."""
+"""Keys and values read from YAML, compared with PyYAML's output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials that are known by their form alone, wherever they stand."""
+"""Credentials that are recognized by their form alone, in any place."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_ids_that_are_shown_are_no_credentials_of_a_service() -> None:
         max_size=6,
     )
 )
-def test_what_was_redacted_is_redacted_once_for_all(pieces: list[str]) -> None:
+def test_redacting_twice_changes_nothing(pieces: list[str]) -> None:
     for rules in (FORMATS, Rules(enabled=DEFAULT_RULES)):
         once = Redactor(rules, KEY).text(" ".join(pieces))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every key that names a credential, in every syntax, in every place.
+"""Properties of every key that names a credential, in every syntax and place.
 
 What is written is written by others: PyYAML, json, configparser, ElementTree, shlex, urllib.
 """
@@ -32,7 +32,7 @@ from tests.amount import amount
 
 KEY = bytes(range(32))
 _WINDOW = 6
-"""Characters in a row that must not be left of a value."""
+"""Number of consecutive characters of a value that must not remain."""
 
 KEYS = words(
     "password DB_PASSWORD dbpass bindpw ldapbindpw authtoken accountkey PASS1 TOKEN2 apiKey "
@@ -283,7 +283,7 @@ _WRITTEN = "\n".join(
         *(write("k", "v") for write, _ in SYNTAXES.values()),
     ]
 )
-"""What the texts around a value have. Hypothesis takes values from the names in sources, too."""
+"""Words in the texts around a value. Hypothesis also draws values from names in source code."""
 
 
 def left_of(value: str, *texts: str) -> list[str]:
@@ -376,7 +376,7 @@ _HARMLESS = words(
     place=st.sampled_from([place for place in PLACES if place not in {_place_env, _place_hook}]),
     syntax=st.sampled_from([_json, _yaml, _yaml_flow, _toml, _xml, _script_option, _colon]),
 )
-def test_what_is_harmless_stays_in_every_syntax_and_place(
+def test_harmless_values_stay_in_every_syntax_and_place(
     values: list[str], keys: list[str], place: Callable[..., None], syntax: Syntax
 ) -> None:
     for key, value in zip(keys, values, strict=False):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values of variables anybody may see."""
+"""Values of variables that are plain."""
 
 from __future__ import annotations
 

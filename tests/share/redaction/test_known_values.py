@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where known values are replaced."""
+"""Places in which known values are replaced."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The longest string at a place of a text, whatever came and went before."""
+"""Longest string at a position of a text, after any additions and removals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials in places and forms of their own, and what people need for debugging beside them."""
+"""Credentials in particular places and forms, and values beside them needed for debugging."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_all_of_a_mounts_password_goes(option: str) -> None:
         ("hunter2x@quay.io/a", "@quay.io/a"),
     ],
 )
-def test_what_is_no_port_of_an_image_goes(image: str, end: str) -> None:
+def test_an_invalid_port_of_an_image_is_replaced(image: str, end: str) -> None:
     name = container(image=api.Image(name=image)).image.name
 
     assert "hun" not in name and "ter2x" not in name and name.endswith(end)
@@ -286,7 +286,7 @@ def test_variables_that_people_need_for_debugging_stay(entry: str) -> None:
         ("EXTRA_ARGS=--password x1y2z --debug", "EXTRA_ARGS=--password "),
     ],
 )
-def test_what_is_no_setting_among_settings_goes(entry: str, left: str) -> None:
+def test_an_invalid_setting_is_replaced(entry: str, left: str) -> None:
     (shown,) = container(env=[entry]).env
 
     assert "x1y2" not in shown and shown.startswith(left) and "redacted-" in shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who plants guesses in one container does not learn by their tokens what another one has.
+"""Tokens of guesses planted in one container do not reveal the values of another container.
 
 A guess that is right is replaced, like the value itself; its token must not be the value's.
 """
@@ -323,7 +323,7 @@ def _report(file: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("options", [["--stable-tokens"], []])
-def test_neither_a_bundle_nor_what_is_recorded_has_a_token_of_two_containers(
+def test_bundles_and_recordings_share_no_token_between_containers(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -347,7 +347,7 @@ def test_neither_a_bundle_nor_what_is_recorded_has_a_token_of_two_containers(
 @pytest.mark.parametrize(
     "command", [["diff"], ["diff", "--format", "json"], ["report"], ["jsonl"], ["two"]]
 )
-def test_what_is_shown_has_no_token_of_two_containers(
+def test_shown_output_shares_no_token_between_containers(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_recording(tmp_path / "r.nriscope.db")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for any secret in any place."""
+"""Properties of redaction for any secret in any place."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_redacting_twice_changes_nothing(secrets: list[tuple[Plant, str]]) -> No
     ).map(" ".join)
     | st.text(max_size=60)
 )
-def test_a_text_that_was_redacted_stays_as_it_is(text: str) -> None:
+def test_redacted_text_stays_unchanged(text: str) -> None:
     once = Redactor(Rules.DEFAULT, KEY).text(text)
 
     assert Redactor(Rules.DEFAULT, OTHER_KEY).text(once) == once

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the default rules replace, and what they leave."""
+"""Values that the default rules replace, and values that they keep."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_limits_devices_and_whatever_is_a_number_stay(redactor: Redactor) -> Non
         ("C:\\Users\\jane\\x", "jane", "user-paths"),
     ],
 )
-def test_texts_lose_what_is_secret_or_personal(
+def test_secret_and_personal_values_in_texts_are_replaced(
     redactor: Redactor, text: str, gone: str, rule: str
 ) -> None:
     given_ = redactor.text(text, "note.text")
@@ -163,7 +163,7 @@ def test_texts_lose_what_is_secret_or_personal(
     assert {count.place for count in redactor.tally} == {"note.text"}
 
 
-def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
+def test_text_around_a_secret_stays(redactor: Redactor) -> None:
     env(redactor, "DB_PASSWORD=hunter2")
 
     assert re.fullmatch(
@@ -184,7 +184,7 @@ def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
 @pytest.mark.parametrize(
     "secret", ["hunter2", "s3cr7", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9']
 )
-def test_a_short_credential_is_found_in_what_is_packed_once_or_twice(
+def test_a_short_credential_is_found_in_text_encoded_once_or_twice(
     redactor: Redactor, secret: str, form: str
 ) -> None:
     plain = secret.encode()
@@ -362,7 +362,7 @@ def test_learning_counts_nothing_and_replaces_everywhere(redactor: Redactor) -> 
     assert original.value == "zebra-crossing-9" and original.is_searchable
 
 
-def test_what_was_searched_before_is_searched_again_when_more_is_known(
+def test_cached_texts_are_searched_again_for_new_values(
     redactor: Redactor,
 ) -> None:
     text = "at the zebra-crossing-9, left"
@@ -408,7 +408,7 @@ def test_a_path_with_an_annotation_that_is_called_like_a_secret_names_its_token(
     assert redactor.path("/annotations/CreateContainer") == f"/annotations/{key}"
 
 
-def test_what_is_kept_has_bounds_and_the_oldest_goes_first() -> None:
+def test_the_cache_is_bounded_and_drops_the_oldest_results() -> None:
     answers: ResultCache[str, str, str] = ResultCache(20_000)
     for number in range(100):
         answers.keep(f"q{number}", CachedResult("", (), "x" * 500, 0, 0, None))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials that scripts write to files and to programs; bash says what arrives there."""
+"""Credentials that scripts pass to files and programs, compared with what bash passes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_however_the_value_is_quoted(value: str, form: str) -> None:
         "my-token\n#!/bin/sh",
     ],
 )
-def test_what_is_written_elsewhere_stays(script: str) -> None:
+def test_text_written_to_other_files_stays(script: str) -> None:
     assert shown_arguments(["sh", "-c", script]) == ["sh", "-c", script]
     assert Redactor(Rules.DEFAULT, KEY).text(script) == script
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeated messages count as often as they came."""
+"""Repeated messages are counted each time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written in a way that tells of a credential, and what only looks so."""
+"""Syntax that indicates a credential, and similar syntax that does not."""
 
 from __future__ import annotations
 

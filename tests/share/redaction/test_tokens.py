@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens fit where they stand, and are known by their form."""
+"""Tokens fit their places, and are recognized by their form."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A known secret is replaced however it is written."""
+"""Known secrets are replaced in every encoding."""
 
 from __future__ import annotations
 

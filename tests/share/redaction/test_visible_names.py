@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A value is a part of a name or not, wherever it is in it."""
+"""Values are recognized as part of a name at any offset."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ _NAMES = st.text("ab-", min_size=1, max_size=24)
 
 
 @given(names=st.lists(_NAMES, unique=True, max_size=12), value=_NAMES, data=st.data())
-def test_what_is_a_part_of_a_name_is_found(
-    names: list[str], value: str, data: st.DataObject
-) -> None:
+def test_parts_of_names_are_found(names: list[str], value: str, data: st.DataObject) -> None:
     visible = VisibleNames()
     for name in names:
         visible.add(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redaction ends: its work, which is counted here, is in proportion to a message or bounded."""
+"""Bounds on the work of redaction, which these tests count."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _with_sysctl(entries: dict[str, str]) -> api.Container:
 
 
 class Work:
-    """Characters that were looked into, and values that were remembered."""
+    """Counts of searched characters and remembered values."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.characters = self.values = 0
@@ -141,7 +141,7 @@ def test_what_one_message_takes_is_bounded_while_recording(
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_what_is_not_looked_at_is_replaced_the_same_way_in_each_event(in_order: bool) -> None:
+def test_unsearched_text_is_replaced_equally_in_each_event(in_order: bool) -> None:
     container = SHAPES["variables"](2_000)
     content = a_message(container)
     container.state = api.CONTAINER_RUNNING

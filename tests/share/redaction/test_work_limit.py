@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording that would take too long to redact is refused in one line, and nothing is left."""
+"""Recordings that exceed the work limit are rejected with one line and without output."""
 
 from __future__ import annotations
 
