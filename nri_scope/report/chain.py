@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of the chain, and the time that each of them takes."""
+"""Collect the plugins of the chain, and the times of each."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _ROLES: dict[str, str] = {
 
 
 class Links:
-    """Adds up events and rounds. Takes 8 bytes of memory for each time in one plugin."""
+    """Collector of the chain from events and rounds. Uses 8 bytes for each measured time."""
 
     def __init__(self, sessions: Iterable[Session]) -> None:
         self._sessions = {one.id: one for one in sessions if one.role != Role.CRI}
         self._events: dict[str, int] = {}
         self._own: dict[str, Times] = {}
-        """Each connection's own time."""
+        """Times of each connection."""
         self._between: dict[tuple[str, str], Times] = {}
-        self._told: dict[str, None] = {}
-        """Plugins that the runtime listed for validators."""
+        self._listed: dict[str, None] = {}
+        """Plugins that the runtime listed in requests to validators."""
 
     def see(self, event: Event) -> None:
-        """Take an event of one connection."""
+        """Process an event of one connection."""
         session = self._sessions.get(event.session)
         if session is None:
             return
@@ -45,9 +45,9 @@ class Links:
             self._own.setdefault(plugin, Times()).add(event.took_ns, event.timeout_ns)
 
     def round(self, diff: RoundDiff) -> None:
-        """Take a round."""
-        if len(self._told) < PLUGINS_MAX:
-            self._told.update(dict.fromkeys(diff.chain))
+        """Process a round."""
+        if len(self._listed) < PLUGINS_MAX:
+            self._listed.update(dict.fromkeys(diff.chain))
         for span in diff.spans:
             if _is_between(span) and diff.name in _NAMES:
                 key = span.after, span.before
@@ -59,10 +59,10 @@ class Links:
         for one in self._sessions.values():
             if one.plugin in self._events:
                 found[one.plugin] = self._seen(one, found.get(one.plugin))
-        for plugin in self._told:
+        for plugin in self._listed:
             if plugin not in found:
                 found[plugin] = Link(
-                    plugin, plugin[:2], "told to validators", False, False, 0, None
+                    plugin, plugin[:2], "listed for validators", False, False, 0, None
                 )
         order = sorted(found.values(), key=lambda link: (link.index, link.title))
         intervals = sorted(self._between.items())
@@ -93,16 +93,14 @@ class Links:
     def _interval(
         self, after: str, before: str, times: Times, order: Sequence[Link]
     ) -> Iterator[Link]:
-        """Yield the link between two connections; nothing if the runtime's list shows none
-        there.
-        """
+        """Yield the interval between two connections, unless it is fast and without plugins."""
         titles = [link.title for link in order]
         inside = order[titles.index(after) + 1 : titles.index(before)]
-        # Plugins in the validators' request that no connection showed.
+        # Plugins in requests to validators without a connection of their own.
         unseen = [link.title for link in inside if not link.events]
-        if self._told and not unseen and not times.over_half:
+        if self._listed and not unseen and not times.over_half:
             return
-        who = ", ".join(unseen) or "plugins that are there, if any"
+        who = ", ".join(unseen) or "unobserved plugins, if any"
         title = f"between {after} and {before}"
         yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing(*times.figures()))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changed containers, each with its changes and their owners."""
+"""Collect changed containers, each with its changes and their owners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Container:
 
 
 class Changes:
-    """Takes rounds as they come, and keeps the first changes, as text of limited length."""
+    """Collector of the first changes of rounds, as text of limited length."""
 
     def __init__(self, name_of: NameOf) -> None:
         self._name_of = name_of
@@ -38,27 +38,27 @@ class Changes:
         self._legend = Legend()
         self._kept = 0
         self.rows = 0
-        """Number of changes, including those that are left out."""
+        """Number of changes, including omitted ones."""
 
     @property
     def containers(self) -> int:
-        """The number of changed containers, including omitted ones."""
+        """Number of changed containers, including omitted ones."""
         return len(self._found) + len(self._skipped)
 
     @property
     def kept(self) -> tuple[int, int]:
-        """The numbers of containers and changes that are included."""
+        """Numbers of included containers and changes."""
         return len(self._found), self._kept
 
     def round(self, diff: RoundDiff) -> None:
-        """Take the changes of a round, and its verdicts on earlier changes."""
+        """Process the changes of a round, and the outcome of earlier changes."""
         fresh = set(diff.events)
         for step in diff.steps:
             if step.event in fresh:
                 self._add(step)
             else:
                 self._judge(step)
-        # The note of a change is not repeated.
+        # Skip requests whose reason is the note of a change.
         for asked in wording.unnoted(diff.asked, diff.steps):
             found = self._of(asked.container)
             if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:
@@ -78,8 +78,8 @@ class Changes:
                 found.created = found.created or diff.event
             found.failure = clipped(diff.failure, WORDS_MAX)
             if len(found.remarks) < STEPS_OF_ONE_MAX:
-                told = (*filter(None, [diff.doubt]), *diff.remarks)
-                found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in told))
+                remarks = (*filter(None, [diff.doubt]), *diff.remarks)
+                found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in remarks))
 
     def result(self) -> tuple[Changed, ...]:
         """Return the containers in the order of their first changes."""
@@ -98,11 +98,11 @@ class Changes:
         )
 
     def legend(self) -> tuple[str, ...]:
-        """Return the meanings of the words used for owners and evidence."""
+        """Return the explanations of owners and evidence."""
         return tuple(self._legend.lines())
 
     def _of(self, container: str) -> _Container | None:
-        """Return the container; None if there are too many already."""
+        """Return the container; None beyond the limit."""
         found = self._found.get(container)
         if found is None and container not in self._skipped:
             if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
@@ -128,7 +128,7 @@ class Changes:
             self._legend.add(other.owner, (other.evidence,))
 
     def _judge(self, step: ChangeStep) -> None:
-        """Update a step that was taken before."""
+        """Update the row of an earlier step with its outcome."""
         key = step.change.path, step.event, step.evidence
         found = self._found.get(step.container)
         if found is not None and key in found.rows:
@@ -143,10 +143,9 @@ def _row(step: ChangeStep) -> Row:
         before, after = f"{before} place", f"{after} place"
     elif change.at is not None:
         after = f"{after} (as the {place(change.at)})"
-    told = wording.details(step)
     trouble = [
         text.removeprefix("! ")
-        for weight, text in told
+        for weight, text in wording.details(step)
         if weight is not wording.DetailWeight.REMARK
     ]
     return Row(

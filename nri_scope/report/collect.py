@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass through a recording that gathers a report's facts, in bounded memory."""
+"""Collect a report's facts in one pass through a recording, in bounded memory."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def collect(
 ) -> Facts:
     """Collect the facts of a recording, or of one subject in it.
 
-    All events are read, as those about other subjects are evidence, too. ``on_progress`` is
-    occasionally called with the share done, from 0 to 1. Raises RecordingError.
+    All events are read, as events of other subjects also serve as evidence. ``on_progress`` is
+    called every 2,000 events with the completed share, from 0 to 1. Raises RecordingError.
     """
     return _Collector(recording, thing).collect(on_progress)
 
 
 class _Names(Latest[str, str]):
-    """Names of pods and containers by id, as events named them; a limited number of the newest."""
+    """The newest `TRACKED_MAX` names of pods and containers in events, by id."""
 
     def learn(self, event: Event) -> None:
         if event.pod_id and event.pod:
@@ -79,10 +79,10 @@ class _Collector:
         self._gaps = recording.gaps()
         first, last = time_range(recording)
         self._names = _Names()
-        # The outcome of changes is recorded later, possibly when their container is gone.
-        told_later = any(one.role == Role.CRI for one in self._sessions)
-        few = len(recording.containers()) <= TRACKED_MAX if told_later else False
-        self._differ = differ_of(recording, keep=told_later and few)
+        # The CRI's answers are recorded later, possibly after their container was removed.
+        has_cri = any(one.role == Role.CRI for one in self._sessions)
+        keep = has_cri and len(recording.containers()) <= TRACKED_MAX
+        self._differ = differ_of(recording, keep=keep)
         self._lanes = Lanes(first, last)
         self._links = Links(self._sessions)
         self._changes = Changes(self._name_of)
@@ -110,7 +110,7 @@ class _Collector:
         allowance = self._recording.allowance()
         for event, request, reply in self._recording.exchanges(allowance=allowance):
             self._names.learn(event)
-            # Rounds that this event completes came before it.
+            # The completed rounds precede this event.
             for diff in self._differ.feed(event, request, reply):
                 self._round(diff)
             allowance.spend(self._differ.take_work())
@@ -148,7 +148,7 @@ class _Collector:
             return
         self._changes.round(part)
         if part is not diff:
-            # The round is about another container, with side effects on this one.
+            # The round is about another container; only its side effects concern the subject.
             return
         self._links.round(part)
         slow = [wording.slow_span(one) for one in part.spans if wording.slow(one)]
@@ -226,7 +226,7 @@ class _Collector:
             LeftOut("changed containers", containers, self._changes.containers),
             LeftOut("changes", rows, self._changes.rows),
             LeftOut("slow or failing events", len(self._troubles), self._troubles_in_all),
-            LeftOut("pods and containers in the drawing", lanes, self._lanes.seen),
+            LeftOut("pods and containers in the timeline", lanes, self._lanes.seen),
         )
         return Facts(
             file=clipped(self._recording.path.name, WORDS_MAX),
@@ -271,7 +271,7 @@ def _about(thing: lookup.Found | None) -> str:
 
 
 def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str | int] | None:
-    """Return the ids that events must be about; None for all."""
+    """Return the ids of the subject and its containers; None for the whole recording."""
     if thing is None:
         return None
     within = lookup.containers_of(recording, thing) if isinstance(thing, Pod) else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings: a problem in a recording, with its evidence and advice."""
+"""Findings: problems in a recording, with evidence and advice."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .limits import EVENTS_KEPT
 
 
 class Level(StrEnum):
-    """How certain it is that action is needed."""
+    """Severity of a finding."""
 
     PROBLEM = "problem"
-    """Something went wrong."""
+    """An event or a plugin failed."""
     WARNING = "warning"
-    """Something is about to go wrong, or probably did."""
+    """A failure is likely, or probably happened."""
     NOTE = "note"
-    """Not an error in itself, but plugins have failed because of it."""
+    """Not an error, but a condition in which plugins have failed."""
 
 
 class FindingKind(StrEnum):
-    """The kind of a finding. The names are part of the JSON."""
+    """Kind of a finding. The values are part of the JSON."""
 
     DEADLINE = "deadline"
     DISCONNECTED = "disconnected"
@@ -39,30 +39,30 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding. Texts may quote the recording; nothing is escaped."""
+    """A problem in a recording. Texts may quote the recording; nothing is escaped."""
 
     kind: FindingKind
     level: Level
     title: str
     """One sentence with the problem and its subject, without a full stop."""
     detail: str
-    """The evidence, and what it means."""
+    """The evidence and its meaning, in sentences."""
     advice: str
     """The recommended action."""
     events: tuple[int, ...] = ()
-    """The first of the events that show the finding, ascending."""
+    """Ids of the first events that show the finding, ascending."""
     event_count: int = 0
-    """Number of all events that show it."""
+    """Number of all events that show the finding."""
     containers: tuple[str, ...] = ()
-    """Names of the first containers concerned."""
+    """Names of the first affected containers or pods."""
 
     def record(self) -> dict[str, Plain]:
-        """Return the finding for programs."""
+        """Return the finding as plain values for JSON."""
         return asdict(self)
 
 
 class Shown:
-    """Collects the events that show one finding: the first ones, and their number."""
+    """Collector of the first events that show one finding, and of their number."""
 
     __slots__ = ("_kept", "_newest", "containers", "count")
 
@@ -74,13 +74,13 @@ class Shown:
 
     @property
     def events(self) -> tuple[int, ...]:
-        """The events in ascending order."""
+        """Ids of the first events, ascending."""
         return tuple(sorted(self._kept))
 
     def add(self, *events: int, container: str = "") -> None:
-        """Add events, each once, and the name of their subject."""
+        """Add events, without duplicates, and the name of their subject."""
         for event in events:
-            # An event taken before is either the last one or among the first ones.
+            # A duplicate is among the first events, or in the newest call.
             if event in self._kept or event in self._newest:
                 continue
             self.count += 1
@@ -93,13 +93,13 @@ class Shown:
     def finding(
         self, kind: FindingKind, level: Level, title: str, detail: str, advice: str
     ) -> Finding:
-        """Return the finding that these events show."""
+        """Return a finding that these events show."""
         containers = tuple(self.containers)
         return Finding(kind, level, title, detail, advice, self.events, self.count, containers)
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, the worst first; within a level by kind, then by their first events."""
+    """Sort findings by level, the worst first, then by kind and first event."""
     levels, kinds = list(Level), list(FindingKind)
     return sorted(
         findings,

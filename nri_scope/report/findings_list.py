@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Only the findings: as text for people, and as one JSON object."""
+"""Render the findings alone: as text, and as one JSON object."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Styl
 
 
 def text(facts: Facts, *, width: int | None) -> Iterator[str]:
-    """Yield lines for people, one block for each finding."""
+    """Yield the lines of all findings, and a summary."""
     layout = Layout(width)
     for finding in facts.findings:
         yield from _finding(finding, layout)
         yield ""
-    yield from layout.sentence(_sum(facts), 0)
+    yield from layout.sentence(_summary(facts), 0)
 
 
 def _finding(one: Finding, layout: Layout) -> Iterator[str]:
@@ -39,18 +39,18 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
     yield from layout.sentence(f"→ {one.advice}", 2, Style.DIM)
 
 
-def _sum(facts: Facts) -> str:
-    of = f"{facts.about or facts.file}: "
+def _summary(facts: Facts) -> str:
+    prefix = f"{facts.about or facts.file}: "
     events = many(facts.events, "event")
     if not facts.findings:
-        gaps = f" There are gaps ({many(len(facts.gaps), 'gap')})." if facts.gaps else ""
-        return f"{of}{wording.NOTHING_FOUND[:-1]} in {events}.{gaps}"
-    told = ", ".join(many(count, level) for level, count in wording.counted_levels(facts.findings))
-    return f"{of}{told} in {events}"
+        gaps = f" The recording has {many(len(facts.gaps), 'gap')}." if facts.gaps else ""
+        return f"{prefix}{wording.NOTHING_FOUND[:-1]} in {events}.{gaps}"
+    counts = ", ".join(many(count, one) for one, count in wording.counted_levels(facts.findings))
+    return f"{prefix}{counts} in {events}"
 
 
 def document(facts: Facts) -> dict[str, Plain]:
-    """Return the findings for programs."""
+    """Return the findings as plain values for JSON."""
     return {
         "schema_version": SCHEMA_VERSION,
         "about": facts.about,

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML file that loads nothing, runs nothing, and escapes everything.
+"""Render the report as one HTML file that loads nothing, runs nothing, and escapes everything.
 
-The text of a recording goes through `safe` (characters that would hide or reorder text) and through
-the template engine's escaping (characters that mean something in HTML). If both fail, the
-Content-Security-Policy still forbids scripts and loading; its one exception is the report's own
-style sheet, by its hash.
+Text of a recording is escaped by `safe` (characters that hide or reorder text) and by the template
+engine (HTML syntax). If both fail, the Content-Security-Policy still forbids scripts and loading;
+its one exception is the report's own style sheet, by hash.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def html(facts: Facts) -> Iterator[str]:
     template = _environment().get_template("report.html.j2")
     yield from template.generate(
         facts=facts,
-        # The text is our own, and between tags in which nothing may be escaped.
+        # Trusted text; escapes have no meaning inside a style element.
         css=Markup(css),
         policy=f"default-src 'none'; style-src 'sha256-{_sha256(css)}'; base-uri 'none'; "
         "form-action 'none'",
@@ -74,12 +73,12 @@ def _environment() -> Environment:
 
 
 def _harmless(value: object) -> object:
-    """Make every value safe before it is escaped; only our own macros return markup."""
+    """Escape unsafe characters of every value; only the report's own macros return markup."""
     return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _ticked(text: str) -> Markup:
-    """Escape `text`, with the parts between backticks as code."""
+    """Escape `text`, and format parts between backticks as code."""
     plain, code = Markup("{}"), Markup("<code>{}</code>")
     pieces = safe(text).split("`")
     if len(pieces) % 2 == 0:

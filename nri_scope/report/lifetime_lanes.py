@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lives of pods and containers over time, and the number of events, for the drawing."""
+"""Collect the lifetimes of pods and containers, and the number of events, for the timeline."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WEIGHT = {Mark.CALM: 0, Mark.CHANGED: 2, Mark.SLOW: 3, Mark.FAILED: 3}
 
 
 @dataclass(slots=True)
-class _Life:
+class _Lifetime:
     id: str
     pod: str
     is_pod: bool
     number: int
-    """Id of its first event: lanes are in this order."""
+    """Id of its first event, by which lanes are sorted."""
     begin: int
     born: bool
     last: int
@@ -38,43 +38,43 @@ class _Life:
 
 
 class Lanes:
-    """Takes events as they come; keeps the lives that are, or may be, drawn."""
+    """Collector of the lifetimes that may be drawn, for events in order."""
 
     def __init__(self, first_ns: int, last_ns: int) -> None:
         self.first_ns, self.last_ns = first_ns, max(last_ns, first_ns + 1)
-        self._lives: dict[str, _Life] = {}
+        self._lifetimes: dict[str, _Lifetime] = {}
         self._calm: OrderedDict[str, None] = OrderedDict()
-        """Lives that need not be drawn, in the order in which they are dropped for others."""
+        """Lifetimes without changes or problems, in the order in which they are dropped."""
         self._gone: set[str] = set()
-        """Dropped lives: their later events would show only a part of a life."""
+        """Ids of dropped lifetimes, whose later events are ignored."""
         self._counts = [0] * COLUMNS
         self._bad = [0] * COLUMNS
         self.seen = 0
         """Number of pods and containers."""
 
     def column(self, at_ns: int) -> int:
-        """Return the column of a moment, or the nearest one for moments outside."""
+        """Return the column of a time; the nearest one for times outside the period."""
         span = self.last_ns - self.first_ns
         place = (at_ns - self.first_ns) * (COLUMNS - 1) // span
         return min(max(place, 0), COLUMNS - 1)
 
     def see(self, event: Event) -> None:
-        """Take an event that is drawn."""
+        """Process an event."""
         place = self.column(event.at_ns)
         self._counts[place] += 1
         thing = event.container_id or event.pod_id
         if not thing or thing in self._gone:
             return
-        life = self._lives.get(thing) or self._begin(thing, event, place)
-        if life is None:
+        lifetime = self._lifetimes.get(thing) or self._begin(thing, event, place)
+        if lifetime is None:
             return
-        life.last = place
-        if event.event in _STARTS and life.ran is None:
-            life.ran = place
+        lifetime.last = place
+        if event.event in _STARTS and lifetime.ran is None:
+            lifetime.ran = place
         elif event.event in _STOPS:
-            life.stopped = place
+            lifetime.stopped = place
         elif event.event in _ENDS:
-            life.end = place
+            lifetime.end = place
             if thing in self._calm:
                 self._calm.move_to_end(thing, last=False)
 
@@ -83,23 +83,23 @@ class Lanes:
         place = self.column(at_ns)
         if kind in (Mark.SLOW, Mark.FAILED):
             self._bad[place] += 1
-        life = self._lives.get(thing)
-        if life is None:
+        lifetime = self._lifetimes.get(thing)
+        if lifetime is None:
             return
-        known = life.marks.get(place)
+        known = lifetime.marks.get(place)
         if known is None or _WEIGHT[known[0]] <= _WEIGHT[kind]:
-            life.marks[place] = kind, words
+            lifetime.marks[place] = kind, words
         if _WEIGHT[kind]:
-            life.weight += _WEIGHT[kind]
-            # Its pod is drawn with it.
-            for each in (life.id, life.pod):
+            lifetime.weight += _WEIGHT[kind]
+            # The pod is drawn with the container.
+            for each in (lifetime.id, lifetime.pod):
                 self._calm.pop(each, None)
 
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
     ) -> Timeline:
-        """Return the drawing's content: of too many lanes the busiest ones, the earliest first."""
-        chosen = sorted(self._lives.values(), key=lambda one: (-one.weight, one.number))
+        """Return the timeline, with the busiest `LANES_MAX` lanes, the earliest first."""
+        chosen = sorted(self._lifetimes.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
         drawn = {one.id for one in chosen}
         return Timeline(
@@ -114,7 +114,7 @@ class Lanes:
         )
 
     def _unobserved(self, gaps: Iterable[Gap]) -> tuple[tuple[int, int], ...]:
-        """Return columns from and to, merged where they touch, so that their number is limited."""
+        """Return first and last columns of gaps, merged where they touch to limit their number."""
         furthest = [-1] * COLUMNS
         for gap in gaps:
             ends = self.column(gap.from_ns), self.column(gap.to_ns)
@@ -129,28 +129,32 @@ class Lanes:
                 spans.append((begin, end))
         return tuple(spans)
 
-    def _begin(self, thing: str, event: Event, place: int) -> _Life | None:
-        """Start a life; return None if there is no room."""
+    def _begin(self, thing: str, event: Event, place: int) -> _Lifetime | None:
+        """Add a lifetime; return None if it is dropped at the limit."""
         self.seen += 1
-        if len(self._lives) >= LANES_KEPT:
+        if len(self._lifetimes) >= LANES_KEPT:
             out = self._calm.popitem(last=False)[0] if self._calm else thing
-            self._lives.pop(out, None)
+            self._lifetimes.pop(out, None)
             if len(self._gone) < TRACKED_MAX:
                 self._gone.add(out)
             if out == thing:
                 return None
         born = event.event in _BEGINS
-        life = _Life(thing, event.pod_id, not event.container_id, event.id, place, born, place)
-        self._lives[thing] = life
+        lifetime = _Lifetime(
+            thing, event.pod_id, not event.container_id, event.id, place, born, place
+        )
+        self._lifetimes[thing] = lifetime
         self._calm[thing] = None
-        return life
+        return lifetime
 
-    def _with_their_pods(self, chosen: list[_Life]) -> list[_Life]:
-        """Return the first lives, each container after its pod."""
-        kept: dict[str, _Life] = {}
+    def _with_their_pods(self, chosen: list[_Lifetime]) -> list[_Lifetime]:
+        """Return the first `LANES_MAX` of the chosen lifetimes, each container after its pod."""
+        kept: dict[str, _Lifetime] = {}
         for one in chosen:
             group = (
-                [one] if one.is_pod or one.pod not in self._lives else [self._lives[one.pod], one]
+                [one]
+                if one.is_pod or one.pod not in self._lifetimes
+                else [self._lifetimes[one.pod], one]
             )
             new = [each for each in group if each.id not in kept]
             if len(kept) + len(new) > LANES_MAX:
@@ -179,19 +183,19 @@ class Lanes:
         return tuple(Presence(title, tuple(spans)) for title, spans in found.items())
 
 
-def _lane(life: _Life, name_of: NameOf, drawn: Container[str]) -> Lane:
+def _lane(lifetime: _Lifetime, name_of: NameOf, drawn: Container[str]) -> Lane:
     runs = None
-    if life.ran is not None:
-        until = life.stopped if life.stopped is not None else life.end
-        runs = life.ran, max(life.ran, COLUMNS - 1 if until is None else until)
+    if lifetime.ran is not None:
+        until = lifetime.stopped if lifetime.stopped is not None else lifetime.end
+        runs = lifetime.ran, max(lifetime.ran, COLUMNS - 1 if until is None else until)
     return Lane(
-        name_of(life.id),
-        life.is_pod,
-        not life.is_pod and life.pod in drawn,
-        life.begin if life.born else 0,
-        COLUMNS - 1 if life.end is None else max(life.end, life.last),
-        not life.born,
-        life.end is not None,
-        runs if life.born or runs is None else (0, runs[1]),
-        tuple((place, kind, words) for place, (kind, words) in sorted(life.marks.items())),
+        name_of(lifetime.id),
+        lifetime.is_pod,
+        not lifetime.is_pod and lifetime.pod in drawn,
+        lifetime.begin if lifetime.born else 0,
+        COLUMNS - 1 if lifetime.end is None else max(lifetime.end, lifetime.last),
+        not lifetime.born,
+        lifetime.end is not None,
+        runs if lifetime.born or runs is None else (0, runs[1]),
+        tuple((place, kind, words) for place, (kind, words) in sorted(lifetime.marks.items())),
     )

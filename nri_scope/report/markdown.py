@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as GitHub's Markdown, to be pasted into an issue: short enough, with folded details.
+"""Render the report as GitHub's Markdown for an issue: within its size limit, with folded details.
 
-Text of a recording is either harmless prose or code, so it cannot become a heading, a link, a
-mention, a reference or HTML.
+Text of a recording becomes harmless prose or code, never a heading, a link, a mention, a reference
+or HTML.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .limits import MARKDOWN_MAX, WORDS_MAX
 from .report_data import Changed, Facts, Link, Row
 
 _VALUE_MAX = 160
-"""Maximum number of characters of one value; HTML has more."""
-_ABOUT = 6
-"""Maximum number of containers that a finding names."""
+"""Maximum length of a value, in characters; HTML has longer values."""
+_CONTAINERS_MAX = 6
+"""Maximum number of containers listed in a finding."""
 _RESERVED = 1_200
 """Number of characters reserved for the list of omitted parts."""
 _LINKED = re.compile(r"\bGH-[0-9]|\b[0-9a-f]{7,40}\b|[@#]")
@@ -36,11 +36,11 @@ _MARKS = {Level.PROBLEM: "🔴", Level.WARNING: "🟠", Level.NOTE: "🔵"}
 
 @dataclass(slots=True)
 class _Block:
-    """Lines that are printed together or not at all."""
+    """Lines that are included or omitted together."""
 
     lines: list[str]
     what: str
-    """What is omitted with the block, in words."""
+    """The content of the block in words, for the list of omitted parts."""
 
     @property
     def size(self) -> int:
@@ -48,7 +48,7 @@ class _Block:
 
 
 def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
-    """Return the whole text, of at most ``most`` characters."""
+    """Return the text, of at most ``most`` characters."""
     head = [*_head(facts)]
     foot = [*_foot(facts)]
     room = most - _RESERVED - sum(len(line) + 1 for line in (*head, *foot))
@@ -56,7 +56,7 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
     for section in _sections(facts):
         begun = False
         for block in section.blocks:
-            # A heading alone is useless.
+            # The first block also needs room for the section's heading.
             needed = block.size + (0 if begun else len(section.title) + 8)
             if needed > room:
                 missing[block.what] = missing.get(block.what, 0) + 1
@@ -67,10 +67,10 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
                 lines += ["", f"### {section.title}", ""]
             lines += block.lines
     if missing:
-        told = ", ".join(f"{count:,} × {what}" for what, count in missing.items())
-        lines += ["", f"**Left out, as there is no room for it:** {told}. The HTML report has it."]
+        omitted = ", ".join(f"{count:,} × {what}" for what, count in missing.items())
+        lines += ["", f"**Omitted for lack of space:** {omitted}. The HTML report contains them."]
     text = "\n".join(squeezed([*lines, *foot])) + "\n"
-    # Never needed, as no block is larger than its stated size; and a cut here does no harm.
+    # A safeguard: the sizes of blocks already respect the limit.
     return text if len(text) <= most else text[:most]
 
 
@@ -88,12 +88,12 @@ def _sections(facts: Facts) -> Iterator[_Section]:
     yield _Section(
         "Changes by container",
         [_Block(_changed(one), "container's changes") for one in facts.changed]
-        or [_Block(["No change was seen."], "changes")],
+        or [_Block(["No changes were observed."], "changes")],
     )
     if facts.legend:
         yield _Section(
-            "What the words mean",
-            [_Block([f"- {_said(one)}" for one in facts.legend], "explanation of words")],
+            "Legend",
+            [_Block([f"- {_escaped(one)}" for one in facts.legend], "legend")],
         )
     if facts.troubles:
         yield _Section(
@@ -102,15 +102,15 @@ def _sections(facts: Facts) -> Iterator[_Section]:
         )
     if facts.gaps:
         rows = [
-            ["from (UTC)", "to", "events lost", "why"],
+            ["from (UTC)", "to", "events lost", "reason"],
             *(
-                [rfc3339(gap.from_ns), rfc3339(gap.to_ns), wording.lost(gap), _said(gap.reason)]
+                [rfc3339(gap.from_ns), rfc3339(gap.to_ns), wording.lost(gap), _escaped(gap.reason)]
                 for gap in facts.gaps
             ),
         ]
         yield _Section("Gaps", [_Block(_table("gaps", rows), "list of gaps")])
     if facts.notes:
-        notes = [f"- {rfc3339(one.at_ns)[:19]} {_said(one.text)}" for one in facts.notes]
+        notes = [f"- {rfc3339(one.at_ns)[:19]} {_escaped(one.text)}" for one in facts.notes]
         yield _Section("Notes", [_Block(notes, "list of notes")])
     yield _Section(
         "Sessions", [_Block(_table("sessions", _session_rows(facts)), "list of sessions")]
@@ -118,9 +118,9 @@ def _sections(facts: Facts) -> Iterator[_Section]:
 
 
 def _head(facts: Facts) -> Iterator[str]:
-    yield f"## NRI report: {_said(facts.about) if facts.about else code(facts.file)}"
+    yield f"## NRI report: {_escaped(facts.about) if facts.about else code(facts.file)}"
     yield ""
-    runtimes = ", ".join(map(_said, facts.runtimes)) or "unknown"
+    runtimes = ", ".join(map(_escaped, facts.runtimes)) or "unknown"
     yield f"- runtime: {runtimes}"
     yield f"- {wording.period(facts)}"
     lost = f", {many(facts.lost, 'event')} lost in gaps" if facts.gaps else ""
@@ -148,13 +148,13 @@ def _foot(facts: Facts) -> Iterator[str]:
 def _finding(one: Finding) -> list[str]:
     where = wording.named(one.events, one.event_count)
     shown = f" ({where})" if where else ""
-    lines = [f"- {_MARKS[one.level]} **{one.level}** {_said(one.title)}{shown}"]
+    lines = [f"- {_MARKS[one.level]} **{one.level}** {_escaped(one.title)}{shown}"]
     if one.containers:
-        more = len(one.containers) - _ABOUT
-        names = ", ".join(code(_cut(name)) for name in one.containers[:_ABOUT])
+        more = len(one.containers) - _CONTAINERS_MAX
+        names = ", ".join(code(_cut(name)) for name in one.containers[:_CONTAINERS_MAX])
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
-    # The advice is our own, with code in backticks.
-    return [*lines, f"  - {_said(one.detail)}", f"  - → {one.advice}"]
+    # The advice is trusted text, with code in backticks.
+    return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.advice}"]
 
 
 def _chain(facts: Facts) -> Iterator[str]:
@@ -164,8 +164,8 @@ def _chain(facts: Facts) -> Iterator[str]:
 
 
 def _link(link: Link) -> list[str]:
-    title = _said(link.title) if link.between else code(_cut(link.title))
-    cells = [title, _said(link.known_by)]
+    title = _escaped(link.title) if link.between else code(_cut(link.title))
+    cells = [title, _escaped(link.known_by)]
     timing = link.timing
     if timing is None:
         return [*cells, "", "", "", "", wording.verdict(link)]
@@ -180,18 +180,18 @@ def _changed(one: Changed) -> list[str]:
     lines: list[str] = []
     if one.failure:
         lines.append(f"- **not created**: {code(one.failure)}")
-    lines += [f"- {fate}: {_said(text)}" for fate, text in one.requests]
-    lines += [f"- {_said(text)}" for text in one.remarks]
+    lines += [f"- {fate}: {_escaped(text)}" for fate, text in one.requests]
+    lines += [f"- {_escaped(text)}" for text in one.remarks]
     if one.rows:
         lines += ["", "| | path | before | after | by | known by |", "|---|---|---|---|---|---|"]
         lines += map(_row, one.rows)
         lines.append("")
         for row in one.rows:
             for text in filter(None, (row.trouble, row.note)):
-                lines.append(f"- {code(row.path)}: {_said(text)}")
+                lines.append(f"- {code(row.path)}: {_escaped(text)}")
     more = one.rows_in_all - len(one.rows)
     if more:
-        lines.append(f"- {more:,} more changes are left out")
+        lines.append(f"- {more:,} more changes are omitted")
     name = "<code>" + _html(_cut(one.name)) + "</code>"
     return folded(f"{name}{created}: {count}", lines)
 
@@ -202,26 +202,26 @@ def _row(row: Row) -> str:
         code(row.path),
         code(clipped(row.before, _VALUE_MAX)),
         code(clipped(row.after, _VALUE_MAX)),
-        _said(row.by),
-        f"{_said(row.evidence)}, event {row.event}",
+        _escaped(row.by),
+        f"{_escaped(row.evidence)}, event {row.event}",
     )
     return f"| {' | '.join(cells)} |"
 
 
 def _trouble_rows(facts: Facts) -> list[list[str]]:
-    rows = [["event", "at (UTC)", "what", "whom", "", "why"]]
+    rows = [["event", "at (UTC)", "name", "subject", "", "reason"]]
     for one in facts.troubles:
         at, kind = rfc3339(one.at_ns)[11:23], str(one.kind)
         rows.append(
-            [str(one.event), at, _said(one.name), code(one.subject), kind, _said(one.words)]
+            [str(one.event), at, _escaped(one.name), code(one.subject), kind, _escaped(one.words)]
         )
     return rows
 
 
 def _session_rows(facts: Facts) -> list[list[str]]:
-    rows = [["no.", "plugin", "what", "began (UTC)", "ended"]]
+    rows = [["no.", "plugin", "role", "started (UTC)", "ended"]]
     for one in facts.sessions:
-        began, ended = rfc3339(one.started_ns)[:19], _said(wording.ended(one))
+        began, ended = rfc3339(one.started_ns)[:19], _escaped(wording.ended(one))
         rows.append([str(one.id), code(_cut(one.plugin)), wording.role(one), began, ended])
     return rows
 
@@ -233,7 +233,7 @@ def _table(what: str, rows: list[list[str]]) -> list[str]:
     return folded(f"{count:,} {what}", lines) if count > 12 else [*lines, ""]
 
 
-def _said(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escape a sentence that may quote untrusted text."""
     text = _cut(text)
     return code(text) if _LINKED.search(text) else prose(text)
@@ -244,7 +244,7 @@ def _cut(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Escape text for a summary, which is not parsed as Markdown."""
+    """Escape text for an HTML summary, which is not parsed as Markdown."""
     return "".join(
         c if c.isascii() and (c.isalnum() or c in "/-_.") else f"&#{ord(c)};" for c in safe(text)
     )

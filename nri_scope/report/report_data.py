@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a report, as plain values. Nothing is escaped, and no text exceeds a limit."""
+"""The content of a report as plain values. Nothing is escaped; all texts have limited lengths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The number of items beyond a report's limit."""
+    """The numbers of included items and of all items, if a limit omits some."""
 
     what: str
     """The kind of items in words, as in ``sessions``."""
@@ -39,10 +39,10 @@ class Link:
     """A place in the chain: a plugin, or the interval between two connections."""
 
     title: str
-    """``NN-name``, or the plugins that may be in the interval."""
+    """``NN-name``, or the two connections of the interval."""
     index: str
     known_by: str
-    """The evidence for it, in words."""
+    """The source of its name, in words; for an interval, the plugins in it."""
     passive: bool
     """Whether it is nri-scope's own connection, which changes nothing."""
     between: bool
@@ -82,14 +82,14 @@ class Changed:
     failure: str
     rows: tuple[Row, ...]
     requests: tuple[tuple[str, str], ...]
-    """Requests that were not simply carried out: the fate of each, and a sentence."""
+    """Requests that were not applied as requested: the fate of each, and a sentence."""
     rows_in_all: int
     remarks: tuple[str, ...] = ()
     """Limits of the evidence."""
 
 
 class Mark(StrEnum):
-    """The kind of a point in the drawing. Of several points in one place the last kind wins."""
+    """Kind of a point in the timeline."""
 
     CALM = "calm"
     CHANGED = "changed"
@@ -99,29 +99,29 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The life of a pod or container. Places are columns, from 0 to `limits.COLUMNS`."""
+    """The lifetime of a pod or container. Places are columns, from 0 to `limits.COLUMNS` - 1."""
 
     title: str
     is_pod: bool
     below: bool
     """Whether the lane of its pod is above it."""
     begin: int
-    """Place where it was first seen."""
+    """Column of its first event; 0 if it already existed."""
     end: int
-    """Place where it was removed, or the recording ends."""
+    """Column of its removal, or the last one."""
     begins_before: bool
-    """Whether it already existed."""
+    """Whether it existed before the recording began."""
     ends: bool
-    """Whether it ended; False if it still existed at the end, as far as is known."""
+    """Whether its removal was observed."""
     runs: tuple[int, int] | None
-    """Places of its start and stop."""
+    """Columns of its start and stop; None if it was not seen to run."""
     marks: tuple[tuple[int, Mark, str], ...]
-    """Place, kind and text of its events."""
+    """Column, kind and text of its events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """The times at which connections of one plugin existed."""
+    """The columns in which a plugin was connected."""
 
     title: str
     spans: tuple[tuple[int, int], ...]
@@ -129,7 +129,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The content of the drawing."""
+    """The content of the timeline."""
 
     first_ns: int
     last_ns: int
@@ -145,18 +145,18 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that a report contains."""
+    """The whole content of a report."""
 
     file: str
-    """The file's name without folders, which may reveal its author."""
+    """The file's name without its folders, whose names may reveal the author."""
     about: str
-    """The subject in the recording; "" for all."""
+    """The report's subject in words; "" for the whole recording."""
     tool: str
     runtimes: tuple[str, ...]
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     lost: int
-    """Number of events lost in gaps, as far as it is known."""
+    """Number of events lost in gaps, without gaps of unknown size."""
     notes: tuple[Note, ...]
     first_ns: int | None
     last_ns: int | None
@@ -165,15 +165,15 @@ class Facts:
     pods: int
     containers: int
     by_event: tuple[tuple[str, int, int], ...]
-    """Event name, number of events, number of bad answers; the most frequent first."""
+    """Event name, number of events, number of errors; the most frequent first."""
     chain: tuple[Link, ...]
     changed: tuple[Changed, ...]
     legend: tuple[str, ...]
-    """Meanings of the words for evidence that occur."""
+    """Explanations of the owners and evidence in use."""
     troubles: tuple[ProblemEvent, ...]
     findings: tuple[Finding, ...]
     timeline: Timeline | None
-    """The drawing; None if there were no events."""
+    """The timeline; None without events."""
     left_out: tuple[LeftOut, ...]
     redacted: bool = False
     """Whether the recording was redacted for the report."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that several views share. Nothing is escaped."""
+"""Describe facts in words that several views share. Nothing is escaped."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .limits import EVENTS_NAMED, WORDS_MAX
 from .report_data import Facts, LeftOut, Link
 
 SECRETS = (
-    "Values stand here as they do in the recording: environment variables and other secrets "
-    "included, unless that was redacted. Read it before you pass it on, or make it with --redact."
+    "Values are shown as recorded, including environment variables and other secrets, unless the "
+    "recording was redacted. Read this report before you share it, or create it with --redact."
 )
 REDACTED = (
-    "Secret and personal values were replaced by tokens, as rules say; what no rule knows stands "
-    "as it was recorded. Read it before you pass it on."
+    "Secret and personal values were replaced by tokens; values that match no redaction rule are "
+    "shown as recorded. Read this report before you share it."
 )
-NOTHING_FOUND = "Nothing was found that asks for attention."
-_LISTED = 6
+NOTHING_FOUND = "No findings."
+_LISTED_MAX = 6
 
 
 def values(facts: Facts) -> str:
-    """Describe how the values were treated."""
+    """Return the notice on secrets in the values."""
     return REDACTED if facts.redacted else SECRETS
 
 
 def gaps(facts: Facts) -> int:
-    """Count the gaps in which events were lost, except those of an extracted part."""
+    """Count the gaps, except the events that an extracted part omits."""
     return sum(not gap.is_left_out for gap in facts.gaps)
 
 
@@ -52,7 +52,7 @@ def named(events: Sequence[int], count: int) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """List the first few names."""
-    shown = [clipped(one, WORDS_MAX) for one in names[:_LISTED]]
+    shown = [clipped(one, WORDS_MAX) for one in names[:_LISTED_MAX]]
     more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
     return f"{', '.join(shown)}{more}"
 
@@ -64,7 +64,7 @@ def counted_levels(findings: Iterable[Finding]) -> list[tuple[Level, int]]:
 
 
 def period(facts: Facts) -> str:
-    """Describe a period: from, to, and how long."""
+    """Describe the period of the events: begin, end, and length."""
     if facts.first_ns is None or facts.last_ns is None:
         return "no events"
     begin, end = rfc3339(facts.first_ns), rfc3339(facts.last_ns)
@@ -91,7 +91,7 @@ _ROLES: dict[str, str] = {
 
 
 def role(session: Session) -> str:
-    """Describe which side a session shows; an unknown role as recorded."""
+    """Describe the role of a session; an unknown role as recorded."""
     return _ROLES.get(session.role, clipped(session.role, WORDS_MAX))
 
 
@@ -103,19 +103,19 @@ def lost(gap: Gap) -> str:
 
 
 def left_out(one: LeftOut) -> str:
-    """Describe omissions, as in ``Of 4,000 changes the first 1,500 are here.``"""
-    return f"Of {one.all:,} {one.what}, {one.kept:,} are here."
+    """Describe omissions: ``1,500 of 4,000 changes are included.``"""
+    return f"{one.kept:,} of {one.all:,} {one.what} are included."
 
 
 def verdict(link: Link) -> str:
-    """Judge the times of a place in the chain by its deadline."""
+    """Compare the times of a place in the chain with its deadline."""
     timing = link.timing
     if timing is None:
         return "not measured"
     if not timing.deadline_ns:
-        return "no deadline told"
+        return "deadline unknown"
     if timing.over:
         return f"{timing.over:,} over the deadline"
     if timing.over_half:
-        return f"{timing.over_half:,} over half of it"
-    return "well within it"
+        return f"{timing.over_half:,} over half the deadline"
+    return "all within half the deadline"

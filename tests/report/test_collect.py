@@ -49,7 +49,7 @@ def test_the_chain_is_in_call_order_with_those_that_only_validators_were_told_of
         *("60-cpu-policy", "95-probe-c"),
     ]
     told = next(link for link in links if link.title == "20-device-injector")
-    assert (told.known_by, told.timing) == ("told to validators", None)
+    assert (told.known_by, told.timing) == ("listed for validators", None)
     (first, *_) = [link for link in links if link.between]
     assert first.title == "between 00-probe-a and 30-env-injector"
     assert first.known_by == "20-device-injector, and the runtime"
@@ -155,10 +155,10 @@ def test_much_is_cut_short_and_said_so(much: tuple[Facts, list[float]]) -> None:
     told = {one.what: (one.kept, one.all) for one in facts.left_out}
     assert told["changed containers"][0] == limits.CONTAINERS_MAX
     assert told["changed containers"][1] > 100
-    assert told["pods and containers in the drawing"][1] > 10 * limits.LANES_MAX
+    assert told["pods and containers in the timeline"][1] > 10 * limits.LANES_MAX
     page = "".join(html(facts))
     assert len(page) < 2 << 20
-    assert f"Of {told['changed containers'][1]:,} changed containers, 60 are here." in page
+    assert f"60 of {told['changed containers'][1]:,} changed containers are included." in page
 
 
 def test_progress_is_told(much: tuple[Facts, list[float]]) -> None:

@@ -140,7 +140,7 @@ def test_a_late_plugin_is_named_with_the_containers_that_went_on_without_it(
     _, gone = found(made.late(tmp_path))
     assert gone.title == "10-stuck was disconnected, and containers were created without it"
     assert gone.containers == ("shop/web/first", "shop/web/second")
-    assert "did not answer in time (CreateContainer" in gone.detail
+    assert "did not reply in time (CreateContainer" in gone.detail
     assert "2 containers were created without it" in gone.detail
 
 
@@ -210,8 +210,8 @@ def test_a_container_without_trouble_has_none(tmp_path: Path) -> None:
 
 def test_what_goes_backwards_is_named(tmp_path: Path) -> None:
     (order,) = found(made.backwards(tmp_path))
-    assert order.title == "An event came after one that usually follows it"
-    assert "PostStartContainer came after StopContainer." in order.detail
+    assert order.title == "An event arrived after one that usually follows it"
+    assert "PostStartContainer arrived after StopContainer." in order.detail
 
 
 def test_a_silence_between_two_probes_as_long_as_a_deadline_is_a_plugin_that_is_gone(
@@ -220,7 +220,7 @@ def test_a_silence_between_two_probes_as_long_as_a_deadline_is_a_plugin_that_is_
     late, gone = found(made.silence(tmp_path, 1.01))
     assert (late.kind, late.level) == (FindingKind.DEADLINE, Level.PROBLEM)
     assert late.title == (
-        "What is at 01–49 (between 00-probe and 50-probe) took longer than one plugin may"
+        "Plugins at 01–49 (between 00-probe and 50-probe) took longer than one plugin's deadline"
     )
     assert (gone.kind, gone.level) == (FindingKind.DISCONNECTED, Level.WARNING)
     assert gone.title == "A plugin at 01–49 was probably disconnected"
@@ -256,4 +256,4 @@ def test_a_plugin_that_validators_are_not_told_of_any_more_was_disconnected(
 def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
     findings = found(made.many_errors(tmp_path))
     assert len(findings) == FINDINGS_OF_KIND_MAX + 1
-    assert findings[-1].title == "20 more of the kind failed"
+    assert findings[-1].title == "20 more findings of the kind failed"

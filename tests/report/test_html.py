@@ -224,7 +224,7 @@ def test_changes_stand_with_their_owners(healthy: str) -> None:
 def test_a_finding_comes_with_what_to_do(tmp_path: Path) -> None:
     text = Page(page_of(made.conflict(tmp_path))).text
     assert "both tried to set" in text
-    assert "Let one of the two leave that field alone" in text
+    assert "Let only one of the two plugins set that field" in text
     assert "events 5, 6, 7 and 8" in text
 
 

@@ -100,13 +100,13 @@ def test_no_name_is_more_than_text(tmp_path_factory: pytest.TempPathFactory, nam
 def test_it_is_cut_between_parts_and_says_what_is_missing(tmp_path: Path) -> None:
     facts = facts_of(of_capture("containerd-2.4-beta", tmp_path / "chain.nriscope.db"))
     whole = markdown(facts)
-    assert "Left out" not in whole
+    assert "Omitted" not in whole
     for most in (2_500, 4_000, 6_000):
         text = markdown(facts, most)
         assert len(text) <= most
         assert_is_only_text(text)
-        assert "**Left out, as there is no room for it:**" in text
-        assert "The HTML report has it." in text
+        assert "**Omitted for lack of space:**" in text
+        assert "The HTML report contains them." in text
 
 
 def test_many_containers_stay_within_the_limit(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_many_containers_stay_within_the_limit(tmp_path: Path) -> None:
 def test_findings_come_first(tmp_path: Path) -> None:
     text = markdown(facts_of(made.healthy(tmp_path)))
     assert text.index("### Findings") < text.index("### The chain") < text.index("### Sessions")
-    assert "Nothing was found that asks for attention." in text
+    assert "No findings." in text

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look for problems in a recording, with one detector for each kind of finding.
+"""Find problems in a recording, with one detector for each kind of finding.
 
 In: events and rounds, in order, and facts about sessions. Out: findings with their evidence. Values
-are untrusted input, so nothing raises. A detector never reports what a gap may explain, and never
-knows how findings are shown.
+are untrusted input, so nothing raises. A detector never reports a problem that a gap may explain,
+and never depends on the output format.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .unknown_containers import Missed
 
 
 class Diagnosis:
-    """Takes events and rounds as they come; its findings are complete in the end."""
+    """Runner of all detectors, for events and rounds in order."""
 
     def __init__(self, scene: RecordingFacts, spec_of: Callable[[str], Spec]) -> None:
-        """Set up the detectors; ``spec_of`` gives a container's current spec by its id."""
+        """Create the detectors. ``spec_of`` returns a container's current spec by id."""
         self._parts: tuple[Detector, ...] = (
             Times(scene),
             Vanished(scene),
@@ -47,19 +47,17 @@ class Diagnosis:
         )
 
     def see(self, event: Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         for part in self._parts:
             part.see(event)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Take the next round; ``wanted`` if the report covers it."""
+        """Process the next round; ``wanted`` if the report covers it."""
         for part in self._parts:
             part.round(diff, wanted=wanted)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the worst findings first; of each kind up to a limit, and then the number of the
-        rest.
-        """
+        """Return the findings, the worst first: some of each kind, and the number of the others."""
         found: list[Finding] = []
         everything = ranked([one for part in self._parts for one in part.findings()])
         for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):
@@ -71,9 +69,9 @@ class Diagnosis:
                     replace(
                         more[0],
                         level=Level(level),
-                        title=f"{len(more):,} more of the kind {kind}",
-                        detail="They are of the same kind as those before, and left out here.",
-                        advice="`--where` in `log`, or WHAT here, narrows it down.",
+                        title=f"{len(more):,} more findings of the kind {kind}",
+                        detail="Only the first findings of each kind are listed.",
+                        advice="Name a pod or container in the command to list fewer findings.",
                     )
                 )
         return tuple(found)

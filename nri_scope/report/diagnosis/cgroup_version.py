@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings for cgroup v2 (``unified``) on a node that has cgroup v1.
+"""Detect settings for cgroup v2 (``unified``) on a node with cgroup v1.
 
-NRI does not report a node's version. But on v2 containerd and CRI-O give every container that is
-not privileged a cgroup namespace, on v1 they do not; and on v1 runc refuses to create a container
-with ``unified``: it is removed without having been started.
+NRI does not report a node's cgroup version. But containerd and CRI-O give unprivileged containers a
+cgroup namespace on v2 only; and on v1 runc rejects a container with ``unified``, which is then
+removed without having been started.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ from .recording_facts import Detector, Latest, RecordingFacts
 
 _PATH = "/linux/resources/unified"
 _ADVICE = (
-    "Set `unified` only where the node has cgroup v2 (`stat -fc %T /sys/fs/cgroup` says "
-    "cgroup2fs), and the settings of v1 (cpu, memory, pids) elsewhere; or move the node to "
-    "cgroup v2."
+    "Set `unified` only on nodes with cgroup v2 (`stat -fc %T /sys/fs/cgroup` prints cgroup2fs), "
+    "and the settings of v1 (cpu, memory, pids) on other nodes; or move the node to cgroup v2."
 )
 _STARTS = ("StartContainer", "PostStartContainer")
 _ENDS = ("StopContainer", "RemoveContainer")
 
 
 class Unified(Detector):
-    """See `Detector`."""
+    """Detector of ``unified`` on cgroup v1."""
 
     def __init__(self, scene: RecordingFacts, spec_of: Callable[[str], Spec]) -> None:
         super().__init__(scene)
         self._spec_of = spec_of
         self._waiting: Latest[tuple[int, str], tuple[int, str, str]] = Latest()
-        """Containers not started yet: event, owner of the request, and name."""
+        """Containers that are not started yet: event, owner of ``unified``, and name."""
         self._started: Latest[tuple[int, str], bool] = Latest()
         self._shown: dict[str, Shown] = {}
         self._is_v2 = False
 
     def see(self, event: Event) -> None:
-        """Note whether the container is started, or never will be."""
+        """Check whether a container is started, or ends without a start."""
         key = 0, event.container_id
         if event.event in _STARTS:
-            # A creation is reported late: later events may have been taken already.
+            # Rounds arrive late: this event may precede the round of the container's creation.
             self._started[key] = True
             self._waiting.pop(key, None)
         elif event.event in _ENDS and (waiting := self._waiting.pop(key, None)) is not None:
@@ -55,7 +54,7 @@ class Unified(Detector):
                 self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note whether a plugin sets a value in ``unified``."""
+        """Check whether a plugin sets a value in ``unified``."""
         if diff.name != CREATE or self._is_v2:
             return
         if _has_cgroup_namespace(self._spec_of(diff.container)):
@@ -72,9 +71,7 @@ class Unified(Detector):
                 return
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each owner; none if any container shows that the node has cgroup
-        v2.
-        """
+        """Yield one finding for each owner; none if any container has a cgroup namespace."""
         if self._is_v2:
             return
         for owner, shown in self._shown.items():
@@ -82,11 +79,11 @@ class Unified(Detector):
             yield shown.finding(
                 FindingKind.UNIFIED,
                 Level.WARNING,
-                f"{owner} set `unified` on what looks like a node with cgroup v1",
+                f"{owner} set `unified`, probably on a node with cgroup v1",
                 f"{count:,} container{'s were' if count != 1 else ' was'} created with `unified` "
-                "and without a cgroup namespace (the mark of cgroup v1), never started, and ended. "
-                "On cgroup v1 runc refuses a container that has `unified`; the runtime's log "
-                "would say so.",
+                "and without a cgroup namespace (a sign of cgroup v1), and ended without a start. "
+                "On cgroup v1 runc rejects containers with `unified`; the runtime's log then "
+                "contains the error.",
                 _ADVICE,
             )
 

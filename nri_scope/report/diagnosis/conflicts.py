@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conflicts between plugins, and other reasons why an event had no effect."""
+"""Detect conflicts between plugins, and other failures of events."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Detector, RecordingFacts
 
 _CONFLICT = "both tried to set"
-"""Part of the runtime's error, in all versions (containerd/nri, pkg/adaptation)."""
+"""Part of the runtime's error message, in all versions (containerd/nri, pkg/adaptation)."""
 _FATAL = frozenset(
     {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContainer", "UpdateContainer"}
 )
-"""Events that fail in the CRI when a plugin answers with an error; for others it is only logged."""
+"""Events whose CRI call fails if a plugin returns an error. Runtimes only log errors of others."""
 _CONFLICT_ADVICE = (
-    "Let one of the two leave that field alone. A plugin that means to replace what an earlier one "
-    "set has to remove it in the same reply: a removal and a new value together are no conflict. "
+    "Let only one of the two plugins set that field. To replace the value of an earlier plugin, a "
+    "plugin must also remove it in the same reply; a removal with a new value is no conflict. "
     "`nri-scope blame FILE CONTAINER` shows who set what."
 )
 _ERROR_ADVICE = (
-    "An error ends the chain: plugins behind never see the event. Have the plugin answer with no "
-    "change where it cannot help, and return an error only to stop the container; its own log "
-    "says more."
+    "An error ends the chain: later plugins never receive the event. Let the plugin reply without "
+    "a change where it cannot help, and return an error only to stop the container. Its own log "
+    "may contain details."
 )
 _REJECTED_ADVICE = (
-    "A validator decides so on purpose. Its reason says what it will not have; `nri-scope blame` "
+    "A validator rejects containers on purpose. Its reason names the problem; `nri-scope blame` "
     "shows which plugin made that change."
 )
 _ENDED_ADVICE = (
-    "No connection saw why: it was an error or a conflict at a plugin in between, or that "
-    "connection was filtered. The runtime's log has the words; probes closer together "
-    "(`nri-scope diff --live --probes`) show the place."
+    "No connection observed the reason: an error or a conflict at a plugin in between, unless that "
+    "connection was filtered. The runtime's log contains the error; more probes "
+    "(`nri-scope diff --live --probes`) show where it happens."
 )
 _AFTER_ADVICE = (
-    "The runtime's log and the events of the pod have the words of the runtime or of the OCI "
-    "runtime that refused the container. Compare with what plugins changed: "
+    "The runtime's log and the pod's events contain the error of the runtime or the OCI runtime "
+    "that rejected the container. Compare it with the plugins' changes: "
     "`nri-scope blame FILE CONTAINER`."
 )
-_EVENT = re.compile(r" \(event \d+\)")
+_EVENT_ID = re.compile(r" \(event \d+\)")
 _SUSPECTS_MAX = 4
-"""Maximum number of changes by plugins that are named with a failure."""
+"""Maximum number of plugins' changes and requests in a finding about a failure."""
 _LATE_NS = 250_000_000
-"""Time after which a creation without further events is worth reporting: runtimes take some tens of
-milliseconds from the chain's end to PostCreateContainer."""
+"""Minimum time without further events after which a creation is reported. Runtimes take some tens
+of milliseconds from the end of the chain to PostCreateContainer."""
 
 
 @dataclass(slots=True)
@@ -63,24 +63,24 @@ class _Refused:
     words: str
     doubt: bool = False
     suspects: dict[str, None] = field(default_factory=dict)
-    """Changes and requests of plugins that the runtime may not have accepted."""
+    """Changes and requests of plugins that the runtime may have rejected."""
     shown: Shown = field(default_factory=Shown)
 
 
 class Refused(Detector):
-    """See `Detector`."""
+    """Detector of failed events."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._found: dict[tuple[str, str], _Refused] = {}
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note whether the round failed, or may have failed."""
-        said = diff.failure or diff.doubt
-        if not (wanted and said) or (diff.doubt and diff.open_ns < _LATE_NS):
+        """Check whether the round failed, or may have failed."""
+        reason = diff.failure or diff.doubt
+        if not (wanted and reason) or (diff.doubt and diff.open_ns < _LATE_NS):
             return
-        # The same failure of many containers, each shown by other events, is one finding.
-        key = clipped(diff.name, WORDS_MAX), clipped(_EVENT.sub("", said), WORDS_MAX)
+        # The same failure of many containers is one finding, so the key has no event ids.
+        key = clipped(diff.name, WORDS_MAX), clipped(_EVENT_ID.sub("", reason), WORDS_MAX)
         if diff.doubt:
             key = diff.name, NOT_KNOWN
         found = self._found.get(key)
@@ -101,7 +101,7 @@ class Refused(Detector):
 
 
 def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-    """Yield requests of plugins, those first that a runtime may refuse."""
+    """Yield plugins' requests and changes, those first that a runtime may reject."""
     for one in diff.asked:
         if one.fate is RequestFate.UNKNOWN:
             yield words.request(
@@ -112,41 +112,41 @@ def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
     ]
     for step in sorted(steps, key=lambda step: not step.note):
         note = f" ({step.note})" if step.note else ""
-        yield f"{words.owner(step.owner)} {_DID[step.change.kind]} {step.change.path}{note}"
+        yield f"{words.owner(step.owner)} {_VERBS[step.change.kind]} {step.change.path}{note}"
 
 
-_DID = {"added": "added", "removed": "removed", "changed": "changed", "moved": "moved"}
+_VERBS = {"added": "added", "removed": "removed", "changed": "changed", "moved": "moved"}
 
 
 def _finding(one: _Refused) -> Finding:
     fatal = one.name in _FATAL
-    outcome = "The operation failed" if fatal else "The runtime only logs that"
+    outcome = "The operation failed" if fatal else "The runtime only logs the error"
     kind, level = FindingKind.FAILED, Level.PROBLEM if fatal else Level.WARNING
     title, advice = f"{one.name} failed: {one.words}", _ERROR_ADVICE
-    detail = f"{outcome}, and plugins behind it in the chain did not see the event."
+    detail = f"{outcome}, and later plugins in the chain did not receive the event."
     if _CONFLICT in one.words:
         kind, advice = FindingKind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
-        detail = f"{one.name} fails when two plugins set one field, for all plugins alike."
+        detail = f"{one.name} fails when two plugins set one field, and no plugin's changes apply."
     elif "rejected it" in one.words:
-        detail, advice = "A validator said no to what the chain made of it.", _REJECTED_ADVICE
+        detail, advice = "A validator rejected the adjusted container.", _REJECTED_ADVICE
     elif one.words.startswith((SEEMS, ENDED)):
         advice = _ENDED_ADVICE
         level = Level.PROBLEM if one.words.startswith(f"{ENDED} ") else Level.WARNING
-        title = f"{one.name} did not get through the chain"
+        title = f"{one.name} did not reach the end of the chain"
         detail = f"{one.words[0].upper()}{one.words[1:]}."
     elif one.doubt or one.words.startswith((NO_POST, NO_STATE)):
         advice = _AFTER_ADVICE
         title = "CreateContainer was not followed by PostCreateContainer"
         detail = (
-            f"{one.words[0].upper()}{one.words[1:]}. No connection saw an error: a plugin that "
+            f"{one.words[0].upper()}{one.words[1:]}. No connection observed an error: an "
+            "unobserved plugin, the runtime or the OCI runtime rejected the container."
         )
-        detail += "was not seen, the runtime or the OCI runtime refused it."
         if one.doubt:
             level = Level.WARNING
-            detail = "The recording ended before anything told what became of it."
+            detail = "The recording ended before the outcome was known."
         if one.suspects:
-            detail += f" Plugins had asked for this: {'; '.join(one.suspects)}."
+            detail += f" Requests and changes by plugins: {'; '.join(one.suspects)}."
     shown = one.shown
     return shown.finding(
         kind,

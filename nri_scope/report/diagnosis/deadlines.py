@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins near or over their deadline."""
+"""Detect plugins near or over their deadline."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, RecordingFacts
 
 _ADVICE = (
-    "Answer first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
-    "`nri-scope replay FILE -- ./plugin` measures the plugin alone. Where it cannot be faster, "
-    "the runtime's limit for one request can be raised: plugin_request_timeout in containerd's "
-    "NRI section, nri_plugin_request_timeout in CRI-O's; every container then waits that long."
+    "Reply first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
+    "`nri-scope replay FILE -- ./plugin` measures the plugin alone. If it cannot be faster, raise "
+    "the runtime's deadline: plugin_request_timeout in containerd's NRI section, "
+    "nri_plugin_request_timeout in CRI-O's; a slow plugin can then delay each container that long."
 )
 _OWN_ADVICE = (
-    "The node was probably short of CPU or memory then; compare with what else ran. "
-    "`nri-scope stats` shows how long nri-scope itself took over all events."
+    "The node was probably short of CPU or memory; compare with its load at that time. "
+    "`nri-scope stats` shows the times of nri-scope's connections over all events."
 )
 
 
@@ -33,7 +33,7 @@ class _Slow:
     title: str
     own: bool
     several: bool = False
-    """Whether it may have been more than one plugin."""
+    """Whether more than one plugin may have used the time."""
     shown: Shown = field(default_factory=Shown)
     over: int = 0
     worst_ns: int = 0
@@ -48,18 +48,18 @@ class _Slow:
 
 
 class Times(Detector):
-    """See `Detector`."""
+    """Detector of slow plugins."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._found: dict[str, _Slow] = {}
 
     def see(self, event: Event) -> None:
-        """Note the times of one connection."""
+        """Check the time of one connection."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI or not self._scene.wanted(event):
             return
-        # The set-up and a plugin's own calls have deadlines of their own.
+        # Set-up requests and a plugin's own calls have other deadlines.
         own = is_plugins_call(event.method, event.mark)
         if event.timeout_ns <= 0 or own or event.method == "Configure":
             return
@@ -72,7 +72,7 @@ class Times(Detector):
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note the times between two connections."""
+        """Check the times between two connections."""
         if not wanted:
             return
         for span in diff.spans:
@@ -89,16 +89,18 @@ class Times(Detector):
         for slow in self._found.values():
             count = slow.shown.count
             took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)
-            told = f"{slow.worst_name} took {took} of {deadline}"
+            times = f"{slow.worst_name} took {took} of {deadline}"
             if count > 1:
-                over = f", {slow.over:,} of them all of it" if slow.over else ""
-                told = f"{count:,} events took over half of the deadline{over}; the longest: {told}"
+                over = f", {slow.over:,} of them all of the deadline" if slow.over else ""
+                times = (
+                    f"{count:,} events took over half of the deadline{over}; the longest: {times}"
+                )
             yield slow.shown.finding(
                 FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
-                f"{slow.title} {_did(slow)}",
-                f"{told}. One answer after the deadline makes the runtime drop the plugin's "
-                "connection, and the container goes on without it.",
+                f"{slow.title} {_problem(slow)}",
+                f"{times}. After one late reply the runtime disconnects the plugin, and continues "
+                "without it.",
                 _OWN_ADVICE if slow.own else _ADVICE,
             )
 
@@ -107,11 +109,11 @@ def _title(span: Span) -> str:
     plugins, between = span.owner.plugins, f"between {span.after} and {span.before}"
     if len(plugins) == 1:
         return f"{plugins[0]} ({between})"
-    return f"What is at {span.owner.index or '?'} ({between})"
+    return f"Plugins at {span.owner.index or '?'} ({between})"
 
 
-def _did(slow: _Slow) -> str:
+def _problem(slow: _Slow) -> str:
     if slow.several:
-        part = "longer than" if slow.over else "over half the time that"
-        return f"took {part} one plugin may"
-    return "missed its deadline" if slow.over else "came near its deadline"
+        part = "longer than" if slow.over else "over half of"
+        return f"took {part} one plugin's deadline"
+    return "missed its deadline" if slow.over else "took over half of its deadline"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that were disconnected, and events that the runtime continued without them."""
+"""Detect disconnected plugins, and containers that were created without them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX
 from .recording_facts import Detector, RecordingFacts
 
-_WORDS: dict[int, str] = {
-    Code.DEADLINE_EXCEEDED: "did not answer in time",
-    Code.UNAVAILABLE: "closed its connection while it was asked",
+_REASONS: dict[int, str] = {
+    Code.DEADLINE_EXCEEDED: "did not reply in time",
+    Code.UNAVAILABLE: "closed its connection during a request",
 }
-"""Status codes that mean the end of a plugin, not an answer."""
+"""Status codes that show the end of a connection, not a reply."""
 _ADVICE = (
-    "Find out why it went (its own log, `nri-scope replay FILE -- ./plugin`), and have it connect "
-    "again by itself: a runtime never starts an external plugin anew. What it should have done to "
-    "the containers named here was not done: delete and create them again. Newer runtimes have a "
-    "validator for required plugins, which keeps containers from being created without them."
+    "Find the reason (the plugin's own log, `nri-scope replay FILE -- ./plugin`), and make the "
+    "plugin reconnect by itself: a runtime never restarts an external plugin. The listed "
+    "containers lack its changes: delete and create them again. Newer runtimes have a validator "
+    "for required plugins, which prevents the creation of containers without them."
 )
 _ONE_TIMEOUT = 1.25
-"""Maximum time of a span in which one plugin does not answer, as a multiple of its deadline,
-including the other plugins' time. A longer time means several plugins, each possibly in time."""
+"""Maximum time of a span with one plugin that misses its deadline, as a multiple of the deadline,
+including other plugins' time. A longer time means several plugins, each possibly in time."""
 _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
@@ -42,47 +42,47 @@ class _Gone:
     level: Level
     last: int
     shown: Shown = field(default_factory=Shown)
-    back: bool = False
-    seems: bool = False
-    """Whether the plugin's connection was not observed."""
+    has_reconnected: bool = False
+    is_probable: bool = False
+    """Whether the disconnection is only probable, as the connection was not observed."""
 
 
 class Vanished(Detector):
-    """See `Detector`."""
+    """Detector of disconnected plugins."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._gone: dict[str, _Gone] = {}
-        """The newest disconnection of each plugin, until the plugin is back."""
-        self._over: list[_Gone] = []
+        """Newest disconnection of each plugin that has not reconnected."""
+        self._closed_cases: list[_Gone] = []
         self._newest: dict[int, int] = {}
-        """The newest event of each plugin's session."""
-        self._told: dict[str, int] = {}
-        """The plugins of the validators' last request, with its event."""
+        """Newest event of each session, by session id."""
+        self._newest_chain: dict[str, int] = {}
+        """Plugins in the newest request to validators, with the id of its event."""
         self._ours = scene.passive_plugins()
 
     def see(self, event: Event) -> None:
-        """Note how the exchange with a plugin ended."""
+        """Check the status of the exchange with a plugin."""
         if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
             return
         self._newest[event.session] = event.id
-        if event.status_code in _WORDS:
+        if event.status_code in _REASONS:
             if event.plugin not in self._gone:
-                why = f"{_WORDS[event.status_code]} ({event.event}, event {event.id})"
+                why = f"{_REASONS[event.status_code]} ({event.event}, event {event.id})"
                 self._gone[event.plugin] = gone = _Gone(event.plugin, why, Level.PROBLEM, event.id)
                 if self._scene.wanted(event):
                     gone.shown.add(event.id)
         else:
-            self._is_back(event.plugin)
+            self._reconnected(event.plugin)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note whether the chain continued without one of its plugins."""
+        """Check whether the chain continued without one of its plugins."""
         if wanted:
-            self._by_the_time(diff)
+            self._check_times(diff)
         if diff.name != CREATE:
             return
-        self._ended_meanwhile(diff)
-        self._by_the_chain(diff)
+        self._check_sessions(diff)
+        self._check_chain(diff)
         if not wanted or diff.failure:
             return
         for gone in self._gone.values():
@@ -93,10 +93,10 @@ class Vanished(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each disconnection of a plugin."""
-        for gone in (*self._over, *self._gone.values()):
+        for gone in (*self._closed_cases, *self._gone.values()):
             count = len(gone.shown.containers)
             if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
-                # No container was created without it.
+                # No container was created without the plugin.
                 continue
             yield gone.shown.finding(
                 FindingKind.DISCONNECTED,
@@ -110,37 +110,35 @@ class Vanished(Detector):
         session = self._scene.sessions.get(number)
         return session is not None and session.role != Role.CRI
 
-    def _is_back(self, plugin: str) -> None:
+    def _reconnected(self, plugin: str) -> None:
         gone = self._gone.pop(plugin, None)
         if gone is not None:
-            gone.back = True
-            if gone.shown.count and len(self._over) < CASES_MAX:
-                self._over.append(gone)
+            gone.has_reconnected = True
+            if gone.shown.count and len(self._closed_cases) < CASES_MAX:
+                self._closed_cases.append(gone)
 
-    def _by_the_time(self, diff: RoundDiff) -> None:
-        """Find two connections between which one plugin's deadline passed before the chain
-        continued.
-        """
+    def _check_times(self, diff: RoundDiff) -> None:
+        """Find spans in which one plugin probably missed its deadline."""
         for span in diff.spans:
             if not (span.before and span.deadline_ns <= span.ns < _ONE_TIMEOUT * span.deadline_ns):
                 continue
-            if span.deadline_ns <= 0 or len(self._over) >= CASES_MAX:
+            if span.deadline_ns <= 0 or len(self._closed_cases) >= CASES_MAX:
                 continue
             plugins = span.owner.plugins
             who = plugins[0] if len(plugins) == 1 else f"A plugin at {span.owner.index or '?'}"
             took, deadline = duration(span.ns), wording.deadline(span.deadline_ns)
             why = (
-                f"did not answer in time, as it seems: {diff.name} took {took} of {deadline} "
-                f"between {span.after} and {span.before}, and then went on there"
+                f"probably did not reply in time: {diff.name} took {took} of {deadline} "
+                f"between {span.after} and {span.before}, and then continued"
             )
             number = diff.events[diff.seen_by.index(span.before)]
-            gone = _Gone(who, why, Level.WARNING, number, seems=True)
+            gone = _Gone(who, why, Level.WARNING, number, is_probable=True)
             without = "" if diff.failure or not diff.container else diff.container
             gone.shown.add(number, container=self._scene.name_of(without) if without else "")
-            self._over.append(gone)
+            self._closed_cases.append(gone)
 
-    def _ended_meanwhile(self, diff: RoundDiff) -> None:
-        """Find plugins whose own connection was seen to end before this round."""
+    def _check_sessions(self, diff: RoundDiff) -> None:
+        """Find plugins whose observed connection ended before this round."""
         for number, newest in list(self._newest.items()):
             session = self._scene.sessions[number]
             if session.ended_ns is None or session.ended_ns >= diff.at_ns:
@@ -151,15 +149,13 @@ class Vanished(Detector):
                 continue
             if not self._outlived(session, diff):
                 continue
-            why = f"was gone after event {newest}"
+            why = f"was disconnected after event {newest}"
             if session.end_reason:
                 why += f": {session.end_reason}"
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, newest)
 
     def _outlived(self, session: Session, diff: RoundDiff) -> bool:
-        """Return whether another connection of that time still exists: else the runtime
-        restarted.
-        """
+        """Return whether a concurrent connection still exists; if not, the runtime restarted."""
         return any(
             other.plugin in diff.seen_by
             and other.id != session.id
@@ -169,27 +165,27 @@ class Vanished(Detector):
             for other in self._scene.sessions.values()
         )
 
-    def _by_the_chain(self, diff: RoundDiff) -> None:
-        """Find plugins that the validators' chain no longer lists."""
+    def _check_chain(self, diff: RoundDiff) -> None:
+        """Find plugins that the chain in requests to validators no longer contains."""
         if not diff.chain:
             return
         there = set(diff.chain)
-        for plugin, event in self._told.items():
+        for plugin, event in self._newest_chain.items():
             if len(self._gone) >= CASES_MAX:
                 break
             if plugin in there or plugin in self._gone or plugin in self._ours:
                 continue
             why = (
-                f"was in the chain that the runtime told validators at event {event}, and is not "
+                f"was in the chain that the runtime sent to validators at event {event}, but not "
                 f"at event {diff.event}"
             )
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, event)
         for plugin in diff.chain:
             gone = self._gone.get(plugin)
-            # The round in which it was disconnected still lists it.
+            # The round of the disconnection still lists the plugin.
             if gone is not None and gone.last not in diff.events and gone.last < diff.event:
-                self._is_back(plugin)
-        self._told = dict.fromkeys(diff.chain, diff.event)
+                self._reconnected(plugin)
+        self._newest_chain = dict.fromkeys(diff.chain, diff.event)
 
 
 def _creates(session: Session) -> bool:
@@ -197,7 +193,7 @@ def _creates(session: Session) -> bool:
 
 
 def _title(gone: _Gone, count: int) -> str:
-    if gone.seems:
+    if gone.is_probable:
         return f"{gone.plugin} was probably disconnected"
     return f"{gone.plugin} was disconnected" + (
         ", and containers were created without it" if count else ""
@@ -205,10 +201,10 @@ def _title(gone: _Gone, count: int) -> str:
 
 
 def _outcome(gone: _Gone, count: int) -> str:
-    if gone.seems:
-        return "The runtime closes the connection of a plugin that answers too late."
-    told = "No creation of a container was seen after that."
+    if gone.is_probable:
+        return "The runtime disconnects a plugin that replies too late."
+    outcome = "No container creation was observed after that."
     if count:
         were = "s were" if count != 1 else " was"
-        told = f"The runtime went on: {count:,} container{were} created without it."
-    return f"{told} It came back later." if gone.back else told
+        outcome = f"The runtime continued: {count:,} container{were} created without it."
+    return f"{outcome} It reconnected later." if gone.has_reconnected else outcome

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events in an order that is allowed, but that a plugin's author may not expect."""
+"""Detect events in a valid order that the author of a plugin may not expect."""
 
 from __future__ import annotations
 
@@ -26,69 +26,69 @@ _POD_RANKS = {"RunPodSandbox": 1, "StopPodSandbox": 2, "RemovePodSandbox": 3}
 _POD_STOPPED, _POD_REMOVED = 2, 3
 _START_BITS = NriEvent.StartContainer.bit | NriEvent.PostStartContainer.bit
 _STOP_BIT = NriEvent.StopContainer.bit
-_PAIRS = 4
+_PAIRS_MAX = 4
 """Maximum number of misordered events that are named."""
 
 
 class Rule(Enum):
-    """A surprising order: the events, their meaning, and advice."""
+    """An unexpected order: title, explanation, and advice."""
 
     POD_FIRST = (
         "A container was stopped after its pod",
-        "StopPodSandbox came while a container of the pod had not been stopped.",
-        "Do not throw away what StopContainer still needs when the pod stops; wait for "
-        "RemovePodSandbox, or clean up at whichever comes last.",
+        "StopPodSandbox arrived before StopContainer of a container in the pod.",
+        "Keep the data that StopContainer needs when the pod stops; clean up at RemovePodSandbox, "
+        "or at the last event of the container or pod.",
     )
     UNSTOPPED = (
         "A container was removed without having been stopped",
-        "RemoveContainer came, and StopContainer had not, though the container was started and "
-        "the connection had subscribed to both.",
-        "Release resources at StopContainer and at RemoveContainer, whichever comes first.",
+        "RemoveContainer arrived without StopContainer, though the container was started and the "
+        "connection had subscribed to both.",
+        "Release resources at StopContainer and at RemoveContainer, whichever arrives first.",
     )
     NEVER_RAN = (
         "A container was stopped that never ran",
-        "StopContainer came, and StartContainer had not: it was created and could not be started, "
-        "or no client started it.",
-        "Do not take StopContainer for the end of something that began: release what was set up "
-        "at creation, and expect nothing of what StartContainer would have set up.",
+        "StopContainer arrived without StartContainer: the container could not be started, or no "
+        "client started it.",
+        "Do not assume at StopContainer that the container ran: release the resources of the "
+        "creation, and do not rely on anything set up at StartContainer.",
     )
     BACKWARDS = (
-        "An event came after one that usually follows it",
-        "The course of a container (create, start, stop, remove) or pod went backwards.",
+        "An event arrived after one that usually follows it",
+        "The lifecycle of a container (create, start, stop, remove) or pod went backwards.",
         "Do not derive a container's state from the newest event alone.",
     )
     REPEATED = (
-        "An event came more than once",
-        "Runtimes repeat an operation that did not succeed, and CRI-O repeats StopPodSandbox.",
+        "An event arrived more than once",
+        "Runtimes repeat failed operations, and CRI-O repeats StopPodSandbox.",
         "Make handlers idempotent: the second call must neither fail nor release anything twice.",
     )
     AFTER_POD = (
         "A container had events after its pod was removed",
-        "RemovePodSandbox was not the end of it.",
-        "Keep what belongs to a container until its own RemoveContainer.",
+        "RemovePodSandbox was not the last event of the container.",
+        "Keep the data of a container until its own RemoveContainer.",
     )
 
 
 @dataclass(slots=True)
-class _Course:
+class _Lifecycle:
     rank: int = 0
     started: bool = False
     stopped: bool = False
 
 
 class Order(Detector):
-    """See `Detector`. Each connection is examined separately, as a plugin sees only its own."""
+    """Detector of unexpected orders, by connection, as a plugin sees only its own events."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._sequence = Sequence(scene)
-        self._containers: Latest[tuple[int, str], _Course] = Latest()
+        self._containers: Latest[tuple[int, str], _Lifecycle] = Latest()
         self._pods: Latest[tuple[int, str], int] = Latest()
         self._shown: dict[Rule, Shown] = {}
         self._pairs: dict[str, None] = {}
 
     def see(self, event: Event) -> None:
-        """Take the next event of a connection."""
+        """Process the next event of a connection."""
         self._sequence.see(event)
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
@@ -104,8 +104,8 @@ class Order(Detector):
             title, detail, advice = rule.value
             count = len(shown.containers)
             if rule is Rule.BACKWARDS:
-                detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS])}."
-            times = f" It happened to {count:,} of them." if count > 1 else ""
+                detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS_MAX])}."
+            times = f" This affects {count:,} containers or pods." if count > 1 else ""
             yield shown.finding(
                 FindingKind.ORDER,
                 Level.NOTE,
@@ -125,48 +125,48 @@ class Order(Detector):
 
     def _container(self, event: Event, mask: int) -> None:
         key, rank = (event.session, event.container_id), _RANKS[event.event]
-        course = self._containers.get(key)
-        if course is None:
-            course = self._containers[key] = _Course()
-        if rank == course.rank:
+        lifecycle = self._containers.get(key)
+        if lifecycle is None:
+            lifecycle = self._containers[key] = _Lifecycle()
+        if rank == lifecycle.rank:
             self._note(Rule.REPEATED, event)
-        elif rank < course.rank:
-            self._backwards(event, _RANKS, course.rank)
+        elif rank < lifecycle.rank:
+            self._backwards(event, _RANKS, lifecycle.rank)
         else:
-            rule = self._surprise(event, course, mask)
+            rule = self._broken_rule(event, lifecycle, mask)
             if rule is not None:
                 self._note(rule, event)
-        course.rank = max(rank, course.rank)
-        course.started |= rank in (_STARTED, _STARTED + 1)
-        course.stopped |= rank == _STOPPED
+        lifecycle.rank = max(rank, lifecycle.rank)
+        lifecycle.started |= rank in (_STARTED, _STARTED + 1)
+        lifecycle.stopped |= rank == _STOPPED
 
-    def _surprise(self, event: Event, course: _Course, mask: int) -> Rule | None:
-        """Return the rule that a forward event breaks, if any."""
+    def _broken_rule(self, event: Event, lifecycle: _Lifecycle, mask: int) -> Rule | None:
+        """Return the rule for an event that did not go backwards; None if its order is usual."""
         pod = self._pods.get((event.session, event.pod_id)) or 0
         if pod == _POD_REMOVED:
             return Rule.AFTER_POD
         if event.event == "StopContainer":
-            if course.started and pod == _POD_STOPPED:
+            if lifecycle.started and pod == _POD_STOPPED:
                 return Rule.POD_FIRST
-            # A container whose creation failed also gets StopContainer: a different case.
-            never_ran = course.rank == _CREATED and _subscribed(mask, _START_BITS)
+            # A container whose creation failed also gets StopContainer, which is another case.
+            never_ran = lifecycle.rank == _CREATED and _subscribed(mask, _START_BITS)
             if never_ran and self._sequence.is_whole(event.session):
                 return Rule.NEVER_RAN
-        unstopped = event.event == "RemoveContainer" and course.started and not course.stopped
+        unstopped = event.event == "RemoveContainer" and lifecycle.started and not lifecycle.stopped
         if unstopped and _subscribed(mask, _STOP_BIT) and self._sequence.is_whole(event.session):
             return Rule.UNSTOPPED
         return None
 
     def _backwards(self, event: Event, ranks: Mapping[str, int], newest: int) -> None:
         before = next(name for name, rank in ranks.items() if rank == newest)
-        if self._scene.wanted(event) and len(self._pairs) < _PAIRS:
-            self._pairs[f"{event.event} came after {before}"] = None
+        if self._scene.wanted(event) and len(self._pairs) < _PAIRS_MAX:
+            self._pairs[f"{event.event} arrived after {before}"] = None
         self._note(Rule.BACKWARDS, event)
 
     def _note(self, rule: Rule, event: Event) -> None:
         if self._scene.wanted(event):
-            thing = event.container_id or event.pod_id
-            name = self._scene.name_of(thing)
+            subject = event.container_id or event.pod_id
+            name = self._scene.name_of(subject)
             self._shown.setdefault(rule, Shown()).add(event.id, container=name)
 
 

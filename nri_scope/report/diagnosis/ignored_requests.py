@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of plugins that were not applied."""
+"""Detect requests of plugins that were not applied."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Detector, RecordingFacts
 
 _ADVICE = (
-    "The plugin thinks that it has this, and it has not. Ask for it in a way that this runtime "
-    "takes notice of, or drop it: `nri-scope blame FILE CONTAINER --history PATH` shows what "
-    "became of it."
+    "The container lacks this setting. Request it in a way that this runtime supports, or remove "
+    "the request: `nri-scope blame FILE CONTAINER --history PATH` shows its outcome."
 )
 _CRI_ADVICE = (
     "Compare with the runtime's own rules for this field, and with later plugins: "
-    "`nri-scope blame FILE CONTAINER --history PATH` shows all that happened to it."
+    "`nri-scope blame FILE CONTAINER --history PATH` shows all changes of this field."
 )
 
 
@@ -42,16 +41,16 @@ class _Dropped:
 
 
 class Dropped(Detector):
-    """See `Detector`."""
+    """Detector of requests that were not applied."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
         self._found: dict[tuple[str, str, str], _Dropped] = {}
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note requests that were not applied, and changes that the CRI shows as not applied."""
+        """Check requests, and changes that the CRI reports as not applied."""
         if not wanted or diff.failure:
-            # If the whole event failed, that is the only finding.
+            # The failure of the whole event is the only finding.
             return
         for asked in diff.asked:
             if asked.fate is RequestFate.NOT_APPLIED:
@@ -89,7 +88,7 @@ class Dropped(Detector):
         self._add(
             (str(step.owner), step.change.path, str(step.applied)),
             f"{step.change.path} of {who} was {step.applied}",
-            f"{fate[:1].upper()}{fate[1:].replace('APPLIED', 'applied', 1)}, as the CRI tells it.",
+            f"{fate[:1].upper()}{fate[1:].replace('APPLIED', 'applied', 1)}, according to the CRI.",
             _CRI_ADVICE,
             step.container,
             step.event,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that share a name, or an index."""
+"""Detect plugins that share a name or an index."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ from .recording_facts import Detector, RecordingFacts
 
 _TITLE = re.compile(r"[0-9]{2}-.")
 _SAME_ADVICE = (
-    "Give each plugin a name and index of its own. Often it is one plugin twice: an old instance "
-    "that was not ended, or one that the runtime launches and a DaemonSet besides."
+    "Give each plugin its own name and index. Often one plugin runs twice: an old instance that "
+    "was not stopped, or an instance launched by the runtime and another from a DaemonSet."
 )
 _NAME_ADVICE = (
-    "See whether both are meant. Launched plugins of one name share the configuration file "
-    "/etc/nri/conf.d/NAME.conf; and in logs without the index they cannot be told apart."
+    "Check whether both are intended. Launched plugins with one name share the configuration file "
+    "/etc/nri/conf.d/NAME.conf, and logs without the index do not distinguish them."
 )
-_INDEX_ADVICE = "Give them different indices: the lower one is asked first."
+_INDEX_ADVICE = "Give them different indices: runtimes call the lower index first."
 
 
 class Names(Detector):
-    """See `Detector`. Alternating events show which connections coexist; clocks do not."""
+    """Detector of name clashes. Alternating events show which connections coexist."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
-        self._ours = scene.passive_plugins()
+        self._own_plugins = scene.passive_plugins()
         self._newest: dict[str, int] = {}
-        """The session of the newest event under each ``NN-name``."""
-        self._heard: set[int] = set()
-        self._together: dict[str, Shown] = {}
+        """Session of the newest event, by ``NN-name``."""
+        self._seen_sessions: set[int] = set()
+        self._coexisting: dict[str, Shown] = {}
         self._chains: dict[tuple[str, ...], int] = {}
 
     def see(self, event: Event) -> None:
-        """Note whether events of two connections with the same name alternate."""
+        """Check whether events of two connections with the same name alternate."""
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI:
             return
         newest = self._newest.get(event.plugin)
         if newest != event.session:
-            if event.session in self._heard:
-                self._together.setdefault(event.plugin, Shown()).add(event.id)
-            self._heard.add(event.session)
+            if event.session in self._seen_sessions:
+                self._coexisting.setdefault(event.plugin, Shown()).add(event.id)
+            self._seen_sessions.add(event.session)
             self._newest[event.plugin] = event.session
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Note the chain that the runtime listed, or that was observed."""
+        """Store the chain that the runtime listed, or that was observed."""
         chain = diff.chain or diff.seen_by
         if len(chain) > 1 and len(self._chains) < 1_000:
             self._chains.setdefault(tuple(chain), diff.event)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield findings about names, then about indices."""
-        same = dict(self._together)
+        """Yield findings about equal names, then about equal indices."""
+        same = dict(self._coexisting)
         for chain, event in self._chains.items():
-            for plugin in _twice(chain):
+            for plugin in _duplicates(chain):
                 same.setdefault(plugin, Shown()).add(event)
         for plugin, shown in same.items():
             yield shown.finding(
                 FindingKind.DUPLICATE,
                 Level.PROBLEM,
                 f"Two plugins are called {plugin}",
-                "Both were there at the same time. Which of them is asked first is not defined, "
-                "and as owners of changes the runtime cannot tell them apart.",
+                "Both were connected at the same time. The order of their calls is not defined, "
+                "and the runtime's list of owners does not distinguish them.",
                 _SAME_ADVICE,
             )
         yield from self._sharing(same)
@@ -80,10 +80,10 @@ class Names(Detector):
             others = [
                 one
                 for one in chain
-                if one not in self._ours and one not in same and _TITLE.match(one)
+                if one not in self._own_plugins and one not in same and _TITLE.match(one)
             ]
             for shared, key in ((by_name, slice(3, None)), (by_index, slice(0, 2))):
-                for value in _twice([one[key] for one in others]):
+                for value in _duplicates([one[key] for one in others]):
                     for one in others:
                         if one[key] == value:
                             shared[value].setdefault(one, event)
@@ -102,15 +102,15 @@ class Names(Detector):
                 FindingKind.ORDER,
                 Level.NOTE,
                 f"{wording.all_of([*plugins])} share the index {index}",
-                "Which of them is asked first is not defined, and may be another one after each "
-                "restart: the later one sees what the earlier one did.",
+                "The order of their calls is not defined, and may change with each restart; the "
+                "later plugin sees the changes of the earlier plugin.",
                 _INDEX_ADVICE,
                 tuple(sorted({*plugins.values()})),
                 len({*plugins.values()}),
             )
 
 
-def _twice(items: Iterable[str]) -> list[str]:
+def _duplicates(items: Iterable[str]) -> list[str]:
     seen: set[str] = set()
     found: dict[str, None] = {}
     for item in items:

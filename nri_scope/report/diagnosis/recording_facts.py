@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about the recording for all detectors."""
+"""The base class of detectors, and facts about the recording for all detectors."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class RecordingFacts:
     sessions: Mapping[int, Session]
     gaps: tuple[Gap, ...]
     wanted: Callable[[Event], bool]
-    """Whether the report is about an event. All other events are still evidence."""
+    """Test whether the report covers an event. Other events still serve as evidence."""
     name_of: NameOf
     existed: Callable[[int], frozenset[str]]
-    """The ids of the containers in a session's Synchronize."""
+    """Lookup of the container ids in a session's Synchronize."""
 
     def is_passive(self, session: int) -> bool:
-        """Return whether a connection is nri-scope's own and changes nothing."""
+        """Return whether a connection is nri-scope's own, which changes nothing."""
         found = self.sessions.get(session)
         return found is None or found.role in (Role.LOGGER, Role.PROBE)
 
@@ -41,24 +41,24 @@ class RecordingFacts:
 
 
 class Detector:
-    """Looks for one kind of finding. Values are untrusted input: no method raises."""
+    """Base of detectors for one kind of finding. Values are untrusted input: no method raises."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         self._scene = scene
 
     def see(self, event: Event) -> None:
-        """Take the next event of the recording."""
+        """Process the next event of the recording."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Take a completed round; later results from the CRI come as a round of their own."""
+        """Process a complete round. Later answers of the CRI are rounds of their own."""
 
     def findings(self) -> Iterable[Finding]:
-        """Return the findings, after all events have been taken."""
+        """Return the findings, after all events were processed."""
         return ()
 
 
 class Latest(OrderedDict[K, V]):
-    """A dictionary that forgets its oldest entries when it has too many."""
+    """Dictionary that drops its oldest entry beyond `TRACKED_MAX`."""
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
@@ -67,7 +67,7 @@ class Latest(OrderedDict[K, V]):
 
 
 class Sequence:
-    """Detects sessions that lost events: in these, a missing event proves nothing."""
+    """Detector of sessions that lost events, in which a missing event proves nothing."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         self._scene = scene
@@ -76,7 +76,7 @@ class Sequence:
         self._in_gap: dict[int, bool] = {}
 
     def see(self, event: Event) -> None:
-        """Take the events in order."""
+        """Process the next event."""
         if event.seq != self._newest.get(event.session, 0) + 1:
             self._lossy.add(event.session)
         self._newest[event.session] = event.seq

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers whose events a plugin gets although it was never informed of their existence.
+"""Detect events of containers that a plugin was never informed of.
 
-A container that is created while a plugin is being synchronized can neither be in Synchronize nor
-come as an event (containerd#13698).
+A container that is created while a plugin is being synchronized can be missing in both Synchronize
+and CreateContainer (containerd#13698).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _LIVING = frozenset(
         "PostUpdateContainer",
     }
 )
-"""Events that only successfully created containers get. Containers whose creation an earlier plugin
-refused are stopped and removed although later plugins never saw them: that is correct."""
+"""Events of successfully created containers only. A container whose creation an earlier plugin
+refused is stopped and removed, although later plugins never saw it; that is correct."""
 _ADVICE = (
-    "Take a container that is not known as a new one, wherever it turns up first, and read what is "
-    "needed from that event. What the plugin does at creation was not done to it: create it again. "
-    "Avoid to connect plugins while pods are being started."
+    "Treat an unknown container as a new one, whichever event shows it first, and read its data "
+    "from that event. The plugin did not adjust it at its creation: create it again. Avoid "
+    "connecting plugins while pods are being started."
 )
 _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
 class Missed(Detector):
-    """See `Detector`."""
+    """Detector of containers that a plugin was never informed of."""
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
@@ -45,7 +45,7 @@ class Missed(Detector):
         self._shown: dict[int, Shown] = {}
 
     def see(self, event: Event) -> None:
-        """Take the first event of a container at each connection."""
+        """Check the first event of a container at each connection."""
         self._sequence.see(event)
         if not event.container_id:
             return
@@ -56,7 +56,7 @@ class Missed(Detector):
         if known is not None or event.event == "RemoveContainer":
             return
         self._known[key] = True
-        if event.event in _LIVING and self._is_strange(event) and self._scene.wanted(event):
+        if event.event in _LIVING and self._is_unknown(event) and self._scene.wanted(event):
             name = self._scene.name_of(event.container_id)
             self._shown.setdefault(event.session, Shown()).add(event.id, container=name)
 
@@ -68,16 +68,16 @@ class Missed(Detector):
             yield shown.finding(
                 FindingKind.MISSED,
                 Level.WARNING,
-                f"{session.plugin} was never told of {count:,} container"
-                f"{'s' if count != 1 else ''} that it got events of",
-                "Neither Synchronize nor CreateContainer named "
+                f"{session.plugin} received events of {count:,} unknown container"
+                f"{'s' if count != 1 else ''}",
+                "Neither Synchronize nor CreateContainer contained "
                 f"{'them' if count != 1 else 'it'} in session {number}, which lost no event and "
-                "had subscribed to creations. Containers that are created while a plugin is being "
-                "synchronized can be missed so.",
+                "had subscribed to creations. A runtime can miss containers that are created while "
+                "a plugin is being synchronized.",
                 _ADVICE,
             )
 
-    def _is_strange(self, event: Event) -> bool:
+    def _is_unknown(self, event: Event) -> bool:
         session = self._scene.sessions.get(event.session)
         if session is None or session.role == Role.CRI or not self._sequence.is_whole(session.id):
             return False
