@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filter that is ready to use."""
+"""Parsed filters, ready to be evaluated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tree import Node
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selects the events to keep. Equal filters have equal trees, however they were written."""
+    """Condition on events. Filters are equal if their trees are equal, whatever their text."""
 
     text: str = field(compare=False)
     """The text as typed; ``str()`` gives the canonical form."""
@@ -23,7 +23,7 @@ class Filter:
     _test: Predicate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # One closure per node, created once: matches() runs for every recorded event.
+        # Compiled once, because matches() runs for every recorded event.
         object.__setattr__(self, "_test", predicate(self.root))
 
     def matches(self, event: Event) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields that a filter can name: one table for the parser, help texts and completion."""
+"""Fields of the filter language: one table for the parser, help texts and completion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri_scope.nri.methods import METHODS
 
 
 class FieldKind(Enum):
-    """How values of a field are compared; each text is the term for it in help texts."""
+    """Type of a field, which determines the comparison; its value is the name for messages."""
 
     NAME = "name"
     """Exact; ``*`` matches any text."""
@@ -34,7 +34,7 @@ class FieldKind(Enum):
 
 
 NUMERIC = frozenset((FieldKind.NUMBER, FieldKind.INDEX, FieldKind.DURATION, FieldKind.SIZE))
-"""Kinds compared with ``>`` and ``<``, which have no text to search."""
+"""Kinds compared with ``>`` and ``<``; regular expressions cannot match them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Field:
     name: str
     kind: FieldKind
     columns: tuple[str, ...]
-    """Attributes of ``events.Event``, which are also columns of the reader's event view."""
+    """Attributes of ``events.Event``, and columns of the reader's event view."""
     doc: str
     example: str
     many: bool = False
-    """Whether the column holds several values (tuple; in the view a JSON array): any may match."""
-    also: tuple[str, ...] = ()
-    """Other spellings that users may try; the error for these gives the correct name."""
+    """Whether the value is a tuple (a JSON array in the view), any item of which may match."""
+    wrong_names: tuple[str, ...] = ()
+    """Names that users may try instead; their error suggests this field."""
     known: tuple[str, ...] = ()
-    """The existing values; others need a ``*``, as later versions may add values."""
+    """Known values; a filter for another value needs a ``*``, as later versions may add values."""
 
 
 FIELDS: tuple[Field, ...] = (
@@ -60,9 +60,9 @@ FIELDS: tuple[Field, ...] = (
         "event",
         FieldKind.WORD,
         ("event",),
-        "what happened; upper or lower case",
+        "name of the event, in any case",
         "event:CreateContainer",
-        also=("method", "type", "rpc"),
+        wrong_names=("method", "type", "rpc"),
         known=(*METHODS, CONTAINER_STATUS),
     ),
     Field(
@@ -71,7 +71,7 @@ FIELDS: tuple[Field, ...] = (
         ("plugin",),
         "plugin that received the event; with or without its index",
         "plugin:00-nri-scope",
-        also=("plugin_name", "name"),
+        wrong_names=("plugin_name", "name"),
     ),
     Field(
         "index",
@@ -79,7 +79,7 @@ FIELDS: tuple[Field, ...] = (
         ("plugin",),
         "index of that plugin",
         "index:>=50",
-        also=("idx", "plugin_index", "plugin_idx"),
+        wrong_names=("idx", "plugin_index", "plugin_idx"),
     ),
     Field(
         "pod",
@@ -87,7 +87,7 @@ FIELDS: tuple[Field, ...] = (
         ("pod",),
         "name of the pod",
         "pod:web-*",
-        also=("pod_name", "sandbox"),
+        wrong_names=("pod_name", "sandbox"),
     ),
     Field(
         "ns",
@@ -95,7 +95,7 @@ FIELDS: tuple[Field, ...] = (
         ("namespace",),
         "namespace of the pod",
         "ns:kube-*",
-        also=("namespace",),
+        wrong_names=("namespace",),
     ),
     Field(
         "container",
@@ -103,21 +103,21 @@ FIELDS: tuple[Field, ...] = (
         ("container",),
         "name of the container",
         "container:app",
-        also=("container_name", "ctr"),
+        wrong_names=("container_name", "ctr"),
     ),
     Field(
         "id",
         FieldKind.ID,
         ("container_id", "pod_id"),
-        "beginning of a pod's or a container's id",
+        "prefix of a pod's or container's id",
         "id:3f5a",
-        also=("container_id", "pod_id", "uid"),
+        wrong_names=("container_id", "pod_id", "uid"),
     ),
     Field(
         "runtime",
         FieldKind.WORD,
         ("runtime",),
-        "name of the runtime; upper or lower case",
+        "name of the runtime, in any case",
         "runtime:containerd",
     ),
     Field("session", FieldKind.NUMBER, ("session",), "number of the session", "session:2"),
@@ -125,62 +125,62 @@ FIELDS: tuple[Field, ...] = (
         "status",
         FieldKind.STATUS,
         ("status",),
-        "how the event was answered: " + ", ".join(Status),
+        "outcome of the event: " + ", ".join(Status),
         "-status:ok",
-        also=("result", "error"),
+        wrong_names=("result", "error"),
     ),
     Field(
         "took",
         FieldKind.DURATION,
         ("took_ns",),
-        "time to the answer; ns us ms s m h d, a bare number is us",
+        "time until the reply, in ns, us, ms, s, m, h or d (default: us)",
         "took:>500us",
-        also=("took_us", "took_ns", "duration", "time", "latency"),
+        wrong_names=("took_us", "took_ns", "duration", "time", "latency"),
     ),
     Field(
         "size",
         FieldKind.SIZE,
         ("size",),
-        "bytes of the request; k, M and G are powers of 1024",
+        "size of the request in bytes; k, M and G are powers of 1024",
         "size:>4k",
-        also=("bytes", "length"),
+        wrong_names=("bytes", "length"),
     ),
     Field(
         "changed",
         FieldKind.PATH,
         ("changed",),
-        "OCI path that plugins changed, or one above it",
+        "OCI path that plugins changed, or a parent of it",
         "changed:/process/env",
         many=True,
-        also=("changes", "path"),
+        wrong_names=("changes", "path"),
     ),
     Field(
         "owner",
         FieldKind.PLUGIN,
         ("owners",),
-        "plugin that made such a change; with or without its index",
+        "plugin that made a change; with or without its index",
         "owner:cpu-policy",
         many=True,
-        also=("owners",),
+        wrong_names=("owners",),
     ),
 )
 """All fields, in the order of the help texts."""
 
 WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_id", "pod_id")
-"""The columns in which a bare word is searched for."""
+"""Columns searched for a bare word."""
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 
 _NEAR = 0.6
-"""Minimum similarity, as computed by difflib, for suggesting a word."""
+"""Minimum similarity of a suggested word, as computed by difflib."""
 
 
 def nearest_field(name: str) -> Field | None:
-    """Return the field that the user most likely meant by ``name``, or None if none is similar."""
+    """Return the field most similar to ``name``, or None if none is similar."""
     spellings = {field.name: field for field in FIELDS}
     for field in FIELDS:
-        for spelling in field.also:
-            spellings.setdefault(spelling, field)
+        for name_tried in field.wrong_names:
+            spellings.setdefault(name_tried, field)
     return spellings.get(nearest(name, spellings))
 
 

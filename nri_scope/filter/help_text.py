@@ -1,41 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of the filter language for help texts and documentation, made from its fields."""
+"""Description of the filter language for help texts and documentation."""
 
 from __future__ import annotations
 
 from .fields import FIELDS
 
 SYNTAX: tuple[tuple[str, str], ...] = (
-    ("field:value", "the field is this value; * in it stands for anything"),
-    ("field:~regex", "the field matches this regular expression somewhere"),
-    ("field:>5", "also >= < <=, for index, session, took and size"),
-    ("word", "some name or id has this in it, upper or lower case"),
-    ("-term, NOT term", "not this"),
-    ("a b, a AND b", "both; binds closer than OR"),
-    ("a OR b", "at least one; operators are in capitals"),
-    ("( … )", "together"),
-    ('"…"', "exactly this text: nothing in it has a meaning"),
+    ("field:value", "the field has this value; * matches any text"),
+    ("field:~regex", "this regular expression matches a part of the field"),
+    ("field:>5", "or >= < <=; for index, session, took and size"),
+    ("word", "a name or id contains this word, in any case"),
+    ("-term, NOT term", "events that do not match the term"),
+    ("a b, a AND b", "both; binds more tightly than OR"),
+    ("a OR b", "at least one; operators must be in capitals"),
+    ("( … )", "grouping"),
+    ('"…"', "exactly this text, without special characters"),
 )
-"""Each form with its meaning."""
+"""Each form of a term, with its meaning."""
 
 NOTES: tuple[str, ...] = (
-    'An empty value finds events that have none: container:"" finds those about no container.',
-    "Events that this version does not know need a *, as in event:Future*, or a regular "
-    "expression.",
-    "A number without > or < is as precise as it is written: took:3ms finds 3 ms up to 4 ms.",
-    "Regular expressions are the usual ones, but for back-references and look-around; upper and "
-    "lower case differ unless they begin with (?i).",
+    'An empty value matches events without one: container:"" matches those about no container.',
+    "To match events unknown to this version, use * or a regular expression: event:Future*.",
+    "A number without > or < matches with the precision written: took:3ms matches 3 ms up to 4 ms.",
+    "Regular expressions have the syntax of RE2, without back-references and look-around. They are "
+    "case-sensitive unless they begin with (?i).",
 )
-"""Notes on rules that neither table covers."""
+"""Rules that neither table contains."""
 
 
 def fields() -> list[tuple[str, str]]:
-    """Return each field's name, and its description with an example."""
+    """Return the name of each field, and its description with an example."""
     return [(field.name, f"{field.doc}, e.g. {field.example}") for field in FIELDS]
 
 
 def epilog() -> str:
-    """Return the language as an epilog for click, which keeps paragraphs after ``\b`` unchanged."""
+    """Return an epilog for click, which does not wrap paragraphs that begin with ``\b``."""
     return "\n\n".join(
         [
             "\b\nFilters:\n" + _aligned(SYNTAX),

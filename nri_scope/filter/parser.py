@@ -30,9 +30,9 @@ from .text_comparison import fold
 from .tree import OPERATORS, And, Between, Is, Matches, Node, Not, Or, Word
 
 MAX_LENGTH = 4096
-"""Maximum number of characters of a filter; bounds everything derived from the filter."""
+"""Maximum number of characters of a filter, which also bounds its tree and SQL."""
 MAX_DEPTH = 40
-"""Maximum nesting of parentheses and negations: the parser recurses for each."""
+"""Maximum nesting of parentheses and negations, as the parser recurses for each."""
 
 _SPACE = re.compile(r"\s*")
 _OPERATOR = re.compile(r"([A-Za-z]+)(?=[\s()]|$)")
@@ -49,7 +49,7 @@ class _Value(NamedTuple):
 
 
 def parse_tree(text: str) -> Node:
-    """Return the tree of ``text``; the empty text gives the filter that matches every event.
+    """Return the tree of ``text``; the empty text matches every event.
 
     Raises FilterError.
     """
@@ -69,9 +69,9 @@ class _Parser:
         if len(self.text) > MAX_LENGTH:
             raise self.fail(MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
         for at, char in enumerate(self.text):
-            # Recordings contain neither; SQLite ends a text at the first and rejects the second.
+            # Recordings contain neither; SQLite ends text at NUL and rejects surrogates.
             if char == "\0" or "\ud800" <= char <= "\udfff":
-                raise self.fail(at, "a character that is not text")
+                raise self.fail(at, "this character is not valid text")
         if self.at_end():
             return And(())
         tree = self.either()
@@ -91,7 +91,7 @@ class _Parser:
         if found is None or found[1].upper() not in OPERATORS:
             return ""
         if found[1] not in OPERATORS:
-            # Treated as a search word, it would give a filter that no user wants.
+            # It is more likely a misspelt operator than a word to search for.
             raise self.fail(
                 self.at,
                 f'"{found[1]}" is neither an operator nor quoted',
@@ -119,18 +119,22 @@ class _Parser:
 
     def negatable(self) -> Node:
         if self.at_end() or self.text[self.at] == ")":
-            raise self.fail(self.at, "something to look for is missing here")
+            raise self.fail(self.at, "a term is missing here")
         start = self.at
         operator = self.operator()
         if operator in ("AND", "OR"):
-            raise self.fail(start, f"something to look for is missing before {operator}")
+            raise self.fail(start, f"a term is missing before {operator}")
         if operator == "NOT":
             self.at += len(operator)
             return self.negated(start)
         if self.text[start] == "-":
             self.at += 1
             if self.at >= len(self.text) or self.text[self.at].isspace():
-                raise self.fail(start, "a lone -", 'write it next to its term, or "-" in quotes')
+                raise self.fail(
+                    start,
+                    "a - without its term",
+                    'write it directly before the term, or quote it: "-"',
+                )
             return self.negated(start)
         if self.text[start] == "(":
             self.at += 1
@@ -156,7 +160,7 @@ class _Parser:
     def descend(self, at: int) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise self.fail(at, f"more than {MAX_DEPTH} levels inside each other")
+            raise self.fail(at, f"nested more than {MAX_DEPTH} levels deep")
 
     def term(self) -> Node:
         start = self.at
@@ -177,8 +181,8 @@ class _Parser:
         if field.kind not in NUMERIC:
             raise self.fail(
                 comparison.start(),
-                f"{field.name} is not a number, {comparison[0]} cannot compare it",
-                "put the value in quotes if it begins like that",
+                f"{field.name} is not a number, so {comparison[0]} cannot compare it",
+                f"quote the value if it begins with {comparison[0]}",
             )
         return self.between(field, comparison[0])
 
@@ -210,7 +214,7 @@ class _Parser:
         parts: list[str] = []
         at = start + 1
         while at < len(self.text) and self.text[at] != mark:
-            # Any other backslash is literal, so that regular expressions need no doubling.
+            # Any other backslash is literal, so regular expressions need not double it.
             if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("\\", mark):
                 at += 1
             parts.append(self.text[at : at + 1])
@@ -233,7 +237,7 @@ class _Parser:
                 raise self.fail(
                     value.at,
                     f'no status "{text[:40]}"{_nearest_is(nearest(text, known))}',
-                    "it is one of " + " ".join(known),
+                    "use one of " + " ".join(known),
                 )
             return Is(field, text.lower(), wild=False)
         if not text and field.kind in (FieldKind.ID, FieldKind.PATH):
@@ -244,7 +248,7 @@ class _Parser:
         return Is(field, text, wild=wild)
 
     def state_change(self, field: Field) -> _Value | None:
-        """Return an event's name with its parentheses, which are not a group; None for others."""
+        """Return an event name such as ``StateChange(99)``, with parentheses; None for others."""
         found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
         if found is None:
             return None
@@ -254,25 +258,25 @@ class _Parser:
     def check_known(self, field: Field, value: _Value) -> None:
         text = value.text
         known = {fold(each) for each in field.known}
-        # The names of event numbers that are unknown to this version.
+        # StateChange(N) is the name of an event number that is unknown to this version.
         if not known or not text or fold(text) in known or _STATE_CHANGE.fullmatch(text):
             return
         raise self.fail(
             value.at,
-            f'no {field.name} "{text[:40]}" is known{_nearest_is(nearest(text, field.known))}',
-            "a * in it finds others too",
+            f'unknown {field.name} "{text[:40]}"{_nearest_is(nearest(text, field.known))}',
+            "add a * to match values that this version does not know",
         )
 
     def matches(self, field: Field, at: int) -> Node:
         if field.kind in NUMERIC:
             raise self.fail(
                 at,
-                f"{field.name} is a number, it has no regular expression",
+                f"{field.name} is a number, which a regular expression cannot match",
                 f"compare it: {field.example}",
             )
         start = self.at
         if self.text.startswith(('"', "'"), start):
-            # If escapes were removed, positions within the pattern are no longer exact.
+            # Positions after a removed escape are too small.
             start += 1
             pattern = self.quoted()
         else:
@@ -306,7 +310,7 @@ class _Parser:
         if parts is None or unit is None:
             raise self.fail(
                 value.at,
-                f'"{value.text[:40]}" is not a {field.kind.value} that {field.name} can have',
+                f'"{value.text[:40]}" is not a valid {field.kind.value} for {field.name}',
                 f"write it like {field.example}",
             )
         number, precision = parts[0] * unit, parts[1] * unit
@@ -324,7 +328,7 @@ class _Parser:
             case "<=":
                 high = math.floor(number)
             case _:
-                # Use the precision of the input: took:3ms matches every value displayed as 3 ms.
+                # took:3ms matches values from 3 ms up to 4 ms.
                 low = math.ceil(number)
                 high = max(low, math.ceil(number + precision) - 1)
         return Between(field, operator + value.text, low, high)

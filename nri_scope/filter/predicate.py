@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filter as a Python function, for events that are not (yet) in a file."""
+"""Evaluation of a filter in Python, for events that are not in a file (yet)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Predicate = Callable[[Event], bool]
 _Test = Callable[[str], bool]
 
 INDEXED = re.compile(r"[0-9][0-9]-")
-"""The beginning of a plugin's ``NN-name``."""
+"""Start of a plugin's ``NN-name``."""
 
 _words: Callable[[Event], tuple[str, ...]] = attrgetter(*WORD_COLUMNS)
 
 
 def predicate(node: Node) -> Predicate:
-    """Return the function that tests whether an event matches."""
+    """Return a function that tests whether an event matches ``node``."""
     match node:
         case And(items):
             all_tests = tuple(predicate(item) for item in items)
@@ -59,11 +59,11 @@ def _on_values(field: Field, test: _Test) -> Predicate:
 
 
 def _word(text: str, wild: bool) -> Predicate:
-    wanted = fold(text)
+    folded_text = fold(text)
     if wild:
-        test = glob_test(f"*{wanted}*")
+        test = glob_test(f"*{folded_text}*")
         return lambda event: any(test(fold(value)) for value in _words(event))
-    return lambda event: any(wanted in fold(value) for value in _words(event))
+    return lambda event: any(folded_text in fold(value) for value in _words(event))
 
 
 def _is(kind: FieldKind, text: str, wild: bool) -> _Test:

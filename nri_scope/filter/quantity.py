@@ -37,7 +37,7 @@ _QUANTITY = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([A-Za-zµ]{0,3})")
 def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
     """Return the number, its precision and its unit; None if ``text`` is not a quantity.
 
-    The precision is the value of a unit in the last written digit: ``1.50`` gives 1/100.
+    The precision is the place value of the last digit: 1/100 for ``1.50``.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None:
@@ -49,7 +49,7 @@ def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
 
 def duration_unit(unit: str) -> int | None:
     """Return the number of nanoseconds in ``unit``, or None if there is no such unit."""
-    # The Greek letter mu looks the same as the micro sign.
+    # Accept the Greek letter mu, which looks like the micro sign.
     return DURATION_UNITS.get(unit.replace("\N{GREEK SMALL LETTER MU}", "µ"))
 
 
@@ -62,12 +62,12 @@ def size_unit(unit: str) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the nanoseconds in ``10m``, ``1.5s`` …; None if not a duration (with a unit)."""
+    """Return the nanoseconds in ``10m``, ``1.5s`` …; None without a unit, or if not a duration."""
     return _parse(text, duration_unit)
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes in ``500M``, ``64KiB``, ``4096`` …; None if ``text`` is not a size."""
+    """Return the bytes in ``500M``, ``64KiB``, ``4096`` …; None if it is not a size."""
     return _parse(text, lambda unit: size_unit(unit or "b"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filter as an SQL condition over the reader's event view.
+"""Translation of a filter to an SQL condition on the reader's event view.
 
 The view has a column for each attribute of ``events.Event``, never NULL, with text as TEXT;
 ``changed`` and ``owners`` are JSON arrays. Regular expressions require ``register``.
@@ -22,7 +22,7 @@ _INDEXED = "[0-9][0-9]-"
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Register the operator REGEXP for the filters' regular expressions on ``connection``."""
+    """Register the SQL function behind the operator REGEXP on ``connection``."""
     connection.create_function("regexp", 2, _regexp, deterministic=True)
 
 
@@ -33,7 +33,7 @@ def _regexp(pattern: object, text: object) -> bool | None:
 
 
 def condition(node: Node) -> _Condition:
-    """Return an SQL expression with value 0 or 1, never NULL, with its parameters in order."""
+    """Return an SQL expression that yields 0 or 1, never NULL, and its parameters in order."""
     match node:
         case And(items):
             return _joined([condition(item) for item in items], "AND") if items else ("1", [])
@@ -53,8 +53,8 @@ def condition(node: Node) -> _Condition:
 
 
 def _joined(parts: Sequence[_Condition], operator: str) -> _Condition:
-    # A balanced tree: SQLite rejects expressions deeper than 1000, and each AND in a AND b AND c
-    # adds one level.
+    # Build a balanced tree: SQLite rejects expressions deeper than 1000, and a chain of ANDs adds a
+    # level for each.
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -88,7 +88,7 @@ def _is(kind: FieldKind, column: str, text: str, wild: bool) -> _Condition:
             glob = sql_glob(text)
             return f"({column} GLOB ? OR {column} GLOB ?)", [glob, _INDEXED + glob]
         case FieldKind.PLUGIN:
-            # The concatenation makes GLOB compare the whole text: SQLite's GLOB stops at a NUL.
+            # SQLite's GLOB stops at a NUL, so compare the whole text, too.
             return (
                 f"({column} = ? OR ({column} GLOB ? AND {column} = substr({column}, 1, 3) || ?))",
                 [text, _INDEXED + sql_exactly(text) + "*", text],

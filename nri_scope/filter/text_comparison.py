@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of text in filters, exactly as in SQLite, so that both back-ends agree."""
+"""Text comparison that agrees with SQLite's, so that SQL and Python select the same events."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def fold(text: str) -> str:
 
 
 def glob_test(pattern: str) -> Callable[[str], bool]:
-    """Return a test for whole texts; each ``*`` in ``pattern`` matches any characters, or none."""
+    """Return a test for whole texts; each ``*`` in ``pattern`` matches zero or more characters."""
     first, *middle, last = pattern.split("*")
 
     def test(text: str) -> bool:
-        # SQLite's GLOB treats a NUL as the end of the text.
+        # As in SQLite's GLOB, text ends at a NUL.
         text = text.partition("\0")[0]
         end = len(text) - len(last)
         if end < len(first) or not (text.startswith(first) and text.endswith(last)):
@@ -36,10 +36,10 @@ def glob_test(pattern: str) -> Callable[[str], bool]:
 
 
 def sql_glob(pattern: str) -> str:
-    """Convert ``pattern`` for SQLite's GLOB, in which ``?`` and ``[`` are also special."""
+    """Escape ``?`` and ``[``, which are special only in SQLite's GLOB."""
     return pattern.replace("[", "[[]").replace("?", "[?]")
 
 
 def sql_exactly(text: str) -> str:
-    """Return a pattern for SQLite's GLOB that matches exactly ``text``."""
+    """Return a GLOB pattern that matches exactly ``text``."""
     return sql_glob(text).replace("*", "[*]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parsed filter: immutable nodes, each with its canonical text."""
+"""Nodes of a parsed filter: immutable; ``str()`` returns the canonical text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN_REGEX = re.compile(r"[A-Za-z0-9_./@+*?^$-]+")
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Conjunction of ``items``; without items, it matches every event."""
+    """Conjunction of ``items``; an empty one matches every event."""
 
     items: tuple[Node, ...]
 
@@ -50,7 +50,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A bare word, matched within a name or an id. ``wild``: each ``*`` matches any text."""
+    """A bare word, searched in names and ids. If ``wild``, each ``*`` matches any text."""
 
     text: str
     wild: bool
@@ -61,7 +61,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """``field:value``. ``wild``: each ``*`` in ``text`` matches any text."""
+    """``field:value``. If ``wild``, each ``*`` in ``text`` matches any text."""
 
     field: Field
     text: str
@@ -73,7 +73,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """``field:~pattern``, matched anywhere in the value."""
+    """``field:~pattern``, searched anywhere in the value."""
 
     field: Field
     pattern: str
@@ -85,7 +85,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """``field:>number`` and similar, as whole nanoseconds, bytes … with both ends included."""
+    """``field:>number`` and similar: an inclusive range of nanoseconds, bytes, or numbers."""
 
     field: Field
     text: str
@@ -101,7 +101,7 @@ Node = And | Or | Not | Word | Is | Matches | Between
 
 
 def quote(text: str) -> str:
-    """Return ``text`` as a value that matches exactly this text, quoted only if needed."""
+    """Return a filter value that matches exactly ``text``, quoted only if needed."""
     plain = _PLAIN.fullmatch(text) and text.upper() not in OPERATORS
     return text if plain else _in_quotes(text)
 

@@ -80,7 +80,7 @@ def test_an_empty_recording_is_no_error(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--where", "pods:web"], 'filter: unknown field "pods", the nearest is "pod"'),
-        (["--where", "a OR"], "filter: something to look for is missing here (at character 5)"),
+        (["--where", "a OR"], "filter: a term is missing here (at character 5)"),
         (["--since", "soon"], "'soon' is no time; write 2026-01-31T14:05:00Z, 14:05,"),
         (["--since", "10m", "--until", "20m"], "; --since takes the earlier time, --until the"),
         (
