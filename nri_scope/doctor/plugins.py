@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
+from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
 
 from .check import Check, Status, fail, ok, unknown, warn
 from .host import Host, words
@@ -168,7 +168,7 @@ def _plugin(
     if plugin.problem:
         yield unknown("plugin", f"{path}: {plugin.problem}", "run doctor as root")
         return
-    if plugin.is_folder and plugin.name == KEPT_FOLDER:
+    if plugin.is_folder and plugin.name == ORIGINALS_FOLDER:
         yield ok("plugin", f"{path} has the plugins that `nri-scope tap --wrap` records")
         return
     if plugin.is_folder:

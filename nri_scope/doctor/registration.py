@@ -17,7 +17,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import ConfigureRequest, introduction, state_part
+from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, parse_state_part
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.wire import RequestReceived
@@ -60,7 +60,7 @@ class _Visitor:
         self.done = asyncio.Event()
 
     def configure(self, request: ConfigureRequest) -> int:
-        said = introduction(request)
+        said = introduction_of(request)
         self.seen = replace(
             self.seen,
             configured=True,
@@ -74,7 +74,7 @@ class _Visitor:
         return Event.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
-        part = state_part(request.payload) if request.method == "Synchronize" else None
+        part = parse_state_part(request.payload) if request.method == "Synchronize" else None
         if part is not None:
             self.seen = replace(
                 self.seen,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes by plugins, as shown by one exchange: OCI paths and the plugins behind them.
+"""Changes by plugins that one exchange shows: OCI paths and the owning plugins.
 
 Paths are JSON pointers (RFC 6901) into an OCI runtime-spec ``config.json``. Members of the arrays
-that plugins change individually are addressed by their keys instead of positions:
+that plugins change individually are addressed by key instead of position:
 ``/process/env/FOO``, ``/mounts/~1data``, ``/linux/devices/~1dev~1null``. A CDI device is shown as
 ``/cdiDevices/NAME``: no message contains its effects on the container.
 """
@@ -45,7 +45,7 @@ _LINUX = {
     "memory_policy": "/linux/memoryPolicy",
 }
 
-# Paths for the fields whose owners a validator gets (named as in NRI's enum Field).
+# Paths of the fields in NRI's enum Field, whose owners a validator receives.
 _FIELDS = {
     api.Annotations: "/annotations",
     api.Mounts: "/mounts",
@@ -93,7 +93,7 @@ _BY_NUMBER = {int(number): path for number, path in _FIELDS.items()}
 Changes = tuple[tuple[str, ...], tuple[str, ...]]
 """Changed paths and owning plugins (``NN-name``), each sorted and without duplicates."""
 
-NOTHING: Changes = ((), ())
+NO_CHANGES: Changes = ((), ())
 
 
 class _WithUpdates(Protocol):
@@ -102,25 +102,25 @@ class _WithUpdates(Protocol):
 
 
 def changes_of(method: str, request: Message | None, reply: Message | None, plugin: str) -> Changes:
-    """Return the changes that this exchange with `plugin` (``NN-name``) shows.
+    """Return the changes shown by one exchange with `plugin` (``NN-name``).
 
-    A reply's adjustment and updates are that plugin's own, including those of *other* containers; a
-    ValidateContainerAdjustment request names the last owner of every field. Other messages show no
-    changes. `request` and `reply` are decoded messages; None if missing.
+    The adjustment and the updates in a reply are that plugin's own, including updates of *other*
+    containers. A ValidateContainerAdjustment request names the last owner of every field. Other
+    messages show no changes. `request` and `reply` are decoded messages; None if missing.
     """
     if isinstance(request, api.ValidateContainerAdjustmentRequest):
-        return _owned(request.owners)
+        return _owned_fields(request.owners)
     updates = updates_in(method, request, reply)
-    paths = {path for update in updates for path in _in_resources(update.linux.resources)}
+    paths = {path for update in updates for path in _resource_paths(update.linux.resources)}
     if isinstance(reply, api.CreateContainerResponse):
-        paths.update(_in_adjustment(reply.adjust))
-    return (tuple(sorted(paths)), (plugin,)) if paths else NOTHING
+        paths.update(_adjustment_paths(reply.adjust))
+    return (tuple(sorted(paths)), (plugin,)) if paths else NO_CHANGES
 
 
 def updates_in(
     method: str, request: Message | None, reply: Message | None
 ) -> Iterable[api.ContainerUpdate]:
-    """Return the updates of containers that plugins request in this exchange, by any plugin.
+    """Return the updates of containers that plugins request in an exchange.
 
     Arguments as for `changes_of`.
     """
@@ -132,17 +132,18 @@ def updates_in(
 
 
 def targets_of(method: str, request: Message | None, reply: Message | None) -> set[str]:
-    """Return the ids of the containers that plugins request to update or evict in this exchange.
+    """Return the ids of the containers that plugins request to update or evict in an exchange.
 
     Arguments as for `changes_of`.
     """
-    found = {update.container_id for update in updates_in(method, request, reply)}
-    found |= {one.container_id for message in (request, reply) for one in evictions_in(message)}
-    return found - {""}
+    ids = {update.container_id for update in updates_in(method, request, reply)}
+    for message in (request, reply):
+        ids |= {eviction.container_id for eviction in evictions_in(message)}
+    return ids - {""}
 
 
 def evictions_in(message: Message | None) -> Iterable[api.ContainerEviction]:
-    """Return the evictions that a plugin requests, in a request or a reply of its own."""
+    """Return the evictions in a message from a plugin; none for other messages."""
     if isinstance(
         message,
         api.UpdateContainersRequest | api.CreateContainerResponse | api.UpdateContainerResponse,
@@ -157,12 +158,12 @@ _REPLIES_WITH_UPDATES = frozenset(
 
 
 def pointer(base: str, key: str) -> str:
-    """Append `key` to the JSON pointer `base`, escaped, without the ``-`` that marks a removal."""
+    """Append the escaped `key` to the JSON pointer `base`, without the ``-`` of a removal."""
     key = key.removeprefix("-")
     return f"{base}/{key.replace('~', '~0').replace('/', '~1')}"
 
 
-def _owned(owners: api.OwningPlugins) -> Changes:
+def _owned_fields(owners: api.OwningPlugins) -> Changes:
     paths: set[str] = set()
     plugins: set[str] = set()
     for fields in owners.owners.values():
@@ -177,7 +178,7 @@ def _owned(owners: api.OwningPlugins) -> Changes:
 
 
 def _owners_in(text: str) -> Iterator[str]:
-    # Hooks have all their owners, separated by commas; a dash marks the plugin that removed a
+    # All owners of hooks are listed, separated by commas; a dash marks the plugin that removed a
     # value.
     return (name.removeprefix("-") for name in text.split(",") if name)
 
@@ -188,15 +189,15 @@ def path_of_field(number: int) -> str:
     return _BY_NUMBER.get(number) or f"/nri/{number}"
 
 
-def _set_fields(message: Message, paths: dict[str, str]) -> Iterator[str]:
+def _field_paths(message: Message, paths: dict[str, str]) -> Iterator[str]:
     return (paths[field.name] for field, _ in message.ListFields() if field.name in paths)
 
 
-def _in_adjustment(adjust: api.ContainerAdjustment) -> Iterator[str]:
+def _adjustment_paths(adjust: api.ContainerAdjustment) -> Iterator[str]:
     yield from (pointer("/annotations", key) for key in adjust.annotations)
     yield from (pointer("/mounts", mount.destination) for mount in adjust.mounts)
     yield from (pointer("/process/env", variable.key) for variable in adjust.env)
-    yield from _set_fields(adjust.hooks, _HOOKS)
+    yield from _field_paths(adjust.hooks, _HOOKS)
     yield from (pointer("/process/rlimits", rlimit.type) for rlimit in adjust.rlimits)
     yield from (pointer("/cdiDevices", device.name) for device in adjust.CDI_devices)
     if adjust.args:
@@ -206,14 +207,14 @@ def _in_adjustment(adjust: api.ContainerAdjustment) -> Iterator[str]:
     yield from (pointer("/linux/namespaces", ns.type) for ns in linux.namespaces)
     yield from (pointer("/linux/sysctl", key) for key in linux.sysctl)
     yield from (pointer("/linux/netDevices", key) for key in linux.net_devices)
-    yield from _set_fields(linux, _LINUX)
-    yield from _set_fields(linux.rdt, _RDT)
-    yield from _in_resources(linux.resources)
+    yield from _field_paths(linux, _LINUX)
+    yield from _field_paths(linux.rdt, _RDT)
+    yield from _resource_paths(linux.resources)
 
 
-def _in_resources(resources: api.LinuxResources) -> Iterator[str]:
-    yield from _set_fields(resources.memory, _MEMORY)
-    yield from _set_fields(resources.cpu, _CPU)
+def _resource_paths(resources: api.LinuxResources) -> Iterator[str]:
+    yield from _field_paths(resources.memory, _MEMORY)
+    yield from _field_paths(resources.cpu, _CPU)
     if resources.HasField("pids"):
         yield f"{_RESOURCES}/pids/limit"
     if resources.HasField("blockio_class"):

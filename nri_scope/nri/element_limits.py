@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the elements and the text of a message, by its bytes, before it is decoded.
+"""Limit the elements and the text of an encoded message before it is decoded.
 
 An empty mount takes two bytes on the wire, eighty as a message and hundreds as values in Python, so
-the bytes of a message do not bound the memory that it takes.
+the size of a message does not bound the memory needed to decode it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ MAX_ELEMENTS = 50_000
 with 7,000 variables, 2,000 mounts and annotations of 256 KiB has about 30,000.
 """
 MAX_IN_SYNCHRONIZE = 5 * MAX_ELEMENTS
-"""The same for Synchronize. In the 4 MiB of the largest message, a thousand ordinary pods and
-containers have about 200,000.
+"""Maximum number for Synchronize. The largest message, with 4 MiB, has about 200,000 for a thousand
+ordinary pods and containers.
 """
 
 MAX_RECORDED = 10 * MAX_ELEMENTS
-"""The same for a message to be recorded in parts; a larger one is recorded as it was received."""
+"""Maximum number for a message to be recorded in parts; a larger one is recorded unparsed."""
 
 MAX_STRINGS = 4 << 20
-"""Maximum number of bytes of all strings in a message: ttRPC's limit for a whole one
+"""Maximum number of bytes of all strings in a message: ttRPC's limit for a whole message
 (messageLengthMax in containerd/ttrpc).
 """
 
 CUT_FIELD = (1 << 29) - 1
-"""Number of the field at the end of a message that was cut, the highest possible."""
+"""Field number, the highest possible, of the marker at the end of a truncated message."""
 CUT = "not all of it is here: it is too large, and the rest was left out"
-"""The text in that field."""
+"""Text of the marker."""
 
-_LEAST_SIZE = 2
+_MIN_SIZE = 2
 """Minimum number of bytes of an element: its tag, and a length or a value."""
-NEVER_CUT = MAX_ELEMENTS * _LEAST_SIZE
+UNCUT_BYTES = MAX_ELEMENTS * _MIN_SIZE
 """Size in bytes up to which a message cannot have more than `MAX_ELEMENTS`."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_VARINT = 10
@@ -45,10 +45,10 @@ _HIGH = bytes(range(0x80, 0x100))
 
 
 def short_elements(content: bytes) -> int:
-    """Return at least the number of elements in a message that are shorter than 32 bytes.
+    """Return an upper bound for the number of elements of a message shorter than 32 bytes.
 
-    Their length is a byte that text rarely contains. Numbers are not among them, and a field's tag
-    may count as well.
+    Each has a length byte below 32, which text rarely contains. Numbers are not included; field
+    tags below 32 are counted as well.
     """
     return len(content) - len(content.translate(None, _SHORT))
 
@@ -57,16 +57,19 @@ _SHORT = bytes(range(32))
 
 
 class Elements:
-    """The remaining number of elements for several messages together."""
+    """The remaining number of elements of several messages together."""
 
     def __init__(self, most: int) -> None:
         self.left = most
         self._short = most
 
     def count(self, kind: type[Message] | None, content: bytes) -> None:
-        """Subtract a message's elements, which are counted exactly only after many bytes."""
-        # While the bytes so far cannot contain too many elements, no exact count is needed.
-        self._short -= len(content) // _LEAST_SIZE + 1
+        """Subtract a message's elements.
+
+        Only one is subtracted for each message while the messages together are too small to exceed
+        the limit.
+        """
+        self._short -= len(content) // _MIN_SIZE + 1
         if self._short >= 0 or kind is None:
             self.left -= 1
             return
@@ -83,41 +86,40 @@ class _Malformed(Exception):
 
 
 def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS) -> bytes:
-    """Return the first elements of a message, and `CUT_FIELD` if it was cut.
+    """Return the first elements of a message, followed by `CUT_FIELD` if the message was truncated.
 
-    At most `most` elements are kept, with at most `MAX_STRINGS` bytes in strings and bytes.
-
-    Malformed messages are returned unchanged, and so are all messages of the kind None, which are
-    never decoded. A packed number counts as an element, and so do fields of unknown groups.
+    At most `most` elements are included, with at most `MAX_STRINGS` bytes of strings and bytes.
+    Each packed number and each field in an unknown group counts as an element. Malformed messages,
+    and messages of kind None, which are never decoded, are returned unchanged.
     """
-    if kind is None or len(content) <= most * _LEAST_SIZE:
+    if kind is None or len(content) <= most * _MIN_SIZE:
         return content
     cutter = _Cutter(most)
     try:
         kept = cutter.message(_described(kind), content)
     except _Malformed:
         return content
-    return kept + _CUT_BYTES if cutter.is_over else content
+    return kept + _CUT_BYTES if cutter.is_exceeded else content
 
 
 class _Cutter:
-    """Counts elements down, and stops at zero."""
+    """Truncates a message, including nested ones, to a number of elements."""
 
     def __init__(self, most: int) -> None:
-        # A message that was cut before has this field in addition.
+        # One more, as a message that was truncated before also has `CUT_FIELD`.
         self.left = most + 1
         self._strings_left = MAX_STRINGS
-        self.is_over = False
+        self.is_exceeded = False
 
     def message(self, kind: Descriptor | None, content: bytes) -> bytes:
-        """Return the beginning of a message up to the last element that may be read."""
+        """Return a message up to the last element within the limits."""
         known = _fields_of(kind) if kind is not None else {}
         at = start = 0
         kept: list[bytes] = []
         end = len(content)
         while at < end:
             field_start = at
-            # Most numbers have one byte, and a call takes as long as the rest.
+            # Most varints have one byte, and a call would double the time.
             tag = content[at]
             at += 1
             if tag > 0x7F:
@@ -138,7 +140,7 @@ class _Cutter:
                 elif inner is not None and self.left > 0:
                     value = content[at : at + size]
                     shorter = self.message(inner, value)
-                    if self.is_over:
+                    if self.is_exceeded:
                         kept += [content[start:field_start], _field(tag, shorter)]
                         return b"".join(kept)
                 elif is_packed:
@@ -149,7 +151,7 @@ class _Cutter:
             else:
                 at = self._skip(content, at, wire_type)
             if self.left < 0 or self._strings_left < 0:
-                self.is_over = True
+                self.is_exceeded = True
                 kept.append(content[start:field_start])
                 return b"".join(kept)
         return content
@@ -201,12 +203,12 @@ _UNKNOWN = None, False
 
 
 def _described(kind: type[Message]) -> Descriptor:
-    # The stubs of protobuf have two classes for it.
+    # protobuf's stubs declare two classes for a descriptor.
     return cast("Descriptor", kind.DESCRIPTOR)
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, and its end."""
+    """Return the varint at offset `at`, and the offset after it."""
     if at < len(content) and content[at] < 0x80:
         return content[at], at + 1
     value = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI events, their names, and the bit masks in which a plugin subscribes to them."""
+"""NRI events, their names, and the bit masks of subscriptions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nri_scope.errors import UsageError
 
 
 class Event(IntEnum):
-    """An NRI event by its number in the protocol.
+    """An NRI event, numbered as in the protocol.
 
-    Members have the name of the event's own RPC (NRI 0.12), which is also what users type.
+    Members are named like the event's own RPC (NRI 0.12); users type these names, too.
     """
 
     RunPodSandbox = 1
@@ -53,8 +53,9 @@ POD_EVENTS = frozenset(
 )
 
 PASSIVE_EVENTS = frozenset(Event) - {Event.ValidateContainerAdjustment}
-"""Events that can be observed without risk. A validator that fails, is late or disappears makes
-container creation fail, so that event is in no group and must be requested by name.
+"""Events that can be observed without risk. A validator that fails, misses its deadline or
+disappears makes container creation fail, so ValidateContainerAdjustment is in no group and must be
+named.
 """
 
 CONTAINER_EVENTS = PASSIVE_EVENTS - POD_EVENTS
@@ -71,8 +72,8 @@ _BY_NAME = {event.name.lower(): event for event in Event}
 def mask_of(events: Iterable[Event]) -> int:
     """Return the mask with the bits of `events`.
 
-    Without events it returns 0, which must never be sent: for a runtime it means "every event,
-    validation included".
+    Without events the mask is 0, which must never be sent: for a runtime it means "every event,
+    including validation".
     """
     mask = 0
     for event in events:
@@ -86,26 +87,26 @@ def events_in(mask: int) -> tuple[Event, ...]:
 
 
 def parse_events(text: str) -> frozenset[Event]:
-    """Read a user's choice of events.
+    """Parse a user's selection of events.
 
-    A comma-separated list of event names and of the groups ``all``, ``pod`` and ``container``;
-    case, underscores and inner dashes do not matter. Terms with a leading ``-`` are removed from
-    the rest of the list, in any order; a list of only such terms removes them from ``all``.
-    ValidateContainerAdjustment is in no group.
+    The text is a comma-separated list of event names and of the groups ``all``, ``pod`` and
+    ``container``; case, underscores and inner dashes are ignored. Terms with a leading ``-`` are
+    removed from the rest of the list, in any order; if the list contains only such terms, they are
+    removed from ``all``. ValidateContainerAdjustment is in no group.
 
-    Raises UsageError for an unknown name (with the nearest one) and for an empty choice.
+    Raises UsageError for an unknown name (suggesting the nearest one) and for an empty selection.
     """
     added: set[Event] = set()
     removed: set[Event] = set()
-    anything_added = False
+    has_additions = False
     for term in text.split(","):
         term = term.strip()
         if term.startswith("-"):
             removed |= _events_named(term[1:])
         elif term:
             added |= _events_named(term)
-            anything_added = True
-    chosen = frozenset((added if anything_added or not removed else PASSIVE_EVENTS) - removed)
+            has_additions = True
+    chosen = frozenset((added if has_additions or not removed else PASSIVE_EVENTS) - removed)
     if not chosen:
         raise UsageError(
             f"the choice of events {text!r} is empty",

@@ -31,7 +31,7 @@ DEFAULT_REQUEST_TIMEOUT_MS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC."""
+    """An RPC."""
 
     name: str
     request: type[Message]
@@ -54,7 +54,7 @@ METHODS: dict[str, Method] = {
     for service in (PLUGIN_SERVICE, RUNTIME_SERVICE)
     for method in api.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods
 }
-"""Every method of both services by its name; names are unique."""
+"""All methods of both services by name; names are unique."""
 
 STATE_CHANGE_EVENTS = frozenset(
     {
@@ -70,5 +70,5 @@ STATE_CHANGE_EVENTS = frozenset(
     }
 )
 """Events sent as StateChange up to NRI 0.11, and from 0.12 on to a plugin that answered one of
-their own RPCs with Unimplemented. The other five always have RPCs of their own.
+their dedicated RPCs with Unimplemented. The other five events always have dedicated RPCs.
 """

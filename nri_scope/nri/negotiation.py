@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derive the event mask of the reply from a runtime's Configure."""
+"""Derive the event mask for the reply to a runtime's Configure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .versions import V0_11, V0_12, NriVersion, infer, runtime_title, valid_mask
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """The reply to Configure, and the reason for it."""
+    """The negotiated subscription, and the runtime's NRI version that limits it."""
 
     version: NriVersion | None
     """The runtime's NRI version; None if neither sent nor inferable."""
     inferred: bool
     """Whether `version` was inferred from the runtime's name and version."""
     valid: int
-    """Mask of all events that this runtime certainly supports."""
+    """Mask of all events that this runtime is known to support."""
     mask: int
-    """The subscription: never 0, never a bit outside `valid`."""
+    """The subscription; never 0, and never with a bit outside `valid`."""
     warnings: tuple[str, ...]
-    """A sentence for each request that cannot be met."""
+    """One sentence for each reason why chosen events are missing."""
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -40,31 +40,30 @@ def negotiate(
     *,
     validate: bool = False,
 ) -> Negotiated:
-    """Narrow a choice of events to those that the runtime that sent `configure` supports.
+    """Reduce the chosen events to those supported by the runtime that sent `configure`.
 
-    `chosen` is the user's choice, None for every passive event. ValidateContainerAdjustment is
-    subscribed to only with `validate` (which adds it to any choice): naming it in `chosen` is not
-    enough and gives a warning, because a validator that dies makes container creation fail.
+    `chosen` is the user's choice, None for all passive events. ValidateContainerAdjustment is only
+    subscribed to with `validate`, which adds it to any choice. If it is just in `chosen`, it is
+    omitted with a warning, because a validator that dies makes container creation fail.
 
-    A chosen event that this runtime lacks gives a warning, and the rest is subscribed to: the same
-    command line should work on the next node. Only if nothing is left is it a UsageError, since an
-    empty mask would subscribe to everything.
+    Chosen events that this runtime lacks are omitted with a warning, so that one command line works
+    on all nodes. Raises UsageError if no event remains, as an empty mask would mean all events.
     """
     version, inferred = nri_version_of(configure)
     valid = valid_mask(version)
     warnings = []
 
-    wanted = set(PASSIVE_EVENTS if chosen is None else chosen)
-    if Event.ValidateContainerAdjustment in wanted and not validate:
-        wanted.remove(Event.ValidateContainerAdjustment)
-        warnings.append("ValidateContainerAdjustment is left out: it has to be asked for expressly")
+    selected = set(PASSIVE_EVENTS if chosen is None else chosen)
+    if Event.ValidateContainerAdjustment in selected and not validate:
+        selected.remove(Event.ValidateContainerAdjustment)
+        warnings.append("ValidateContainerAdjustment is left out: it must be requested explicitly")
     if validate:
-        wanted.add(Event.ValidateContainerAdjustment)
+        selected.add(Event.ValidateContainerAdjustment)
 
-    mask = mask_of(wanted) & valid
-    missing = [event for event in sorted(wanted) if not valid & event.bit]
+    mask = mask_of(selected) & valid
+    missing = [event for event in sorted(selected) if not valid & event.bit]
     if chosen is None:
-        # These were not requested by name; an older runtime simply has fewer events.
+        # No warning for events that the user did not name: an older runtime has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
     runtime = _describe(configure, version, inferred)
     if missing:
@@ -76,13 +75,13 @@ def negotiate(
 
 
 def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, bool]:
-    """Return the runtime's NRI version and whether it had to be inferred."""
-    said = NriVersion.parse(configure.NRI_version)
-    if said is not None:
-        return said, False
+    """Return the runtime's NRI version, and whether it was inferred."""
+    sent = NriVersion.parse(configure.NRI_version)
+    if sent is not None:
+        return sent, False
     inferred = infer(configure.runtime_name, configure.runtime_version)
     if inferred is not None and inferred >= V0_12 and not configure.NRI_version:
-        # From 0.12 on runtimes always set the field: this one was built with an older version.
+        # From 0.12 on, runtimes always send their version; this build has an older NRI module.
         inferred = V0_11
     return inferred, inferred is not None
 

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that request no change, sent by our plugins when they have no request.
+"""Replies that request no change, sent by nri-scope's plugins by default.
 
-How the three runtimes read them:
+The three runtimes interpret replies as follows:
 
 containerd and CRI-O (Go, ``pkg/adaptation``)
     A field that is not on the wire has its zero value, and every ``nil`` is checked: the empty
-    message is a complete reply to every method except two. An empty event mask in a Configure
-    reply subscribes to *every* event, validation included. A reply to a part of Synchronize has to
+    message is a complete reply to all methods except two. An empty event mask in a Configure
+    reply subscribes to *every* event, including validation. A reply to a part of Synchronize has to
     echo ``more`` and must not have updates; otherwise the connection is closed.
 iSulad (Rust in front of C++, ``isula-rust-extensions``)
-    ``CreateContainerResponse.adjust`` is unwrapped in an ``extern "C"`` function: an absent one
-    aborts the daemon, and every container's manager with it. An empty ``adjust`` is converted to
-    null pointers and counts of 0, which it checks; so are the absent lists of the other replies.
-    One entry in ``update`` of a CreateContainer or StopContainer reply ends it with SIGSEGV.
+    ``CreateContainerResponse.adjust`` is unwrapped in an ``extern "C"`` function: if it is absent,
+    the daemon aborts, and with it the manager of every container. An empty ``adjust`` is converted
+    to null pointers and counts of 0, which are checked; the same holds for absent lists in other
+    replies. An entry in ``update`` of a CreateContainer or StopContainer reply causes a SIGSEGV.
 
-So no reply here has an update, and CreateContainer has an empty ``adjust``, which Go's adaptation
-merges as it does none.
+So no reply here has an update, and the reply to CreateContainer has an empty ``adjust``, which Go's
+adaptation treats like an absent one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ EMPTY_ADJUSTMENT = b"\x0a\x00"
 
 _NOT_EMPTY = {"CreateContainer": EMPTY_ADJUSTMENT}
 
-_ASKS_BACK = {"Configure", "Synchronize"}
+_DEPENDENT = {"Configure", "Synchronize"}
 """Methods whose replies depend on the request; see `negotiate` and `synchronized`."""
 
 
 def _only_more() -> type[Message]:
-    """Return a type for Synchronize requests whose pods and containers are not decoded."""
+    """Return a message type that decodes only ``more`` of a Synchronize request."""
     file = FileDescriptorProto(name="nri_scope/only_more.proto", syntax="proto3")
     number = api.SynchronizeRequest.DESCRIPTOR.fields_by_name["more"].number
     file.message_type.add(name="OnlyMore").field.add(
@@ -55,7 +55,7 @@ def _only_more() -> type[Message]:
     return GetMessageClass(pool.FindMessageTypeByName("OnlyMore"))
 
 
-# In 4 MiB there may be two million empty pods, which would take 470 MiB.
+# A request of 4 MiB can contain two million empty pods, which would take 470 MiB when decoded.
 _ONLY_MORE = _only_more()
 
 NO_CHANGE = MappingProxyType(
@@ -65,17 +65,17 @@ NO_CHANGE = MappingProxyType(
         # no ``evict``. ValidateContainerAdjustment: ``reject`` is false.
         name: _NOT_EMPTY.get(name, b"")
         for name, method in METHODS.items()
-        if method.service == PLUGIN_SERVICE and name not in _ASKS_BACK
+        if method.service == PLUGIN_SERVICE and name not in _DEPENDENT
     }
 )
-"""Constant replies on the wire, by method of a plugin."""
+"""Encoded constant replies by method of the plugin service."""
 
 
 def no_change(method: str, request: bytes, service: str = PLUGIN_SERVICE) -> bytes:
-    """Return the reply to any request but Configure that requests no change.
+    """Return the encoded reply without a change to any request except Configure.
 
-    Unknown methods are answered with the empty message: an error would fail the operation in Go and
-    end the connection in Rust, while to Go the empty message means "nothing".
+    The reply to unknown methods is empty: an error would fail the operation in Go runtimes and end
+    the connection in iSulad.
     """
     if service == PLUGIN_SERVICE:
         if method == "Synchronize":
@@ -85,7 +85,7 @@ def no_change(method: str, request: bytes, service: str = PLUGIN_SERVICE) -> byt
 
 
 def synchronized(request: bytes) -> bytes:
-    """Return the reply to a part of Synchronize: ``more`` as in the request, no updates."""
+    """Return the encoded reply to a part of Synchronize: ``more`` as in the request, no updates."""
     try:
         more: bool = getattr(_ONLY_MORE.FromString(request), "more")  # noqa: B009 - made above
     except DecodeError:
@@ -93,8 +93,8 @@ def synchronized(request: bytes) -> bytes:
     return api.SynchronizeResponse(more=more).SerializeToString()
 
 
-def says_nothing(reply: Message) -> bool:
-    """Return whether a reply is empty, or has an empty adjustment."""
+def is_empty_reply(reply: Message) -> bool:
+    """Return whether a reply has no content except possibly an empty adjustment."""
     size = reply.ByteSize()
     if isinstance(reply, api.CreateContainerResponse) and reply.HasField("adjust"):
         return size == len(EMPTY_ADJUSTMENT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI messages as plain values for JSON and YAML: complete, with field names as in the API."""
+"""Convert NRI messages to plain values for JSON and YAML, completely and with the API's names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ UNKNOWN = "unknown_fields"
 MALFORMED = "malformed"
 """Key for the hexadecimal bytes of a malformed message."""
 LEFT_OUT = "left_out"
-"""Key for the remark in a message about elements that were left out as too many."""
+"""Key for the note in a message that elements above a limit were left out."""
 RAW = "raw"
-"""Key for the hexadecimal bytes of what may be a message of an unknown kind."""
+"""Key for the hexadecimal bytes of a message of unknown type."""
 
 _GROUP = 3
 _MAX_GROUPS = 20
@@ -32,20 +32,20 @@ _MAX_GROUPS = 20
 def plain(message: Message) -> dict[str, Plain]:
     """Return the fields that are set, in the order of their numbers.
 
-    Enum values are given by name, or by number if they have none; bytes and unknown fields in
-    hexadecimal; numbers as numbers, regardless of size.
+    Enum values become names, or numbers if unnamed; bytes and unknown fields become hexadecimal
+    text; numbers stay numbers, regardless of size.
     """
     values: dict[str, Plain] = {}
     for field, value in message.ListFields():
         if _is_map(field):
-            of_value = _value_field(field)
-            entries = ((str(key), _one(of_value, value[key])) for key in value)
-            # The order of a map on the wire has no meaning.
+            value_field = _value_field(field)
+            entries = ((str(key), _plain_value(value_field, value[key])) for key in value)
+            # Sorted, because the order of a map on the wire has no meaning.
             values[field.name] = dict(sorted(entries, key=lambda entry: entry[0]))
         elif isinstance(value, str | bytes | int | float | Message):
-            values[field.name] = _one(field, value)
+            values[field.name] = _plain_value(field, value)
         else:
-            values[field.name] = [_one(field, item) for item in value]
+            values[field.name] = [_plain_value(field, item) for item in value]
     unknown = list(_unknown(UnknownFieldSet(message), 0))
     cut: Plain = {"field": CUT_FIELD, "value": CUT.encode().hex()}
     if cut in unknown:
@@ -57,7 +57,7 @@ def plain(message: Message) -> dict[str, Plain]:
 
 
 def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
-    """Return the fields of bytes as a message of this kind; None for an unknown kind."""
+    """Return the fields of an encoded message of type `kind`, or its raw bytes if that is None."""
     if kind is None:
         return {RAW: content.hex()} if content else {}
     try:
@@ -75,7 +75,7 @@ def _value_field(field: FieldDescriptor) -> FieldDescriptor:
     return field.message_type.fields_by_name["value"]
 
 
-def _one(field: FieldDescriptor, value: object) -> Plain:
+def _plain_value(field: FieldDescriptor, value: object) -> Plain:
     if isinstance(value, Message):
         return plain(value)
     if isinstance(value, bytes):

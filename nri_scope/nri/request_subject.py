@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the subject of a request, its event, pod and container, in the bytes from the wire."""
+"""Decode the subject of a request: its event, pod and container."""
 
 from __future__ import annotations
 
@@ -43,23 +43,22 @@ class Decoded(NamedTuple):
     event: str
     """Event name, as returned by `event_name`."""
     message: Message | None
-    """The message; None if, and only if, `mark` is set."""
+    """The message; None if and only if `mark` is set."""
     pod: api.PodSandbox | None
     """The pod; None if the request has none. It may have only an id (iSulad's StopContainer)."""
     container: api.Container | None
     mark: str
-    """Mark of the request: "" for an ordinary one; `MALFORMED` if the bytes are not the method's
-    message, `UNKNOWN` if the method is unknown or belongs to another service, `OVERSIZED` if the
-    message has more elements than fit into memory: then `pod` and `container` have only the first
-    of their elements.
+    """"" for an ordinary request; `MALFORMED` if the bytes are not the method's message; `UNKNOWN`
+    if the method is unknown or belongs to another service; `OVERSIZED` if the message has more than
+    `MAX_RECORDED` elements, so that `pod` and `container` may be truncated.
     """
 
 
 def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
-    """Decode one request of either service; never raises.
+    """Decode a request of either service; never raises.
 
-    Unknown fields stay in the message. `service` is the ttRPC service that the request
-    named; "" means the usual one of the method.
+    Unknown fields are preserved in the message. `service` is the ttRPC service named in the
+    request; "" stands for the method's usual service.
     """
     known = METHODS.get(method)
     if known is None or (service and service != known.service):
@@ -87,7 +86,7 @@ def kind_of_request(method: str, mark: str) -> type[Message] | None:
 
 
 def kind_of_reply(method: str, mark: str) -> type[Message] | None:
-    """Return the class of a reply's message, as `kind_of_request` does for the request."""
+    """Return the class of a reply's message; arguments and None as for `kind_of_request`."""
     known = None if mark == UNKNOWN else METHODS.get(method)
     return known.reply if known else None
 
@@ -118,8 +117,8 @@ def container_of(method: str, message: Message) -> api.Container | None:
 def event_name(method: str, message: Message | None) -> str:
     """Return the event's name: the event inside a StateChange, else the method's own name.
 
-    An unknown event number gives ``StateChange(99)``; a StateChange that could not be decoded is
-    just ``StateChange``.
+    For an unknown event number it is, for example, ``StateChange(99)``; for a StateChange that
+    could not be decoded, ``StateChange``.
     """
     if isinstance(message, api.StateChangeEvent):
         number = int(message.event)
@@ -128,9 +127,9 @@ def event_name(method: str, message: Message | None) -> str:
 
 
 def decode_reply(method: str, payload: bytes) -> Message | None:
-    """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises.
+    """Decode the reply to `method`; return None for an unknown method or malformed bytes.
 
-    A reply that is too large is cut (`element_limits.bounded`).
+    A reply with too many elements is truncated (`element_limits.bounded`).
     """
     known = METHODS.get(method)
     if known is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data that a runtime sends about itself while it sets up a plugin, as values."""
+"""Parse the messages with which a runtime and a plugin set up their connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ConfigureRequest = api.ConfigureRequest
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """A Configure request as values."""
+    """The runtime's data in a Configure request."""
 
     runtime_name: str
     runtime_version: str
@@ -27,11 +27,11 @@ class Introduction:
     inferred: bool
     """Whether `version` was inferred from the runtime's name and version."""
     registration_timeout_ms: int
-    """Timeout in ms; 0 if the runtime does not send it (before NRI 0.7)."""
+    """0 if the runtime does not send it (before NRI 0.7); so is `request_timeout_ms`."""
     request_timeout_ms: int
 
 
-def introduction(configure: ConfigureRequest) -> Introduction:
+def introduction_of(configure: ConfigureRequest) -> Introduction:
     """Return the runtime's data in `configure`."""
     version, inferred = nri_version_of(configure)
     return Introduction(
@@ -46,16 +46,18 @@ def introduction(configure: ConfigureRequest) -> Introduction:
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """One Synchronize request."""
+    """The content of one Synchronize request."""
 
     pods: int
+    """Number of pods."""
     containers: int
+    """Number of containers."""
     more: bool
     """Whether further parts follow."""
 
 
-def state_part(payload: bytes) -> StatePart | None:
-    """Read a Synchronize request's payload; None if malformed."""
+def parse_state_part(payload: bytes) -> StatePart | None:
+    """Return the content of a Synchronize request's payload; None if malformed."""
     try:
         part = api.SynchronizeRequest.FromString(payload)
     except DecodeError:
@@ -63,7 +65,7 @@ def state_part(payload: bytes) -> StatePart | None:
     return StatePart(len(part.pods), len(part.containers), part.more)
 
 
-def registration(payload: bytes) -> tuple[str, str] | None:
+def parse_registration(payload: bytes) -> tuple[str, str] | None:
     """Return index and name in a RegisterPlugin request's payload; None if malformed."""
     try:
         request = api.RegisterPluginRequest.FromString(payload)
@@ -72,18 +74,18 @@ def registration(payload: bytes) -> tuple[str, str] | None:
     return request.plugin_idx, request.plugin_name
 
 
-def introduced(payload: bytes) -> Introduction | None:
-    """Return a Configure request's payload as values; None if malformed."""
+def parse_configure(payload: bytes) -> Introduction | None:
+    """Return the runtime's data in a Configure request's payload; None if malformed."""
     try:
-        return introduction(api.ConfigureRequest.FromString(payload))
+        return introduction_of(api.ConfigureRequest.FromString(payload))
     except DecodeError:
         return None
 
 
-def subscribed(payload: bytes, version: NriVersion | None) -> int:
-    """Return the events that a plugin subscribes to in its Configure reply; 0 if malformed.
+def parse_subscription(payload: bytes, version: NriVersion | None) -> int:
+    """Return the event mask of a Configure reply's payload; 0 if malformed.
 
-    ``version`` is the runtime's, as an empty mask on the wire means all events of that version.
+    An empty mask on the wire stands for all events of the runtime's NRI ``version``.
     """
     try:
         mask = api.ConfigureResponse.FromString(payload).events

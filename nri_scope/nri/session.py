@@ -7,8 +7,8 @@
                               └────Configure────┴→ CONFIGURING ─reply→ CONFIGURED
     CONFIGURED ─Synchronize→ SYNCHRONIZING ─reply to the last part→ READY
 
-Both ends see the same conversation, so there is one table; an end's role only decides which end is
-at fault for a message that is not in it.
+Both ends see the same messages, so there is one table. The role of an end only decides whether a
+message that is not in the table is its own error or the peer's.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Role(Enum):
 
 
 class State(Enum):
-    """The state of the conversation."""
+    """The state of the connection."""
 
     CONNECTED = auto()
-    """No message was sent yet."""
+    """No message has been sent."""
     REGISTERING = auto()
     """RegisterPlugin was sent and is not answered."""
     REGISTERED = auto()
@@ -42,12 +42,12 @@ class State(Enum):
     """A part of the runtime's state was sent; the last part is not answered."""
     READY = auto()
     SHUTTING_DOWN = auto()
-    """The runtime asked the plugin to end; only the close may follow."""
+    """Shutdown was sent; only the end of the connection may follow."""
     CLOSED = auto()
 
 
 class MessageKind(Enum):
-    """The kind of a message. The value is its sender, and its name for display."""
+    """The kind of a message; the value is its sender and its title."""
 
     REGISTER = (Role.PLUGIN, "RegisterPlugin")
     REGISTER_REPLY = (Role.RUNTIME, "reply to RegisterPlugin")
@@ -58,18 +58,18 @@ class MessageKind(Enum):
     SYNCHRONIZE = (Role.RUNTIME, "Synchronize")
     SYNCHRONIZE_REPLY = (Role.PLUGIN, "reply to Synchronize")
     EVENT = (Role.RUNTIME, "event")
-    """Any other request to the plugin, including unknown methods. Its reply is not fed."""
+    """Any other request to the plugin, including unknown methods. Its reply is not tracked."""
     UPDATE_CONTAINERS = (Role.PLUGIN, "UpdateContainers")
     SHUTDOWN = (Role.RUNTIME, "Shutdown")
 
     @property
     def sender(self) -> Role:
-        """The end that sends it."""
+        """The end that sends the message."""
         return self.value[0]
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
+        """The name in error messages."""
         return self.value[1]
 
 
@@ -78,8 +78,8 @@ S, K = State, MessageKind
 TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     (S.CONNECTED, K.REGISTER): S.REGISTERING,
     (S.REGISTERING, K.REGISTER_REPLY): S.REGISTERED,
-    # Go's runtime configures from another goroutine than the one that answers the registration:
-    # that answer may come after Configure, and in principle after any later message.
+    # Go runtimes send Configure and the reply to the registration from different goroutines: the
+    # reply may arrive after Configure, and in principle after any later message.
     (S.REGISTERING, K.CONFIGURE): S.CONFIGURING,
     (S.CONFIGURING, K.REGISTER_REPLY): S.CONFIGURING,
     (S.REGISTERED, K.CONFIGURE): S.CONFIGURING,
@@ -90,10 +90,10 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
     (S.SYNCHRONIZING, K.SYNCHRONIZE_PART_REPLY): S.SYNCHRONIZING,
     (S.SYNCHRONIZING, K.SYNCHRONIZE): S.SYNCHRONIZING,
     (S.SYNCHRONIZING, K.SYNCHRONIZE_REPLY): S.READY,
-    # No known runtime synchronizes twice; nothing forbids it.
+    # No known runtime synchronizes twice, but the protocol allows it.
     (S.READY, K.SYNCHRONIZE_PART): S.SYNCHRONIZING,
     (S.READY, K.SYNCHRONIZE): S.SYNCHRONIZING,
-    # A subscription holds from the Configure reply on, and iSulad does not wait for more.
+    # A subscription is valid from the Configure reply on; iSulad sends events right after it.
     **{
         (state, kind): state
         for state in (S.CONFIGURED, S.SYNCHRONIZING, S.READY)
@@ -108,26 +108,26 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
 
 
 class Session:
-    """One plugin connection as `role` sees it."""
+    """The state of one plugin connection, for the end `role`."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
         self.state = State.CONNECTED
 
     def feed(self, kind: MessageKind) -> State:
-        """Record that `kind` was sent or received; return the new state.
+        """Record that a message was received or is about to be sent; return the new state.
 
-        Out of order it raises, and the state is unchanged: LocalProtocolError if this end was about
-        to send it, RemoteProtocolError if the peer sent it.
+        A message out of order leaves the state unchanged and raises LocalProtocolError if this end
+        sends it, RemoteProtocolError if the peer does.
         """
-        following = TRANSITIONS.get((self.state, kind))
-        if following is None:
+        next_state = TRANSITIONS.get((self.state, kind))
+        if next_state is None:
             problem = f"{kind.title} while {self.state.name.lower().replace('_', ' ')}"
             if kind.sender is self.role:
                 raise LocalProtocolError(problem)
             raise RemoteProtocolError(f"the {kind.sender.value} sent {problem}")
-        self.state = following
-        return following
+        self.state = next_state
+        return next_state
 
     def close(self) -> None:
         """Record that the connection has ended."""
@@ -140,9 +140,9 @@ class Session:
 
 
 def check_part_reply(reply: api.SynchronizeResponse) -> None:
-    """Check a plugin's reply to a part of Synchronize that was not the last one.
+    """Check a plugin's reply to a part of Synchronize before the last part.
 
-    It has to echo ``more`` and must not request updates yet; otherwise runtimes close the
+    The reply must echo ``more`` and must not request updates; otherwise runtimes close the
     connection. Raises RemoteProtocolError.
     """
     if not reply.more:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI versions: their features, and the version of a runtime that does not send it."""
+"""NRI versions: parsing, features, and inference for runtimes that do not send their version."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PRE_RELEASE = re.compile(
 
 
 def sort_key(text: str) -> SortKey | None:
-    """Return a key that orders versions by semantic versioning; None if `text` has no version.
+    """Return a key that orders versions by semantic versioning; None if `text` is not a version.
 
-    Build metadata after ``+``, vendor suffixes and commit counts are ignored: a build from a
-    release plus patches counts as that release.
+    Build metadata after ``+``, vendor suffixes and commit counts are ignored: a release with
+    patches counts as that release.
     """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
@@ -51,17 +51,17 @@ def _identifier(text: str) -> tuple[int, int, str]:
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class NriVersion:
-    """A version of NRI, comparable by semantic versioning; ``str()`` gives it without a ``v``."""
+    """A version of NRI, ordered by semantic versioning; ``str()`` returns it without a ``v``."""
 
     text: str
     key: SortKey
 
     @classmethod
     def parse(cls, text: str) -> NriVersion | None:
-        """Parse the ``NRI_version`` sent by a peer; None if it is not a version.
+        """Parse the ``NRI_version`` sent by a peer; return None if it is not a version.
 
-        That is "" (before 0.12), and the values of a Go build without module information:
-        ``(devel)`` and ``0.0.0-unknown``.
+        Not a version are "" (before 0.12), and ``(devel)`` and ``0.0.0-unknown``, which Go builds
+        without module information send.
         """
         key = sort_key(text)
         if key is None or key[:3] == (0, 0, 0):
@@ -96,16 +96,16 @@ V0_12 = _known("0.12.0")
 V0_12_5 = _known("0.12.5")
 
 CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
-"""0x07ff, the events that every NRI version with this protocol has."""
+"""0x07ff, the events of all NRI versions with this protocol."""
 _MASK_0_9_1 = CONSERVATIVE_MASK | Event.UpdatePodSandbox.bit | Event.PostUpdatePodSandbox.bit
 _MASK_0_10 = _MASK_0_9_1 | Event.ValidateContainerAdjustment.bit
 
 
 def valid_mask(version: NriVersion | None) -> int:
-    """Return every bit that a runtime of this version knows, ValidateContainerAdjustment included.
+    """Return the mask of all events of an NRI version, including ValidateContainerAdjustment.
 
-    A single bit beyond these makes the runtime drop the plugin, *after* it accepted the Configure
-    reply as if it were valid. So an unknown version gives the bits common to all versions.
+    Any other bit makes a runtime drop the plugin, *after* it seemed to accept the Configure reply.
+    So the mask for an unknown version (None) has only the events common to all versions.
     """
     if version is None or version < V0_9_1_UPDATE_POD:
         return CONSERVATIVE_MASK
@@ -113,7 +113,7 @@ def valid_mask(version: NriVersion | None) -> int:
 
 
 def has_split_sync(version: NriVersion | None) -> bool:
-    """Return whether a Synchronize over 4 MiB is sent in parts (``more``)."""
+    """Return whether a Synchronize above 4 MiB is sent in parts (``more``)."""
     return version is not None and version >= V0_7
 
 
@@ -132,8 +132,8 @@ def sends_nri_version(version: NriVersion | None) -> bool:
     return version is not None and version >= V0_12
 
 
-# The NRI module that each release was built with, from the runtimes' go.mod at their tags: one
-# line where it changes. Entries are ordered; a version between two lines has the earlier line's.
+# The NRI module of each release, from the runtimes' go.mod at their tags: one ordered line for each
+# change. A release between two lines has the version of the earlier line.
 _CONTAINERD = (
     ("1.7.0-beta.1", "0.2.0"),
     ("1.7.0-rc.0", "0.3.0"),
@@ -195,10 +195,10 @@ def runtime_title(runtime_name: str) -> str:
 
 
 def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:
-    """Return the NRI version of a runtime by its name and version; None when unknown.
+    """Return the NRI version of a runtime by its name and version; None if unknown.
 
-    Unknown are other runtimes, unreadable versions and those from before this protocol. A release
-    newer than this table gets the table's newest entry.
+    It is unknown for other runtimes, invalid versions and releases before this protocol. A release
+    newer than the table has the table's newest version.
     """
     name = runtime_name.lower()
     table = _RUNTIMES.get(_ALIASES.get(name, name))

@@ -14,7 +14,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging.keyed_list import Indexed
+from nri_scope.nri.merging.keyed_list import KeyedItems
 
 from . import values
 from .resources import adjust_resources
@@ -161,7 +161,7 @@ def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
     added = _remove_marked(linux, "devices", changes, "path")
     if not added:
         return
-    devices = Indexed(entries(linux, "devices"), text_at("path"))
+    devices = KeyedItems(entries(linux, "devices"), text_at("path"))
     rules = entries(section(linux, "resources"), "devices")
     for change in added:
         devices.remove(change.path)
@@ -186,7 +186,7 @@ def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> No
     added = _remove_marked(linux, "namespaces", changes, "type")
     if not added:
         return
-    namespaces = Indexed(entries(linux, "namespaces"), text_at("type"))
+    namespaces = KeyedItems(entries(linux, "namespaces"), text_at("type"))
     for change in added:
         namespace = values.namespace(change)
         if not namespaces.replace(namespace):
@@ -207,7 +207,7 @@ def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
 
 
 def _adjust_mounts(new: Spec, changes: Iterable[api.Mount]) -> None:
-    mounts = Indexed(entries(new, "mounts"), text_at("destination"))
+    mounts = KeyedItems(entries(new, "mounts"), text_at("destination"))
     for change in _removals_first(changes, "destination"):
         gone = marked(change.destination)
         mounts.remove(change.destination if gone is None else gone)
@@ -254,7 +254,7 @@ def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> 
         else:
             removals.append(gone)
     if removals:
-        items = Indexed(entries(parent, name), text_at(key))
+        items = KeyedItems(entries(parent, name), text_at(key))
         for gone in removals:
             items.remove(gone)
         parent[name] = list(items)

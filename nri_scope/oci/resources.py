@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging.keyed_list import Indexed
+from nri_scope.nri.merging.keyed_list import KeyedItems
 
 from .spec import Spec, entries, place, section, settle, text_at
 from .values import device_rule, texts
@@ -167,7 +167,7 @@ def _limit_memory(parts: Spec, limit: int, *, swap: bool = True) -> None:
 
 def _set_hugepages_and_unified(parts: Spec, message: api.LinuxResources) -> None:
     if message.hugepage_limits:
-        limits = Indexed(entries(parts, "hugepageLimits"), text_at("pageSize"))
+        limits = KeyedItems(entries(parts, "hugepageLimits"), text_at("pageSize"))
         for each in message.hugepage_limits:
             new: Spec = {"pageSize": each.page_size, "limit": each.limit}
             if not limits.replace(new):

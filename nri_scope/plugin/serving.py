@@ -16,7 +16,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import ConfigureRequest, introduction
+from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of
 from nri_scope.nri.versions import runtime_title
 from nri_scope.wire import Code, RequestReceived
 
@@ -110,7 +110,7 @@ class HandlerSession:
         events = self._handlers.events
         validate = Event.ValidateContainerAdjustment in events
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
-        runtime = introduction(request)
+        runtime = introduction_of(request)
         log.info(
             "connected to %s %s, NRI %s",
             runtime_title(runtime.runtime_name),

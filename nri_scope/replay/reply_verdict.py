@@ -8,7 +8,7 @@ from collections import Counter
 from google.protobuf.message import Message
 
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
-from nri_scope.nri.no_change import says_nothing
+from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.runtime import Answer
 
 from .replies import Reply, Verdict
@@ -67,7 +67,7 @@ _EMPTY: dict[str, Message] = {}
 
 def _shared(message: Message | None) -> Message | None:
     """Return one shared object for empty replies, as a recording may have millions."""
-    if message is None or not says_nothing(message):
+    if message is None or not is_empty_reply(message):
         return message
     return _EMPTY.setdefault(message.DESCRIPTOR.full_name, message)
 

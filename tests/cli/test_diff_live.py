@@ -500,9 +500,9 @@ async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path
                 await until(lambda: cri_sessions(path) == 1)
             for number in range(3):
                 await create(runtime, f"later-{number}")
-            await one.said("whether changes were applied is not known meanwhile")
+            await one.said("until the CRI is available, applied changes are not confirmed")
             async with relay.listening(tmp_path / "cri"):
-                await one.said("the CRI answers again")
+                await one.said("the CRI is available again")
                 await until(lambda: cri_sessions(path) == 2)
                 status, out, errors = await one.interrupt()
     assert status == 1
@@ -535,7 +535,7 @@ async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -
     ("arguments", "words"),
     [
         (("--probes", "50"), "two probes"),
-        (("--probes", "00,5"), "'5' is no plugin index"),
+        (("--probes", "00,5"), "'5' is not a plugin index"),
         (("--probes", "00,50,00"), "twice"),
         ((), "no such socket"),
         (("--cri", "{folder}/none"), "no such socket"),

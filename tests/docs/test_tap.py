@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nri_scope.cli.tap import command
 from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
-from nri_scope.nri.identity import KEPT_FOLDER
+from nri_scope.nri.identity import ORIGINALS_FOLDER
 from nri_scope.runtime.output import PASSING_RATE
 from nri_scope.tap.launched_plugin import END_GRACE_S, STOP_GRACE_S
 from nri_scope.tap.wrapper import SHELL
@@ -31,4 +31,4 @@ def test_its_numbers_are_those_of_the_code() -> None:
     assert "two seconds later" in PAGE and "five seconds to end" in PAGE
     assert f"{DEFAULT_MAX_SIZE >> 20} MiB" in PAGE
     assert f"{PASSING_RATE >> 10} KiB a second" in PAGE
-    assert str(LAUNCHED_FOLDER) in PAGE and f"`{KEPT_FOLDER}/" in PAGE and f"`{SHELL}`" in PAGE
+    assert str(LAUNCHED_FOLDER) in PAGE and f"`{ORIGINALS_FOLDER}/" in PAGE and f"`{SHELL}`" in PAGE

@@ -5,7 +5,7 @@ import os
 
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.plugins import check_plugins, look_at_plugins
-from nri_scope.nri.identity import KEPT_FOLDER
+from nri_scope.nri.identity import ORIGINALS_FOLDER
 
 from .machine import Machine
 
@@ -106,7 +106,7 @@ def test_folders_are_not_looked_into(machine: Machine) -> None:
 
 
 def test_the_folder_of_wrapped_plugins_is_no_matter_for_a_warning(machine: Machine) -> None:
-    machine.at(f"{PLUGINS}/{KEPT_FOLDER}").mkdir()
+    machine.at(f"{PLUGINS}/{ORIGINALS_FOLDER}").mkdir()
     assert findings(examine(machine)) == []
 
 

@@ -5,7 +5,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.changes import NOTHING, changes_of
+from nri_scope.nri.changes import NO_CHANGES, changes_of
 from nri_scope.nri.request_subject import decode_reply, decode_request
 
 from .captures import NAMES, exchanges
@@ -160,7 +160,7 @@ def test_messages_without_content_change_nothing() -> None:
             ),
         ),
     )
-    assert changes_of("CreateContainer", None, reply, "10-x") == NOTHING
+    assert changes_of("CreateContainer", None, reply, "10-x") == NO_CHANGES
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_every_field_with_owners_has_a_path() -> None:
 
 
 def test_passive_exchanges_say_nothing() -> None:
-    assert changes_of("StartContainer", api.StartContainerRequest(), None, "p") == NOTHING
-    assert changes_of("CreateContainer", None, None, "p") == NOTHING
-    assert changes_of("CreateContainer", None, api.CreateContainerResponse(), "p") == NOTHING
-    assert changes_of("FromTheFuture", None, None, "p") == NOTHING
+    assert changes_of("StartContainer", api.StartContainerRequest(), None, "p") == NO_CHANGES
+    assert changes_of("CreateContainer", None, None, "p") == NO_CHANGES
+    assert changes_of("CreateContainer", None, api.CreateContainerResponse(), "p") == NO_CHANGES
+    assert changes_of("FromTheFuture", None, None, "p") == NO_CHANGES
     empty = api.ValidateContainerAdjustmentRequest()
-    assert changes_of("ValidateContainerAdjustment", empty, None, "p") == NOTHING
+    assert changes_of("ValidateContainerAdjustment", empty, None, "p") == NO_CHANGES

@@ -21,7 +21,7 @@ def test_a_file_name_gives_index_and_name_back(index: str, name: str) -> None:
 
 @pytest.mark.parametrize("index", ["", "7", "abc", "100", "-1", "1 ", "0x", "٠١", "00\n"])
 def test_an_index_is_exactly_two_ascii_digits(index: str) -> None:
-    with pytest.raises(UsageError, match="no plugin index"):
+    with pytest.raises(UsageError, match="not a plugin index"):
         check_index(index)
 
 
@@ -38,5 +38,5 @@ def test_other_characters_make_no_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["logger", "1-logger", "aa-x", "00_x", "00", "00-", "-00-x", ""])
 def test_a_file_without_index_and_name_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="no name for a plugin's file"):
+    with pytest.raises(UsageError, match="not a name for a plugin file"):
         parse_plugin_file(name)

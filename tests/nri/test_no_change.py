@@ -25,7 +25,7 @@ from nri_scope.nri import merging
 from nri_scope.nri.events import Event
 from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
-from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, no_change, says_nothing
+from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, is_empty_reply, no_change
 from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
 from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.handlers import EVENT_HANDLERS
@@ -55,7 +55,7 @@ def strict(method: str, request: Message, payload: bytes) -> None:
     else:
         assert reply == METHODS[method].reply()
     if method not in ("Configure", "Synchronize"):
-        assert says_nothing(reply)
+        assert is_empty_reply(reply)
 
 
 def nothing(*arguments: object) -> None:
@@ -242,4 +242,4 @@ def test_a_runtime_merges_an_empty_adjustment_to_what_no_reply_merges_to(version
     ],
 )
 def test_what_says_nothing(reply: Message, empty: bool) -> None:
-    assert says_nothing(reply) is empty
+    assert is_empty_reply(reply) is empty

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.runtime_setup import (
-    introduced,
-    introduction,
-    registration,
-    state_part,
-    subscribed,
+    introduction_of,
+    parse_configure,
+    parse_registration,
+    parse_state_part,
+    parse_subscription,
 )
 from nri_scope.nri.versions import NriVersion, valid_mask
 
@@ -30,7 +30,7 @@ def test_real_runtimes_introduce_themselves(
     name: str, version: str, inferred: bool, timeouts: tuple[int, int]
 ) -> None:
     first = next(exchange for exchange in exchanges(name) if exchange.method == "Configure")
-    said = introduction(api.ConfigureRequest.FromString(first.request))
+    said = introduction_of(api.ConfigureRequest.FromString(first.request))
     assert said.runtime_name == "containerd"
     assert (str(said.version), said.inferred) == (version, inferred)
     assert (said.registration_timeout_ms, said.request_timeout_ms) == timeouts
@@ -41,41 +41,43 @@ def test_a_part_is_counted(more: bool) -> None:
     request = api.SynchronizeRequest(
         pods=[api.PodSandbox()] * 2, containers=[api.Container()] * 3, more=more
     )
-    part = state_part(request.SerializeToString())
+    part = parse_state_part(request.SerializeToString())
     assert part is not None
     assert (part.pods, part.containers, part.more) == (2, 3, more)
 
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_part_or_none(payload: bytes) -> None:
-    part = state_part(payload)
+    part = parse_state_part(payload)
     assert part is None or part.pods >= 0
 
 
 def test_malformed_bytes_are_no_part() -> None:
-    assert state_part(b"\x0a") is None
+    assert parse_state_part(b"\x0a") is None
 
 
 def test_a_registration_says_who_the_plugin_is() -> None:
     request = api.RegisterPluginRequest(plugin_name="thing", plugin_idx="07")
-    assert registration(request.SerializeToString()) == ("07", "thing")
-    assert registration(b"") == ("", "")
+    assert parse_registration(request.SerializeToString()) == ("07", "thing")
+    assert parse_registration(b"") == ("", "")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_introduction_is_read_from_its_bytes(name: str) -> None:
     first = next(exchange for exchange in exchanges(name) if exchange.method == "Configure")
-    assert introduced(first.request) == introduction(api.ConfigureRequest.FromString(first.request))
+    assert parse_configure(first.request) == introduction_of(
+        api.ConfigureRequest.FromString(first.request)
+    )
 
 
 def test_an_empty_subscription_is_to_all_that_the_version_has() -> None:
     version = NriVersion.parse("0.6.1")
-    assert subscribed(api.ConfigureResponse(events=5).SerializeToString(), version) == 5
-    assert subscribed(b"", version) == valid_mask(version) > 0
-    assert subscribed(b"", None) == valid_mask(None) > 0
+    assert parse_subscription(api.ConfigureResponse(events=5).SerializeToString(), version) == 5
+    assert parse_subscription(b"", version) == valid_mask(version) > 0
+    assert parse_subscription(b"", None) == valid_mask(None) > 0
 
 
 def test_malformed_bytes_introduce_nobody() -> None:
-    assert registration(b"\x0a") is None
-    assert introduced(b"\x0a") is None
-    assert subscribed(b"\x0a", None) == 0
+    assert parse_registration(b"\x0a") is None
+    assert parse_configure(b"\x0a") is None
+    assert parse_subscription(b"\x0a", None) == 0

@@ -143,8 +143,8 @@ async def test_what_cannot_be_is_one_line_and_status_2(program: Path, tmp_path: 
     missing = str(tmp_path / "none.sock")
     for options, words in [
         (("--socket", missing), f"written: {missing}: no such socket"),
-        (("--index", "7"), "written: '7' is no plugin index; write 07"),
-        (("--name", "a b"), "written: 'a b' is no plugin name"),
+        (("--index", "7"), "written: '7' is not a plugin index; write 07"),
+        (("--name", "a b"), "written: 'a b' is not a plugin name"),
     ]:
         async with started(program, *options) as process:
             status, out, err = await said(process)

@@ -198,7 +198,7 @@ def test_a_reply_to_synchronize_that_is_rubbish_is_a_result_too(one_life: Path) 
     ("plugin_id", "mask", "words"),
     [
         ("1-peer", 0, "1-peer came to"),
-        ("x1-peer", 0, "'x1' is no plugin index"),
+        ("x1-peer", 0, "'x1' is not a plugin index"),
         ("10-", 0, "a plugin needs a name"),
         ("10-peer", 1 << 25, "subscribed to events 0x2000000"),
     ],

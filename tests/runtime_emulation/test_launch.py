@@ -98,7 +98,7 @@ async def test_file_that_is_no_plugin_is_a_usage_error(tmp_path: Path) -> None:
     plain.write_text("")
     async with Runtime(OLD) as runtime:
         for path, words in [
-            (tmp_path / "nodigits", "is no name for a plugin's file"),
+            (tmp_path / "nodigits", "is not a name for a plugin file"),
             (plain, "cannot be launched: permission denied"),
             (tmp_path / "10-missing", "cannot be launched: no such file"),
             (executable(tmp_path / "10-text", "just text"), "cannot be launched: exec format"),
@@ -254,7 +254,7 @@ async def test_command_that_cannot_be_run_is_a_usage_error(tmp_path: Path) -> No
             ([], "10", "name", "the command of the plugin is empty"),
             ([str(tmp_path)], "10", "name", "it is a folder"),
             (["no-such-program-here"], "10", "name", "no such program in the folders of PATH"),
-            (["true"], "1", "name", "'1' is no plugin index; write 01"),
+            (["true"], "1", "name", "'1' is not a plugin index; write 01"),
             (["true"], "10", "", "a plugin needs a name"),
         ]:
             with pytest.raises(UsageError) as caught:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import KEPT_FOLDER
+from nri_scope.nri.identity import ORIGINALS_FOLDER
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
 
 STARTER = b"import sys; print('tapped', sys.argv[2])\n"
@@ -120,7 +120,7 @@ def test_only_a_folder_is_beside_the_plugins(plugin: Path) -> None:
     wrap(plugin, STARTER, b"{}", step)
     unwrap(plugin, step)
     assert steps and all(names == [plugin.name] for names in steps)
-    assert Places.of(plugin).folder.parent.name == KEPT_FOLDER
+    assert Places.of(plugin).folder.parent.name == ORIGINALS_FOLDER
 
 
 @pytest.mark.parametrize("broken", ["no python", "no starter"])
@@ -214,7 +214,7 @@ def test_who_comes_meanwhile_waits_until_the_first_is_done(
     plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = seen(plugin)
-    monkeypatch.setattr("nri_scope.tap.wrapper.ALONE_S", 0.0)
+    monkeypatch.setattr("nri_scope.tap.wrapper.LOCK_WAIT_S", 0.0)
 
     def meanwhile(step: str) -> None:
         for work in (lambda: wrap(plugin, STARTER, b"{}"), lambda: unwrap(plugin)):
@@ -260,7 +260,7 @@ def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
     with pytest.raises(UsageError, match="no such plugin"):
         wrap(folder / "11-thing", STARTER, b"")
     (folder / "12-folder").mkdir()
-    with pytest.raises(UsageError, match="no program"):
+    with pytest.raises(UsageError, match="not a regular file"):
         wrap(folder / "12-folder", STARTER, b"")
     (folder / "13-plain").write_text("")
     with pytest.raises(UsageError, match="not executable"):
@@ -272,14 +272,14 @@ def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
     (folder / "15-link").symlink_to("nowhere")
     with pytest.raises(UsageError, match="no such file"):
         wrap(folder / "15-link", STARTER, b"")
-    assert not (folder / KEPT_FOLDER).exists()
+    assert not (folder / ORIGINALS_FOLDER).exists()
 
 
 def test_wrapping_twice_and_unwrapping_what_is_not_wrapped(plugin: Path) -> None:
     with pytest.raises(UsageError, match="is not wrapped"):
         unwrap(plugin)
     wrap(plugin, STARTER, b"1")
-    with pytest.raises(UsageError, match="wrapped already"):
+    with pytest.raises(UsageError, match="already wrapped"):
         wrap(plugin, STARTER, b"2")
     assert Places.of(plugin).instructions.read_bytes() == b"1"
 
@@ -291,7 +291,7 @@ def test_a_plugin_that_was_installed_over_the_wrapper_is_not_touched(plugin: Pat
     newer.chmod(0o755)
     newer.replace(plugin)
     for each in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
-        with pytest.raises(UsageError, match="replaced since"):
+        with pytest.raises(UsageError, match="was replaced"):
             each()
     assert run(plugin) == "newer\n"
     assert places.original.exists()

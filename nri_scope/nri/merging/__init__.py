@@ -3,8 +3,8 @@
 
 In: requests and replies in the order of the chain, and an NRI version. Out: the merged reply,
 owners of fields, refusals and dropped requests. It behaves like upstream's adaptation package,
-releases 0.2.0 to 0.12.5, including mistakes, as tests/interop proves. It never knows what a runtime
-does with the merged reply; see `nri_scope.runtime` and `nri_scope.oci`.
+releases 0.2.0 to 0.12.5, including its bugs; tests/interop compares both. This package never models
+what a runtime does with the merged reply; see `nri_scope.runtime` and `nri_scope.oci`.
 """
 
 from .applied_reply import adjusted, updated, with_resources

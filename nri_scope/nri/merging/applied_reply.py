@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container as later events show it, after a runtime applied the merged replies.
+"""Compute a container as later events show it, after a runtime applied the merged replies.
 
 Runtimes apply an adjustment to the OCI spec with upstream's generator, and an update through the
-CRI's resources; later events show the resulting spec. So of memory only the limit has an effect,
-and becomes the swap limit too. No message contains the effects of a CDI device, a block I/O class
-or an RDT class on the container, and NRI shows no memory policy.
+CRI's resources; later events show the resulting spec. Therefore only the limit of memory has an
+effect, and it also becomes the swap limit. The effects of a CDI device, a block I/O class or an RDT
+class on the container are in no message, nor is the memory policy.
 
-From the sources of NRI's runtime-tools/generate, containerd 1.7 to 2.4 and CRI-O 1.37, and equal to
-the messages that these sent (tests/data/captures).
+This follows the sources of NRI's runtime-tools/generate, containerd 1.7 to 2.4 and CRI-O 1.37, and
+is tested with messages that these runtimes sent (tests/data/captures).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .keyed_list import Indexed
+from .keyed_list import KeyedItems
 
 _Entry = TypeVar("_Entry", bound=Message)
 
@@ -32,9 +32,9 @@ def adjusted(
     *,
     shows_rlimits: bool = True,
 ) -> api.Container:
-    """Return a copy of the container after a merged adjustment.
+    """Return a copy of the container with a merged adjustment applied.
 
-    `shows_rlimits`: whether this runtime sends plugins the rlimits of a container, as containerd
+    `shows_rlimits` is whether this runtime sends a container's rlimits to plugins, as containerd
     does from 2.3 on. State, pid and times are unchanged.
     """
     result = api.Container()
@@ -50,13 +50,13 @@ def adjusted(
     if shows_rlimits:
         result.rlimits.extend(adjustment.rlimits)
     if not result.hooks.ByteSize():
-        # At creation, plugins saw a container with empty hooks.
+        # The request to plugins contains an empty hooks message; later events do not.
         result.ClearField("hooks")
     return result
 
 
 def updated(container: api.Container, update: api.ContainerUpdate) -> api.Container:
-    """Return a copy of the container after a merged update of it."""
+    """Return a copy of the container with a merged update applied."""
     return with_resources(container, update.linux.resources)
 
 
@@ -65,7 +65,7 @@ def with_resources(container: api.Container, resources: api.LinuxResources) -> a
     result = api.Container()
     result.CopyFrom(container)
     target = result.linux.resources
-    # A memory limit without a swap limit: this node cannot limit swap.
+    # A memory limit without a swap limit means that this node cannot limit swap.
     swapless = target.memory.HasField("limit") and not target.memory.HasField("swap")
     _set_memory_limit(target.memory, resources.memory)
     if swapless:
@@ -77,63 +77,63 @@ def with_resources(container: api.Container, resources: api.LinuxResources) -> a
         target.cpu.cpus = resources.cpu.cpus
     if resources.cpu.mems:
         target.cpu.mems = resources.cpu.mems
-    # Added even if the page size has a limit already; the last one counts.
+    # Appended even if the page size has a limit already; the last limit is effective.
     target.hugepage_limits.extend(resources.hugepage_limits)
     for key, value in resources.unified.items():
         target.unified[key] = value
     return result
 
 
-def _adjust_linux(linux: api.LinuxContainer, wanted: api.LinuxContainerAdjustment) -> None:
-    _adjust_devices(linux, wanted.devices)
-    _adjust_resources(linux.resources, wanted.resources)
-    if wanted.cgroups_path:
-        linux.cgroups_path = wanted.cgroups_path
-    if wanted.HasField("oom_score_adj"):
-        linux.oom_score_adj.CopyFrom(wanted.oom_score_adj)
-    if wanted.HasField("io_priority"):
-        linux.io_priority.CopyFrom(wanted.io_priority)
-    if wanted.HasField("seccomp_policy"):
-        linux.seccomp_policy.CopyFrom(wanted.seccomp_policy)
-        # The only member that the generator leaves out.
+def _adjust_linux(linux: api.LinuxContainer, requested: api.LinuxContainerAdjustment) -> None:
+    _adjust_devices(linux, requested.devices)
+    _adjust_resources(linux.resources, requested.resources)
+    if requested.cgroups_path:
+        linux.cgroups_path = requested.cgroups_path
+    if requested.HasField("oom_score_adj"):
+        linux.oom_score_adj.CopyFrom(requested.oom_score_adj)
+    if requested.HasField("io_priority"):
+        linux.io_priority.CopyFrom(requested.io_priority)
+    if requested.HasField("seccomp_policy"):
+        linux.seccomp_policy.CopyFrom(requested.seccomp_policy)
+        # The generator ignores only this member.
         linux.seccomp_policy.ClearField("default_errno")
-    if wanted.HasField("scheduler"):
-        if wanted.scheduler.policy == api.SCHED_NONE:
+    if requested.HasField("scheduler"):
+        if requested.scheduler.policy == api.SCHED_NONE:
             linux.ClearField("scheduler")
         else:
-            linux.scheduler.CopyFrom(wanted.scheduler)
-    _adjust_namespaces(linux.namespaces, wanted.namespaces)
-    _adjust_keys(linux.sysctl, wanted.sysctl)
-    for key in (key for key in wanted.net_devices if key.startswith("-")):
+            linux.scheduler.CopyFrom(requested.scheduler)
+    _adjust_namespaces(linux.namespaces, requested.namespaces)
+    _adjust_keys(linux.sysctl, requested.sysctl)
+    for key in (key for key in requested.net_devices if key.startswith("-")):
         linux.net_devices.pop(key[1:], None)
-    for key, device in wanted.net_devices.items():
+    for key, device in requested.net_devices.items():
         if not key.startswith("-"):
             linux.net_devices[key].CopyFrom(device)
-    if wanted.rdt.remove:
+    if requested.rdt.remove:
         linux.ClearField("rdt")
-    replace_members(linux.rdt, wanted.rdt, leave_out="remove")
+    replace_members(linux.rdt, requested.rdt, leave_out="remove")
 
 
-def _adjust_keys(keys: MutableMapping[str, str], wanted: MutableMapping[str, str]) -> None:
-    # Runtimes take removals and values in Go's random order: with both for one key, the outcome is
-    # random. This is the outcome that the plugin intended.
-    for key in wanted:
+def _adjust_keys(keys: MutableMapping[str, str], requested: MutableMapping[str, str]) -> None:
+    # Runtimes apply removals and values in Go's random map order, so the result is random for a key
+    # with both. This is the result that the plugin intended.
+    for key in requested:
         if key.startswith("-"):
             keys.pop(key[1:], None)
-    for key, value in wanted.items():
+    for key, value in requested.items():
         if not key.startswith("-"):
             keys[key] = value
 
 
-def _adjust_env(env: MutableSequence[str], wanted: MutableSequence[api.KeyValue]) -> None:
-    if not wanted:
+def _adjust_env(env: MutableSequence[str], requested: MutableSequence[api.KeyValue]) -> None:
+    if not requested:
         return
-    entries = {entry.key.removeprefix("-"): entry for entry in wanted}
+    entries = {entry.key.removeprefix("-"): entry for entry in requested}
     result: dict[str, str] = {}
     for variable in env:
         name, separator, value = variable.partition("=")
         if not separator:
-            continue  # lost, as soon as any other variable is adjusted
+            continue  # The generator loses it when any variable is adjusted.
         entry = entries.pop(name, None)
         if entry is None:
             result[name] = value
@@ -145,11 +145,11 @@ def _adjust_env(env: MutableSequence[str], wanted: MutableSequence[api.KeyValue]
     env[:] = [f"{name}={value}" for name, value in result.items() if name]
 
 
-def _adjust_devices(linux: api.LinuxContainer, wanted: MutableSequence[api.LinuxDevice]) -> None:
-    if not wanted:
+def _adjust_devices(linux: api.LinuxContainer, requested: MutableSequence[api.LinuxDevice]) -> None:
+    if not requested:
         return
-    devices = Indexed(linux.devices, attrgetter("path"))
-    for device in wanted:
+    devices = KeyedItems(linux.devices, attrgetter("path"))
+    for device in requested:
         devices.remove(device.path.removeprefix("-"))
         if device.path.startswith("-"):
             continue
@@ -161,12 +161,12 @@ def _adjust_devices(linux: api.LinuxContainer, wanted: MutableSequence[api.Linux
 
 
 def _adjust_namespaces(
-    namespaces: MutableSequence[api.LinuxNamespace], wanted: MutableSequence[api.LinuxNamespace]
+    namespaces: MutableSequence[api.LinuxNamespace], requested: MutableSequence[api.LinuxNamespace]
 ) -> None:
-    if not wanted:
+    if not requested:
         return
-    result = Indexed(namespaces, attrgetter("type"))
-    for entry in wanted:
+    result = KeyedItems(namespaces, attrgetter("type"))
+    for entry in requested:
         if result.replace(entry):
             continue
         if entry.type.startswith("-"):
@@ -176,50 +176,56 @@ def _adjust_namespaces(
     _refill(namespaces, result)
 
 
-def _adjust_mounts(mounts: MutableSequence[api.Mount], wanted: MutableSequence[api.Mount]) -> None:
-    if not wanted:
+def _adjust_mounts(
+    mounts: MutableSequence[api.Mount], requested: MutableSequence[api.Mount]
+) -> None:
+    if not requested:
         return
-    result = Indexed(mounts, attrgetter("destination"))
-    for mount in wanted:
+    result = KeyedItems(mounts, attrgetter("destination"))
+    for mount in requested:
         result.remove(mount.destination.removeprefix("-"))
         if not mount.destination.startswith("-"):
             result.append(mount)
-    # Parents before the mounts inside them.
-    _refill(mounts, sorted(result, key=lambda one: (_depth(one.destination), one.destination)))
+    # Parents come before the mounts inside them.
+    _refill(mounts, sorted(result, key=_mount_order))
+
+
+def _mount_order(mount: api.Mount) -> tuple[int, str]:
+    return _depth(mount.destination), mount.destination
 
 
 def _depth(path: str) -> int:
     return normpath(path).count("/")
 
 
-def _adjust_resources(target: api.LinuxResources, wanted: api.LinuxResources) -> None:
-    _set_memory_limit(target.memory, wanted.memory)
-    replace_members(target.cpu, wanted.cpu)
-    if wanted.hugepage_limits:
-        limits = Indexed(target.hugepage_limits, attrgetter("page_size"))
-        for limit in wanted.hugepage_limits:
+def _adjust_resources(target: api.LinuxResources, requested: api.LinuxResources) -> None:
+    _set_memory_limit(target.memory, requested.memory)
+    replace_members(target.cpu, requested.cpu)
+    if requested.hugepage_limits:
+        limits = KeyedItems(target.hugepage_limits, attrgetter("page_size"))
+        for limit in requested.hugepage_limits:
             if not limits.replace(limit):
                 limits.append(limit)
         _refill(target.hugepage_limits, limits)
-    for key, value in wanted.unified.items():
+    for key, value in requested.unified.items():
         target.unified[key] = value
-    if wanted.HasField("pids"):
+    if requested.HasField("pids"):
         target.pids.SetInParent()
-        # A negative limit means none; but the generator keeps an existing one.
-        if wanted.pids.limit >= 0:
-            target.pids.limit = wanted.pids.limit
-    target.devices.extend(wanted.devices)
+        # A negative limit means no limit, but the generator keeps an existing one.
+        if requested.pids.limit >= 0:
+            target.pids.limit = requested.pids.limit
+    target.devices.extend(requested.devices)
 
 
-def _set_memory_limit(target: api.LinuxMemory, wanted: api.LinuxMemory) -> None:
-    if limit := wanted.limit.value:
+def _set_memory_limit(target: api.LinuxMemory, requested: api.LinuxMemory) -> None:
+    if limit := requested.limit.value:
         target.limit.value = limit
         target.swap.value = limit
 
 
-def replace_members(target: Message, wanted: Message, leave_out: str = "") -> None:
-    """Set each member that is set in `wanted`, also to 0 if it is a message around a number."""
-    for descriptor, value in wanted.ListFields():
+def replace_members(target: Message, requested: Message, leave_out: str = "") -> None:
+    """Copy each member that is set in `requested`, including wrapped numbers that are 0."""
+    for descriptor, value in requested.ListFields():
         if descriptor.name == leave_out:
             continue
         if isinstance(value, Message):
@@ -229,6 +235,6 @@ def replace_members(target: Message, wanted: Message, leave_out: str = "") -> No
 
 
 def _refill(entries: MutableSequence[_Entry], result: Iterable[_Entry]) -> None:
-    whole = list(result)
+    new_entries = list(result)
     del entries[:]
-    entries.extend(whole)
+    entries.extend(new_entries)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merging of one CreateContainer along the chain."""
+"""Merge the replies to one CreateContainer."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .updates import ReplyMerging, drop_evictions
 
 
 class Creation(ReplyMerging):
-    """Merges the replies to one CreateContainer.
+    """Merge of the replies to one CreateContainer.
 
-    Send ``request`` in its current state to each plugin, and ``apply`` its reply before the next.
-    After AdjustmentRefused the runtime gives up, and this object can no longer be used.
+    For each plugin in turn, send the current ``request`` and ``apply`` the reply. After
+    AdjustmentRefused, the creation has failed and this object can no longer be used.
     """
 
     def __init__(
         self, request: api.CreateContainerRequest, *, version: NriVersion | None = None
     ) -> None:
         self.request = api.CreateContainerRequest()
-        """Request for the next plugin: the container as adjusted so far. It has some empty messages
-        that the given request may not have, as runtimes send them.
+        """Request for the next plugin, with the container as adjusted so far. Like runtimes, it
+        adds some empty messages that the original request may lack.
         """
         self.request.CopyFrom(request)
         container = self.request.container
@@ -35,38 +35,38 @@ class Creation(ReplyMerging):
         self._pristine = api.Container()
         self._pristine.CopyFrom(container)
         self.adjustment = api.ContainerAdjustment()
-        """All adjustments so far, merged."""
+        """The merged adjustment so far."""
         self.adjustment.hooks.SetInParent()
         self.adjustment.linux.resources.memory.SetInParent()
         self.adjustment.linux.resources.cpu.SetInParent()
         super().__init__(version, created=request.container.id)
 
     def apply(self, reply: api.CreateContainerResponse, plugin: str) -> None:
-        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused, in the runtime's own
-        words, at a conflict and for an update of the container that is being created.
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused, with the runtime's own
+        text, for a conflict and for an update of the container that is being created.
         """
         if reply.HasField("adjust"):
             self._adjust(reply.adjust, plugin)
         self._updates.merge(reply.update, plugin)
         drop_evictions(reply.evict, plugin, self.dropped)
 
-    def _adjust(self, wanted: api.ContainerAdjustment, plugin: str) -> None:
+    def _adjust(self, requested: api.ContainerAdjustment, plugin: str) -> None:
         shown, merged = self.request.container, self.adjustment
         owners = self._ownership.of(shown.id)
         turn = Turn(self._rules, plugin, shown.id, owners, self.dropped, merged)
         for step in FIRST:
-            step.merge(wanted, shown, merged, turn)
-        if wanted.HasField("linux"):
-            DEVICES.merge(wanted.linux, shown.linux, merged.linux, turn)
-            if wanted.linux.HasField("resources"):
-                resources = wanted.linux.resources
+            step.merge(requested, shown, merged, turn)
+        if requested.HasField("linux"):
+            DEVICES.merge(requested.linux, shown.linux, merged.linux, turn)
+            if requested.linux.HasField("resources"):
+                resources = requested.linux.resources
                 into = shown.linux.resources, merged.linux.resources
                 for step in ADJUSTED_RESOURCES:
                     step.merge(resources, *into, turn)
             for step in LINUX:
-                step.merge(wanted.linux, shown.linux, merged.linux, turn)
+                step.merge(requested.linux, shown.linux, merged.linux, turn)
         for step in LAST:
-            step.merge(wanted, shown, merged, turn)
+            step.merge(requested, shown, merged, turn)
 
     def response(self) -> api.CreateContainerResponse:
         """Return a copy of the response that upstream's adaptation passes to the runtime."""
@@ -75,8 +75,8 @@ class Creation(ReplyMerging):
     def validation(
         self, plugins: Iterable[api.PluginInstance]
     ) -> api.ValidateContainerAdjustmentRequest:
-        """Return the request to validators after the chain; `plugins` are those of the chain, in
-        order, whether they subscribed to the event or not.
+        """Return the request to validators after the chain. `plugins` are all plugins of the chain,
+        in order, including plugins without a subscription to the event.
         """
         return api.ValidateContainerAdjustmentRequest(
             pod=self.request.pod if self.request.HasField("pod") else None,

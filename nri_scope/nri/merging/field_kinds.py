@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of fields, and how each is merged.
+"""Merge steps for the kinds of fields.
 
-A step takes one field of a reply's message (``source``) and puts it into the messages at the same
-place in the request (``shown``: the container as the next plugin sees it) and in the merged
-adjustment (``merged``). All steps claim a value before setting it, and treat a key with a leading
-``-`` as a removal.
+A step copies one field of a reply's message (``source``) to the corresponding messages in the
+request (``shown``: the container as the next plugin sees it) and in the merged adjustment
+(``merged``). All steps claim a value before setting it, and treat a key with a leading ``-`` as a
+removal.
 
-Upstream walks its maps in Go's random order; here keys go in alphabetical order, and namespaces
-keep the order in which they came. So if upstream's outcome is random (the order of namespaces and
-of removed mounts; which of several conflicts within one map is reported), ours is one of the
-possible ones, always the same.
+Upstream iterates over maps in Go's random order; here, keys are in alphabetical order, and
+namespaces in the order of the reply. Where upstream's result is random (the order of namespaces and
+of removed mounts, and which of several conflicts within one map is reported), the result here is
+always the same one of the possible results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MergeStep(Protocol):
     """The merging of one field."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Merge the field. Raises AdjustmentRefused at a conflict. `merged`: None in an update."""
+        """Merge the field. Raises AdjustmentRefused. `merged` is None in an update."""
 
 
 def _targets(name: str, *messages: Message | None) -> list[Any]:
@@ -39,19 +39,19 @@ def _targets(name: str, *messages: Message | None) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A field that one plugin sets as a whole: a message or, if not empty, a string."""
+    """A field that one plugin sets as a whole: a message, or a string that is not empty."""
 
     name: str
     field: Field
     hidden: bool = False
-    """Whether it is hidden from the next plugins."""
+    """Whether the next plugins do not see the field."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim the field and replace it."""
         value = getattr(source, self.name)
         if not (value if isinstance(value, str) else source.HasField(self.name)):
             return
-        if not turn.knows(self.field, value):
+        if not turn.supports(self.field, value):
             return
         turn.claim(self.field)
         _set(self.name, value, None if self.hidden else shown, merged)
@@ -69,7 +69,7 @@ def _set(name: str, value: Any, *messages: Message | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A message whose members are claimed one by one (memory, cpu)."""
+    """A message whose members are claimed individually (memory, cpu)."""
 
     name: str
     members: dict[str, Field]
@@ -86,23 +86,24 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A list to which plugins add members, each with its own key; none are removed."""
+    """A list to which plugins append members; none are removed."""
 
     name: str
     field: Field
     key: Callable[[Any], str] | None = None
-    """A member's key; None if members have no keys and are not claimed."""
+    """Returns a member's key; None if members have no keys and are not claimed."""
     hidden: bool = False
+    """Whether the next plugins do not see the field."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Claim and add each member."""
+        """Claim and append each member."""
         entries = getattr(source, self.name)
         if not entries:
             return
         targets = _targets(self.name, None if self.hidden else shown, merged)
         for entry in entries:
             key = None if self.key is None else self.key(entry)
-            if not turn.knows(self.field, entry, key):
+            if not turn.supports(self.field, entry, key):
                 continue
             if key is not None:
                 turn.claim(self.field, key)
@@ -131,13 +132,13 @@ class AppendedMap:
 
 @dataclass(frozen=True, slots=True)
 class Args:
-    """The command line. An empty first argument takes it from the plugin that set it."""
+    """The command line. With an empty first argument, it replaces another plugin's command line."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and replace the command line."""
         assert isinstance(source, api.ContainerAdjustment)
         args = list(source.args)
-        if not args or not turn.knows(ARGS, " ".join(args)):
+        if not args or not turn.supports(ARGS, " ".join(args)):
             return
         if not args[0]:
             turn.clear(ARGS)
@@ -149,14 +150,14 @@ class Args:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Hooks of all kinds: added to earlier ones, never in conflict."""
+    """Hooks of all kinds; they are appended to earlier hooks and never conflict."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Add the hooks, and join their owners."""
+        """Append the hooks, and add the plugin to their owners."""
         assert isinstance(source, api.ContainerAdjustment)
-        wanted = source.hooks.ListFields()
-        for descriptor, hooks in wanted:
+        requested = source.hooks.ListFields()
+        for descriptor, hooks in requested:
             for target in _targets("hooks", shown, merged):
                 getattr(target, descriptor.name).extend(hooks)
-        if wanted:
+        if requested:
             turn.owners.join_hooks(turn.plugin)

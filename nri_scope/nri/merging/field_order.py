@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields at each level of an adjustment, in upstream's order.
+"""The merge steps at each level of an adjustment, in upstream's order.
 
-The order decides which of several conflicts is reported.
+The order determines which of several conflicts is reported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNIFIED_AND_CLASSES: tuple[MergeStep, ...] = (
     Whole("rdt_class", fields.RDT_CLASS),
 )
 UPDATED_RESOURCES: tuple[MergeStep, ...] = (*_MEMORY_AND_CPU, *_UNIFIED_AND_CLASSES)
-"""Steps for an update's resources, which exclude device rules and the limit of pids."""
+"""Steps for an update's resources, without device rules and the pids limit."""
 ADJUSTED_RESOURCES: tuple[MergeStep, ...] = (
     *_MEMORY_AND_CPU,
     Appended("devices", fields.DEVICE_RULES),

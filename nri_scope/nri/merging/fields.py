@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field that plugins can set, and that then belongs to the plugin that set it."""
+"""The fields that plugins can set and own."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..changes import path_of_field, pointer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One adjustable field. Compared by identity: the fields are members of a table."""
+    """An adjustable field. Fields are compared by identity, as each exists once in `FIELDS`."""
 
     number: int
     """Number in NRI's enum Field; 0 if the field has no owner."""
     name: str
-    """Name in conflicts from NRI 0.10 on: the one in that enum."""
+    """Name in conflict messages from NRI 0.10 on: the name in that enum."""
     noun: str
-    """Name in conflicts before NRI 0.10; "" if no plugin can set the field there."""
+    """Name in conflict messages before NRI 0.10; "" if plugins cannot set the field there."""
     since: str
     """The first NRI version whose runtimes accept it."""
     path: str
     """Path in the OCI spec."""
 
     def path_of(self, key: str | None) -> str:
-        """Return the path of the field, or of one member, in the OCI spec."""
+        """Return the path of the field, or of its member `key`, in the OCI spec."""
         return self.path if key is None else pointer(self.path, key)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list of any length that is edited by its members' keys."""
+"""Edit a list of any length by its members' keys, in constant time for each edit."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Generic, TypeVar
 _Item = TypeVar("_Item")
 
 
-class Indexed(Generic[_Item]):
-    """A copy of `items`, in their order; of several with one key, the first one counts.
+class KeyedItems(Generic[_Item]):
+    """A copy of a list with an index by key; of several members with one key, the first counts.
 
-    A plugin can put a hundred thousand members into one reply: walking the list for each of them
-    would take minutes, during which nothing else runs.
+    A reply can have a hundred thousand members: a search through the list for each of them would
+    block the process for minutes.
     """
 
     def __init__(self, items: Iterable[_Item], key_of: Callable[[_Item], str | None]) -> None:
-        """Take `key_of`, which returns None for members without a key; these stay in place."""
+        """Copy `items`. Members for which `key_of` returns None cannot be removed or replaced."""
         self._key_of = key_of
         self._by_place: dict[int, _Item] = {}
         self._places: dict[str, deque[int]] = {}
@@ -42,7 +42,7 @@ class Indexed(Generic[_Item]):
             del self._by_place[places.popleft()]
 
     def replace(self, item: _Item) -> bool:
-        """Replace the first member with its key; return False if none has it."""
+        """Replace the first member with the key of `item`; return False if there is none."""
         key = self._key_of(item)
         places = None if key is None else self._places.get(key)
         if not places:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of fields: a field of a container belongs to the plugin that set it."""
+"""Owners of fields: the plugin that set a field of a container owns it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .fields import HOOKS, Field
 from .version_rules import Rules
 
 _REMOVED = "-"
-"""Prefix of the name of an owner that removed the value and did not set it again."""
+"""Prefix of an owner's name if the plugin removed the value and did not set it again."""
 
 
 class Owners:
-    """The owners of one container's fields; a field that is set as a whole has the key None."""
+    """The owners of one container's fields. The key of a field without members is None."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._plugins: dict[tuple[int, str | None], str] = {}
 
     def claim(self, field: Field, plugin: str, key: str | None = None) -> None:
-        """Make `plugin` the owner. Raises AdjustmentRefused if the field is taken.
+        """Make `plugin` the owner. Raises AdjustmentRefused if the field has an owner.
 
-        The same plugin may have taken it: setting a field twice in a reply is a conflict too.
+        This includes the plugin itself: setting a field twice in one reply is a conflict.
         """
         other = self._plugins.get((field.number, key))
         if other is not None and other != _REMOVED + plugin:
@@ -31,7 +31,7 @@ class Owners:
         self._plugins[field.number, key] = plugin
 
     def clear(self, field: Field, plugin: str, key: str | None = None) -> None:
-        """Release the field from its owner, for `plugin` to set it."""
+        """Remove the field's owner, so that `plugin` can set the field."""
         if self._rules.clearing_owns:
             self._plugins[field.number, key] = _REMOVED + plugin
         else:
@@ -40,7 +40,7 @@ class Owners:
     def join_hooks(self, plugin: str) -> None:
         """Add `plugin` to the owners of hooks, which are joined by commas and never conflict.
 
-        Runtimes before 0.10 do not keep these owners; keeping them is harmless and informative.
+        Runtimes before NRI 0.10 do not record these owners; recording them here is harmless.
         """
         before = self._plugins.get((HOOKS.number, None))
         if before is None:
@@ -55,7 +55,7 @@ class Owners:
         return bool(self._plugins)
 
     def write_to(self, message: api.FieldOwners) -> None:
-        """Fill in the owners in the message that a validator gets."""
+        """Set the owners in the message for validators."""
         for (number, key), plugin in self._plugins.items():
             if key is None:
                 message.simple[number] = plugin
@@ -64,7 +64,7 @@ class Owners:
 
     def _conflict(self, field: Field, plugin: str, other: str, key: str | None) -> str:
         if self._rules.names_fields:
-            # For a simple field, the name is followed by the blank that would precede a key.
+            # Upstream's text has the space before the key even if there is no key.
             subject = f"{field.name} {key or ''}"
         else:
             subject = field.noun if key is None else f"{field.noun} {key}"
@@ -87,7 +87,7 @@ class Ownership:
         return owners
 
     def message(self) -> api.OwningPlugins:
-        """Return the message that a validator gets, without containers that have no owned field."""
+        """Return the message for validators, without containers that have no owned fields."""
         message = api.OwningPlugins()
         for container_id, owners in self._by_id.items():
             if owners:
@@ -109,7 +109,7 @@ _NAMED = {
 
 
 def quoted(text: str) -> str:
-    """Quote as Go's ``%q`` does: in double quotes, with every unprintable character escaped."""
+    """Quote text as Go's ``%q`` does: in double quotes, with unprintable characters escaped."""
     return f'"{"".join(map(_escaped, text))}"'
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of fields whose members plugins can also remove, by a ``-`` before the key.
+"""Merge steps for fields whose members plugins can also remove, by a ``-`` before the key.
 
-These occur in adjustments only, so there is always a merged message.
+They only occur in adjustments, so `merged` is never None.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from .turn import Turn
 
 REMOVAL = "-"
 NOT_PASSED_ON = "NRI does not pass on the removal of the runtime's own value"
-"""The reason for a removal without effect; only values of earlier plugins are removed."""
+"""The reason why a removal has no effect; only values of earlier plugins are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMap:
-    """A map. A removal alone does not remove a key from the request to the next plugin."""
+    """A map. A removal without a new value leaves the key in the request to the next plugin."""
 
     name: str
     field: Field
     empty: str | Message
-    """The value of a removed key."""
+    """The value of a removal's entry."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Claim and set each key, and pass removals on."""
+        """Claim and set each key, and add removals to the merged adjustment."""
         entries = getattr(source, self.name)
         if self.field in turn.rules.unknown:
             for key in sorted(entries):
-                turn.knows(self.field, key if _removes(key) else entries[key], key)
+                turn.supports(self.field, key if _removes(key) else entries[key], key)
             return
         if not entries:
             return
         removed = {key[1:] for key in entries if _removes(key)}
-        seen, result = getattr(shown, self.name), getattr(merged, self.name)
+        shown_map, result = getattr(shown, self.name), getattr(merged, self.name)
         for key in sorted(entries):
             if _removes(key):
                 continue
@@ -52,30 +52,30 @@ class KeyedMap:
                 _put(result, REMOVAL + key, self.empty)
                 removed.discard(key)
             turn.claim(self.field, key)
-            _put(seen, key, entries[key])
+            _put(shown_map, key, entries[key])
             _put(result, key, entries[key])
         for key in sorted(removed):
             self.remove(key, result, turn)
 
     def before_setting(self, turn: Turn) -> None:
-        """Check the map itself; a hook for subclasses."""
+        """Run a check before a key is set; for subclasses."""
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
-        """Ask the runtime to remove a key that was not set again."""
+        """Add the removal of a key without a new value to the merged map `result`."""
         _put(result, REMOVAL + key, self.empty)
 
 
 @dataclass(frozen=True, slots=True)
 class Sysctls(KeyedMap):
-    """A map that two versions of NRI handle wrongly."""
+    """The map of sysctls, with two bugs of NRI releases."""
 
     def before_setting(self, turn: Turn) -> None:
-        """Fail as a runtime on NRI 0.11 does, which crashes."""
+        """Raise AdjustmentRefused on NRI 0.11, where the runtime crashes."""
         if turn.rules.panics_on_sysctl:
             raise AdjustmentRefused("panic: assignment to entry in nil map")
 
     def remove(self, key: str, result: Any, turn: Turn) -> None:
-        """Insert the removal at upstream's place."""
+        """Add the removal, among the annotations for some versions of NRI."""
         if turn.rules.sysctl_removals_as_annotations:
             turn.adjustment.annotations[REMOVAL + key] = ""
             reason = f"NRI {turn.rules.version} removes the annotation {key} instead"
@@ -95,19 +95,19 @@ def _put(entries: Any, key: str, value: object) -> None:
 class KeyedList:
     """A list whose members have keys.
 
-    The next plugin sees the list without removed members and with new values. The merged adjustment
-    loses removed members; the removal itself is added to it for mounts only. So removing a variable
-    or a device that no earlier plugin set has no effect.
+    Removed members are deleted from the next plugin's list and from the merged adjustment. Only for
+    mounts, the removal itself is added to the merged adjustment. So the removal of a variable or a
+    device that no earlier plugin set has no effect.
     """
 
     name: str
     field: Field
     key: Callable[[Any], str]
-    """The key of a member of the reply's list."""
+    """Returns the key of a member of the reply's list."""
     shown_key: Callable[[Any], str]
-    """The key of a member of the container's list."""
+    """Returns the key of a member of the container's list."""
     shown_form: Callable[[Any], Any] | None = None
-    """Convert a member to the form in the container's list, if that differs."""
+    """Converts a member to the form in the container's list; None if the forms are equal."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Remove, claim and add members."""
@@ -117,11 +117,11 @@ class KeyedList:
         key_of = self.key
         removed = {key_of(entry)[1:]: entry for entry in entries if _removes(key_of(entry))}
         added = {key_of(entry): entry for entry in entries if not _removes(key_of(entry))}
-        seen, result = getattr(shown, self.name), getattr(merged, self.name)
-        taken_back = _take_out(result, key_of, removed)
-        for key in taken_back:
+        shown_list, result = getattr(shown, self.name), getattr(merged, self.name)
+        deleted = _delete(result, key_of, removed)
+        for key in deleted:
             turn.clear(self.field, key)
-        _take_out(seen, self.shown_key, removed.keys() | added.keys())
+        _delete(shown_list, self.shown_key, removed.keys() | added.keys())
         for entry in entries:
             if not _removes(key_of(entry)):
                 turn.claim(self.field, key_of(entry))
@@ -129,27 +129,27 @@ class KeyedList:
         for key in sorted(removed.keys() - added.keys()):
             if self.field is MOUNTS and turn.rules.passes_mount_removals:
                 result.append(removed[key])
-            elif key not in taken_back:
+            elif key not in deleted:
                 turn.drop(self.field.path_of(key), REMOVAL + key, NOT_PASSED_ON)
-        # Adding one twice would have been a conflict.
-        self._show(seen, list(added.values()), result, turn)
+        # Keys in `added` are unique: adding one twice would have been a conflict.
+        self._extend_shown(shown_list, list(added.values()), result, turn)
 
-    def _show(self, seen: Any, added: list[Any], result: Any, turn: Turn) -> None:
+    def _extend_shown(self, shown_list: Any, added: list[Any], result: Any, turn: Turn) -> None:
         if self.shown_form is not None:
-            seen.extend(map(self.shown_form, added))
+            shown_list.extend(map(self.shown_form, added))
         elif added and turn.rules.shows_whole_lists:
-            del seen[:]
-            seen.extend(result)
-            seen.append(added[-1])
+            del shown_list[:]
+            shown_list.extend(result)
+            shown_list.append(added[-1])
         else:
-            seen.extend(added)
+            shown_list.extend(added)
 
 
 def _removes(key: str) -> bool:
     return key.startswith(REMOVAL)
 
 
-def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> dict[str, None]:
+def _delete(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> dict[str, None]:
     """Delete the members with these keys; return the keys found, in reverse order of the list."""
     found: dict[str, None] = {}
     if not keys:
@@ -160,7 +160,7 @@ def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str])
         for key in map(key_of, reversed(everything)):
             if key in keys:
                 found[key] = None
-        # Not one by one: each deletion would move all later members.
+        # Refilled, because each single deletion would move all later members.
         del entries[:]
         entries.extend(kept)
     return found
@@ -168,10 +168,10 @@ def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str])
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """At most one of each type in the container. Here a removal is also claimed."""
+    """Namespaces, at most one of each type in the container. A removal is also claimed."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Claim each type, and pass on all of them."""
+        """Claim each type, and add values and removals to the merged adjustment."""
         assert isinstance(source, api.LinuxContainerAdjustment)
         assert isinstance(shown, api.LinuxContainer)
         assert isinstance(merged, api.LinuxContainerAdjustment)
@@ -180,7 +180,7 @@ class Namespaces:
         by_type = {namespace.type: namespace for namespace in shown.namespaces}
         for namespace in source.namespaces:
             key = namespace.type.removeprefix(REMOVAL)
-            if not turn.knows(NAMESPACES, namespace, key):
+            if not turn.supports(NAMESPACES, namespace, key):
                 continue
             turn.claim(NAMESPACES, key)
             if _removes(namespace.type):
@@ -188,30 +188,30 @@ class Namespaces:
             else:
                 by_type[key] = namespace
             merged.namespaces.append(namespace)
-        left = list(by_type.values())
+        remaining = list(by_type.values())
         del shown.namespaces[:]
-        shown.namespaces.extend(left)
+        shown.namespaces.extend(remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class Rdt:
-    """The members of RDT, and a flag that removes them all. Hidden from the next plugins."""
+    """The members of RDT, and a flag that removes all of them. The next plugins do not see RDT."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
-        """Remove, claim and set. Every adjustment with a Linux part leaves an ``rdt {}``."""
+        """Remove, claim and set members. Any adjustment with a Linux part adds an ``rdt {}``."""
         assert isinstance(source, api.LinuxContainerAdjustment)
         assert isinstance(merged, api.LinuxContainerAdjustment)
-        wanted = source.rdt
+        requested = source.rdt
         if RDT["clos_id"] in turn.rules.unknown:
-            for descriptor, value in wanted.ListFields():
-                turn.knows(RDT.get(descriptor.name, RDT["clos_id"]), value)
+            for descriptor, value in requested.ListFields():
+                turn.supports(RDT.get(descriptor.name, RDT["clos_id"]), value)
             return
         merged.rdt.SetInParent()
-        if wanted.remove:
+        if requested.remove:
             for field in RDT.values():
                 turn.clear(field)
             merged.rdt.CopyFrom(api.LinuxRdt(remove=True))
-        for descriptor, value in wanted.ListFields():
+        for descriptor, value in requested.ListFields():
             if descriptor.name in RDT:
                 turn.claim(RDT[descriptor.name])
                 getattr(merged.rdt, descriptor.name).CopyFrom(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merging of one plugin's reply: its claims of fields, and dropped requests."""
+"""Context for merging one plugin's reply: its claims of fields, and dropped requests."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from .owners import Owners
 from .version_rules import Rules
 
 LONGEST = 200
-"""Maximum number of characters kept of a dropped value: a reply may hold 4 MiB of seccomp policy.
-"""
+"""Maximum length of a dropped value's text: a reply may contain a seccomp policy of 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A request of a plugin that this runtime drops without an error."""
+    """A plugin's request that this runtime ignores without an error."""
 
     plugin: str
     container_id: str
-    """The container concerned; "" if the reply names none."""
+    """The container to be changed; "" if the reply names none."""
     path: str
     """JSON pointer into the OCI spec, as in ``nri.changes``; ``/evict`` for an eviction."""
     value: str
-    """The value as text on one line, cut after ``LONGEST`` characters."""
+    """The value as text on one line, truncated to ``LONGEST`` characters."""
     reason: str
 
 
 @dataclass(slots=True)
 class Turn:
-    """The part of `plugin`'s reply that is about one container."""
+    """The merging of a plugin's requests for one container."""
 
     rules: Rules
     plugin: str
@@ -46,11 +45,11 @@ class Turn:
     """The whole merged adjustment; an empty one in an update."""
 
     def claim(self, field: Field, key: str | None = None) -> None:
-        """Claim a field. Raises AdjustmentRefused if it has another owner."""
+        """Claim a field. Raises AdjustmentRefused if it has an owner."""
         self.owners.claim(field, self.plugin, key)
 
     def clear(self, field: Field, key: str | None = None) -> None:
-        """Release a field from its owner."""
+        """Remove a field's owner."""
         self.owners.clear(field, self.plugin, key)
 
     def drop(self, path: str, value: object, reason: str) -> None:
@@ -58,8 +57,8 @@ class Turn:
         dropped = Dropped(self.plugin, self.container_id, path, text_of(value), reason)
         self.dropped.append(dropped)
 
-    def knows(self, field: Field, value: object, key: str | None = None) -> bool:
-        """Return whether this runtime has the field; if not, drop `value`."""
+    def supports(self, field: Field, value: object, key: str | None = None) -> bool:
+        """Return whether this runtime's NRI version has the field; if not, drop `value`."""
         if field not in self.rules.unknown:
             return True
         version = self.rules.version
@@ -68,7 +67,7 @@ class Turn:
 
 
 def text_of(value: object) -> str:
-    """Return a value on one line, for display; an ellipsis marks a cut."""
+    """Return a value as text on one line; truncated text ends with an ellipsis."""
     if isinstance(value, Message):
         value = text_format.MessageToString(value, as_one_line=True)
     text = str(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merging of one UpdateContainer or StopContainer along the chain, and unsolicited updates."""
+"""Merge the replies to one UpdateContainer or StopContainer; filter unsolicited updates."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .version_rules import rules_of
 
 
 class Updating(ReplyMerging):
-    """Merges the replies to one UpdateContainer.
+    """Merge of the replies to one UpdateContainer.
 
-    Send ``request`` in its current state to each plugin, and ``apply`` its reply before the next.
+    For each plugin in turn, send the current ``request`` and ``apply`` the reply.
     """
 
     def __init__(
         self, request: api.UpdateContainerRequest, *, version: NriVersion | None = None
     ) -> None:
         self.request = api.UpdateContainerRequest()
-        """Request for the next plugin: the resources as updated so far."""
+        """Request for the next plugin, with the resources as updated so far."""
         self.request.CopyFrom(request)
         self.request.linux_resources.memory.SetInParent()
         self.request.linux_resources.cpu.SetInParent()
@@ -32,20 +32,18 @@ class Updating(ReplyMerging):
 
     @property
     def resources(self) -> api.LinuxResources:
-        """The resulting resources of the container: those of the request, with the plugins'
-        changes.
-        """
+        """The request's resources with the plugins' changes."""
         return self.request.linux_resources
 
     def apply(self, reply: api.UpdateContainerResponse, plugin: str) -> None:
-        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused at a conflict."""
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused for a conflict."""
         self._updates.merge(reply.update, plugin)
         drop_evictions(reply.evict, plugin, self.dropped)
 
     def response(self) -> api.UpdateContainerResponse:
         """Return a copy of the response that upstream's adaptation passes to the runtime.
 
-        The last update is the container's own, an empty message if no plugin requested one.
+        The last update is that of the request's container, empty if no plugin requested one.
         """
         own = self._updates.own
         if own is None:
@@ -54,9 +52,9 @@ class Updating(ReplyMerging):
 
 
 class Stopping(ReplyMerging):
-    """Merges the replies to one StopContainer.
+    """Merge of the replies to one StopContainer.
 
-    Every plugin sees the same request. An update may concern the container that is stopped.
+    All plugins get the same request. Replies may also update the container that is being stopped.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class Stopping(ReplyMerging):
         super().__init__(version)
 
     def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
-        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused at a conflict."""
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused for a conflict."""
         self._updates.merge(reply.update, plugin)
 
     def response(self) -> api.StopContainerResponse:
@@ -79,9 +77,10 @@ def unsolicited(
     updates: Iterable[api.ContainerUpdate], plugin: str, *, version: NriVersion | None = None
 ) -> tuple[list[api.ContainerUpdate], list[Dropped]]:
     """Return the updates that a runtime applies for an UpdateContainers request or a Synchronize
-    reply, one after the other, without merging and without owners.
+    reply, and the dropped requests.
 
-    The updates are copies without fields that its NRI `version` lacks, which are returned, too.
+    A runtime applies these updates one after the other, without merging them and without owners.
+    The returned copies lack the fields that its NRI `version` does not have.
     """
     rules = rules_of(version)
     dropped: list[Dropped] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates of containers that plugins request in their replies, merged per container."""
+"""Merge the updates of containers in plugins' replies, for each container."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .version_rules import Rules, rules_of
 
 
 class Updates:
-    """The merged updates of one request, in the order in which containers were first updated.
+    """The merged updates of one request, in the order of each container's first update.
 
-    `created` is the id of the container that the request creates: no plugin may update it.
-    `request` is the UpdateContainer that is being merged: the update of its own container starts
-    from its resources, and later plugins see the update in it.
+    `created` is the id of the container that the request creates; plugins may not update it.
+    `request` is an UpdateContainer in progress: the merged update of its container starts with the
+    request's resources, and is written to the request for later plugins.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class Updates:
         self._request = request
         self._updated = None if request is None else request.container.id
         self._own_started = False
-        """Whether the update of the request's own container includes the request's resources."""
+        """Whether the merged update of the request's container contains the request's resources."""
         self._by_id: dict[str, api.ContainerUpdate] = {}
 
     @property
     def others(self) -> list[api.ContainerUpdate]:
-        """The updates of all containers except the one that the request updates."""
+        """The updates of all containers except the request's container."""
         return [update for id_, update in self._by_id.items() if id_ != self._updated]
 
     @property
     def own(self) -> api.ContainerUpdate | None:
-        """The update of the container that the request updates, if a plugin requested one."""
+        """The update of the request's container; None if no plugin requested one."""
         return None if self._updated is None else self._by_id.get(self._updated)
 
     def merge(self, updates: Iterable[api.ContainerUpdate], plugin: str) -> None:
@@ -88,26 +88,26 @@ class Updates:
     def _turn(self, update: api.ContainerUpdate, plugin: str) -> Turn:
         id_ = update.container_id
         owners = self._ownership.of(id_)
-        nothing = api.ContainerAdjustment()
-        return Turn(self._rules, plugin, id_, owners, self._dropped, nothing)
+        empty = api.ContainerAdjustment()
+        return Turn(self._rules, plugin, id_, owners, self._dropped, empty)
 
     def _merge_resources(
         self, update: api.ContainerUpdate, merged: api.ContainerUpdate, plugin: str
     ) -> None:
         turn = self._turn(update, plugin)
-        wanted = update.linux.resources
+        requested = update.linux.resources
         request = self._request if update.container_id == self._updated else None
-        # In a separate message, so that a conflict leaves no trace. Not in a copy of the merged
-        # update: one reply can hold 100,000 updates of one container, each of which adds to it.
+        # A separate message, so that a conflict changes nothing. A copy of the merged update would
+        # be too slow: one reply can have 100,000 updates of one container.
         changes = api.LinuxResources()
         for step in UPDATED_RESOURCES:
-            step.merge(wanted, changes, None, turn)
+            step.merge(requested, changes, None, turn)
         limits_pids = request is not None and request.linux_resources.HasField("pids")
         if limits_pids and PIDS_LIMIT not in self._rules.unknown:
-            # Not the limit that the plugin requests, but the one of the update in progress: the
-            # first plugin that sets any field owns it, and a second one is in conflict.
+            # As in upstream, a plugin that updates the request's container claims the pids limit of
+            # the request, so that a second such plugin is in conflict.
             turn.claim(PIDS_LIMIT)
-        _note_dropped(wanted, turn)
+        _note_dropped(requested, turn)
         if request is not None:
             if not self._own_started:
                 self._own_started = True
@@ -124,7 +124,7 @@ class Updates:
 
 
 class ReplyMerging:
-    """The common part of merging the replies to one request of any kind."""
+    """Base of the merging of replies to one request of any kind."""
 
     def __init__(
         self,
@@ -133,9 +133,11 @@ class ReplyMerging:
         created: str | None = None,
         request: api.UpdateContainerRequest | None = None,
     ) -> None:
-        """Merge as a runtime on NRI ``version`` does (None: newest); see `Updates`."""
+        """Merge as a runtime on NRI ``version`` does (None: the newest). For the other arguments,
+        see `Updates`.
+        """
         self.dropped: list[Dropped] = []
-        """Requests of plugins that the runtime drops."""
+        """Requests of plugins that the runtime ignores."""
         self._rules = rules_of(version)
         self._ownership = Ownership(self._rules)
         self._updates = Updates(
@@ -144,17 +146,17 @@ class ReplyMerging:
 
     @property
     def updates(self) -> list[api.ContainerUpdate]:
-        """Updates that plugins requested, merged; including those of unknown containers."""
+        """The merged updates of other containers, including unknown ones."""
         return self._updates.others
 
     @property
     def owners(self) -> api.OwningPlugins:
-        """The last owner of each field. A copy."""
+        """A new message with the last owner of each field."""
         return self._ownership.message()
 
 
 def _add(changes: api.LinuxResources, resources: api.LinuxResources) -> None:
-    """Merge the fields in ``UPDATED_RESOURCES``. MergeFrom would leave out fields set to 0."""
+    """Merge the fields in ``UPDATED_RESOURCES``. MergeFrom would ignore fields set to 0."""
     replace_members(resources.memory, changes.memory)
     replace_members(resources.cpu, changes.cpu)
     resources.hugepage_limits.extend(changes.hugepage_limits)
@@ -165,11 +167,11 @@ def _add(changes: api.LinuxResources, resources: api.LinuxResources) -> None:
         resources.rdt_class.CopyFrom(changes.rdt_class)
 
 
-def _note_dropped(wanted: api.LinuxResources, turn: Turn) -> None:
-    if wanted.HasField("pids"):
+def _note_dropped(requested: api.LinuxResources, turn: Turn) -> None:
+    if requested.HasField("pids"):
         reason = "the runtime drops pids from the updates of plugins"
-        turn.drop(PIDS_LIMIT.path, wanted.pids.limit, reason)
-    for rule in wanted.devices:
+        turn.drop(PIDS_LIMIT.path, requested.pids.limit, reason)
+    for rule in requested.devices:
         reason = "the runtime drops device rules from the updates of plugins"
         turn.drop(DEVICE_RULES.path, rule, reason)
 
@@ -177,7 +179,7 @@ def _note_dropped(wanted: api.LinuxResources, turn: Turn) -> None:
 def drop_evictions(
     evictions: Sequence[api.ContainerEviction], plugin: str, dropped: list[Dropped]
 ) -> None:
-    """Record that no runtime evicts a container because of a reply."""
+    """Record evictions as dropped, as all runtimes ignore them."""
     for eviction in evictions:
         reason = "the runtime ignores evictions"
         dropped.append(Dropped(plugin, eviction.container_id, "/evict", eviction.reason, reason))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences between NRI versions in merging, from upstream's releases 0.2.0 to 0.12.5.
+"""Differences in merging between NRI versions, from upstream's releases 0.2.0 to 0.12.5.
 
-The fields that exist are given at each field (``fields``); this module covers their treatment.
+The version that introduced a field is in ``fields``; the rules here cover the merging itself.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ V0_12_3 = _version("0.12.3")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The merging rules of a runtime on one NRI version; None uses those of the newest."""
+    """The merging rules of a runtime on one NRI version."""
 
     version: NriVersion | None
+    """None for the newest."""
     unknown: frozenset[Field]
     """Fields that this version's API does not have."""
     shows_whole_lists: bool
-    """Whether (before 0.3) the next plugin sees, instead of all mounts or devices, only those that
-    plugins set so far, and the last of them twice.
+    """Whether (before 0.3) the next plugin sees only the mounts or devices set by earlier plugins,
+    the last of them twice, instead of all mounts or devices.
     """
     passes_mount_removals: bool
-    """Whether the runtime gets removals of mounts from plugins; False before 0.7."""
+    """Whether (from 0.7) plugins' removals of mounts are in the merged adjustment."""
     names_fields: bool
-    """Whether (from 0.10) a conflict names the member of the enum Field, not the field in words."""
+    """Whether (from 0.10) a conflict message has the field's name in the enum Field."""
     clearing_owns: bool
-    """Whether (from 0.10) a plugin owns what it removed: a later plugin has to remove it again to
-    set it. Before, a removal freed the field.
+    """Whether (from 0.10) a plugin owns a field that it removed, so that a later plugin must remove
+    the field again to set it. Before 0.10, a removal only removed the owner.
     """
     loses_hook_owners: bool
-    """Whether (0.10 and 0.11) owners of hooks, meant to be joined, are lost: from the second on
-    only the last one is kept, marked as if it had removed them.
+    """Whether (0.10 and 0.11) only the last owner of hooks is recorded instead of all, and marked
+    as if it had removed them.
     """
     panics_on_sysctl: bool
     """Whether (0.11) sysctls are written to a nil map, which crashes the runtime."""
     sysctl_removals_as_annotations: bool
-    """Whether (0.11 to 0.12.2) a removed sysctl is put among the annotations: the sysctl stays, and
-    an annotation of its name is removed.
+    """Whether (0.11 to 0.12.2) the removal of a sysctl is added to the annotations: the sysctl
+    stays, and an annotation of the same name is removed.
     """
 
 

@@ -7,7 +7,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from nri_scope.nri.no_change import says_nothing
+from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import Change, Json, Spec, changes, sort_mounts
 from nri_scope.recording.display import duration
 from nri_scope.text.escape import columns, safe
@@ -182,7 +182,7 @@ def _count(number: int, of: str) -> str:
 
 def _in_short(event: PlayedEvent, reply: Reply) -> str:
     words = "" if reply.event != event.event else _asked(event, reply.plugin)
-    if not words and reply.message is not None and not says_nothing(reply.message):
+    if not words and reply.message is not None and not is_empty_reply(reply.message):
         words = f"a reply of {reply.message.ByteSize()} bytes and no change"
     return words or "ok"
 

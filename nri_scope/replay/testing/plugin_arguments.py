@@ -53,7 +53,7 @@ def casting_of(
 
 def _place(key: object) -> tuple[str, str]:
     if not isinstance(key, str):
-        raise UsageError(f"{key!r} is no plugin index", 'write it as text: "10"')
+        raise UsageError(f"{key!r} is not a plugin index", 'write it as text: "10"')
     index, _, name = key.partition("-")
     return check_index(index), name
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import adjusted
-from nri_scope.nri.merging.keyed_list import Indexed
+from nri_scope.nri.merging.keyed_list import KeyedItems
 from nri_scope.oci import adjust, spec_of
 
 from .chains import creating, updating
@@ -31,7 +31,7 @@ def first(of: list[Item], key: str) -> int | None:
 @given(st.lists(items), edits)
 def test_it_is_edited_as_a_plain_list_is(before: list[Item], steps: list[Edit]) -> None:
     plain = list(before)
-    indexed = Indexed(before, lambda item: item[0])
+    indexed = KeyedItems(before, lambda item: item[0])
     for what, key, number in steps:
         place = first(plain, key)
         if what == "append":
