@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope diff --live``: run probes in another process, and show the changes that they see."""
+"""``nri-scope diff --live``: run probes in another process, and print the changes they observe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.differ.live.channel import ToRecorder, Unread, decode, encode
-from nri_scope.differ.live.probe_mover import FIRST_PLACES
+from nri_scope.differ.live.probe_mover import INITIAL_INDICES
 from nri_scope.differ.live.viewer import Watcher
 from nri_scope.differ.render import renderer
 from nri_scope.logger.background_output import Background
@@ -33,60 +33,61 @@ if TYPE_CHECKING:
     from .diff_files import Options
 
 NICER = 10
-"""Niceness added to this process, so that the one that answers the runtime is scheduled first. They
-share no lock for which that one could wait, so this one may be late."""
+"""Niceness added to this process, so that the recorder, which answers the runtime, is scheduled
+first. The two share no lock, so a delay here cannot delay the recorder."""
 
 
 class _Stopped(BaseException):
-    """A stop signal came before the recording began."""
+    """A stop signal arrived before the recording began."""
 
 
-class _Impatient(BaseException):
-    """A second stop signal came."""
+class _StoppedAgain(BaseException):
+    """A second stop signal arrived."""
 
 
 def live(probing: ProbeOptions, options: Options) -> int:
-    """Watch until a signal, the end of the duration or a lost reader; return the status.
+    """Print changes until a signal, the end of the duration or the loss of the reader.
 
-    0: nothing changed, 1: a change was shown, 2: it could not be shown. Raises NriScopeError.
+    Returns the exit status: 0 nothing changed, 1 a change was shown, 2 stopped by a second signal.
+    Raises NriScopeError.
     """
-    check_indices(probing.probes or FIRST_PLACES)
+    check_indices(probing.probes or INITIAL_INDICES)
     if probing.output is not None:
         check_continued(probing.output, redacts=probing.redact is not None)
     output = Output()
     private = None if probing.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
-    # In the background: a stopped terminal must not stop this command.
+    # In the background: a stopped terminal must not block this command.
     notices: Background[str] = Background(say, waiting_max=200)
     viewing = _Viewing(replace(probing, private=private), notices.put)
     try:
-        with stop_signals(viewing.stop, on_repeat=_hurry, ignore_afterwards=True):
+        with stop_signals(viewing.stop, on_repeat=_stop_again, ignore_afterwards=True):
             return viewing.run(options, output)
     except _Stopped:
         return 0
-    except _Impatient:
+    except _StoppedAgain:
         status = FAILED
     finally:
         if private is not None:
             shutil.rmtree(private, ignore_errors=True)
         notices.close()
-    # The printing thread may wait for a reader that does not read, and Python would wait for it.
+    # The printing thread may be blocked by a stalled reader, and a normal exit would join it.
     os._exit(status)
 
 
-def _hurry() -> None:
-    # Only work of limited duration is left then.
+def _stop_again() -> None:
+    # The remaining work has a bounded duration.
     ignore_stop_signals()
-    raise _Impatient
+    raise _StoppedAgain
 
 
 class _Viewing:
-    """One run, from the side of the process that shows the recording."""
+    """One run, in the process that reads and prints the recording."""
 
     def __init__(self, probing: ProbeOptions, say: Callable[[str], None]) -> None:
         self._probing = probing
         self._say = say
         self._recorder: RecorderProcess | None = None
-        """The recorder, after it was asked to record."""
+        """The recorder process; None before it is started."""
 
     def stop(self, number: int, _words: str) -> None:
         """Forward a stop signal to the recorder."""
@@ -95,7 +96,7 @@ class _Viewing:
         self._recorder.signal(number)
 
     def run(self, options: Options, output: Output) -> int:
-        """Start the recording, and show it; return the exit status."""
+        """Start the recorder and print its recording; return the exit status."""
         probing = self._probing
         recorder = RecorderProcess(
             "nri_scope.cli.diff_recorder",
@@ -104,7 +105,7 @@ class _Viewing:
             on_message=lambda kind, payload: watcher.hear(decode(kind, payload)),
         )
         with suppress(OSError):
-            # A batch process does not preempt one that has just woken up.
+            # A batch process does not preempt a process that has just woken up.
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         shown = renderer(
             options["output_format"],
@@ -112,22 +113,22 @@ class _Viewing:
             live=True,
             quiet_unchanged=options["quiet_unchanged"],
         )
-        at = ", ".join(probing.probes) if probing.probes else "places around the plugins"
-        title = f"changes as they happen at {probing.socket}, seen by probes at {at}"
+        at = ", ".join(probing.probes) if probing.probes else "positions around the plugins"
+        title = f"changes as they happen at {probing.socket}, with probes at {at}"
         showing = Showing(output, shown, title, options["where"])
 
-        def tell(message: ToRecorder) -> None:
+        def send(message: ToRecorder) -> None:
             recorder.tell(*encode(message))
 
-        watcher = Watcher(tell, showing, self._say, own_name=probing.name)
+        watcher = Watcher(send, showing, self._say, own_name=probing.name)
         try:
             if probing.cri is not None:
                 watcher.ask(probing.cri)
             self._recorder = recorder
             recorder.begin(probing)
             opened = watcher.watch(probing.path, lambda: recorder.ended)
-            if showing.nobody_reads:
-                tell(Unread())
+            if showing.has_no_reader:
+                send(Unread())
             recorder.stop()
             if opened:
                 showing.finish()

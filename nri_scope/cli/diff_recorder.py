@@ -30,7 +30,7 @@ from nri_scope.differ.live.channel import (
     encode,
 )
 from nri_scope.differ.live.cri_sessions import CriSessions
-from nri_scope.differ.live.probe_mover import FIRST_PLACES, Placer
+from nri_scope.differ.live.probe_mover import INITIAL_INDICES, Placer
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
@@ -176,7 +176,7 @@ class _Run(ProbeListener):
             sink,
             options.socket,
             options.name,
-            options.probes or FIRST_PLACES,
+            options.probes or INITIAL_INDICES,
             validate=options.validate,
             wait=options.wait,
             once=options.once,
@@ -263,7 +263,7 @@ class _Run(ProbeListener):
         self._say(f"no probe at {index}: {error}")
 
     def _stay(self, why: str) -> None:
-        text = f"{why}: the probes stay at {', '.join(FIRST_PLACES)}"
+        text = f"{why}: the probes stay at {', '.join(INITIAL_INDICES)}"
         if text not in self._told:
             self._told.add(text)
             self._say(text)

@@ -107,8 +107,8 @@ def test_diff_shows_updates_of_others_and_requests_that_were_dropped(
 ) -> None:
     text = told("diff TAP", capsys, 1)
     assert "RegisterPlugin" not in text
-    assert "UpdateContainers, asked out of turn" in text
-    assert "for an update of stranger: the runtime says that it failed" in text
+    assert "UpdateContainers, unsolicited" in text
+    assert "for an update of stranger: the runtime reported that the update failed" in text
     with Recording.open(tapped) as recording:
         found = list(rounds(recording))
     creations = [one for one in found if one.name == "CreateContainer"]
