@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast and how small `nri-scope` is, beside Go programs in the same run where there are any.
+"""Benchmarks of speed, memory and file size, next to Go programs in the same run where possible.
 
-`python -m benchmarks` runs everything; numbers of one machine mean little, their ratios more.
+`python -m benchmarks` runs all of them. Compare the ratios: absolute numbers depend on the machine.
 """

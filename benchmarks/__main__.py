@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run every benchmark once and print what was measured beside what is wanted."""
+"""Run every benchmark once and print the measured values next to their limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.interop.build import Unavailable, Variant, build
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything."""
+    """Numbers of rounds, events, containers and seconds of each benchmark."""
 
     rounds: int
     lifecycles: int
@@ -111,7 +111,7 @@ SHORT = Scale(
 
 @dataclass(frozen=True)
 class Results:
-    """Everything measured."""
+    """Measured values of a run."""
 
     latencies: dict[str, Latency]
     findings: list[Finding]
@@ -119,23 +119,23 @@ class Results:
 
     @property
     def reached(self) -> bool:
-        """Whether nothing wanted was missed."""
+        """Whether every value is within its limit."""
         return all(finding.reached is not False for finding in self.findings)
 
     def text(self) -> str:
-        """For people."""
+        """Return the results as text for a terminal."""
         details = [f"{one.name}: {one.detail}" for one in self.findings if one.detail]
-        company = (
-            f"Others took {self.machine.others:.0%} of the processor time of this machine "
-            f"({self.machine.cpus} processors) meanwhile."
+        load = (
+            f"Other processes used {self.machine.others:.0%} of the processor time "
+            f"({self.machine.cpus} processors) during this run."
         )
-        parts = [findings_table(self.findings), "\n".join(details), company]
+        parts = [findings_table(self.findings), "\n".join(details), load]
         if self.latencies:
             parts.insert(0, latency_table(self.latencies))
         return "\n\n".join(filter(None, parts))
 
     def json(self, *, short: bool) -> str:
-        """For programs."""
+        """Return the results as a JSON document."""
         document = {
             "schema_version": 1,
             "short": short,
@@ -163,37 +163,37 @@ WITHOUT_GO = {"redaction"}
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
-    """Measure these parts, one thing after the other."""
+    """Run the benchmarks named by ``parts``, one after the other."""
 
-    def say(what: str) -> None:
-        print(f"… {what}", file=sys.stderr, flush=True)
+    def log(step: str) -> None:
+        print(f"… {step}", file=sys.stderr, flush=True)
 
     watch = Watch()
     latencies: dict[str, Latency] = {}
     findings: list[Finding] = []
     if "latency" in parts:
-        say(f"latency: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
+        log(f"latency: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
         latencies = await latency.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
         findings += latency.findings(latencies)
     if "containerd" in parts:
-        say(f"containerd {containerd.SERIES}: {scale.creations} creations in each turn")
+        log(f"containerd {containerd.SERIES}: {scale.creations} creations per turn")
         findings += await containerd.measure(
             folder, rounds=scale.creation_rounds, creations=scale.creations
         )
     if "sustained" in parts:
-        say(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
+        log(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
         findings += await sustained.measure(folder, seconds=scale.seconds)
     if "size" in parts:
-        say(f"{scale.lifecycles_all_different:,} lifecycles with nothing in common")
+        log(f"{scale.lifecycles_all_different:,} lifecycles without repeated values")
         findings.append(
             await sustained.measure_all_different(folder, lifecycles=scale.lifecycles_all_different)
         )
-        say(f"{scale.events:,} events of each runtime's real traffic")
+        log(f"{scale.events:,} events of each runtime's real traffic")
         findings += await size.measure(folder, events=scale.events)
     if "startup" in parts:
         findings.append(startup.measure(scale.starts))
     if "replay" in parts:
-        say(f"replay: {scale.replay_rounds} rounds of {scale.replay_lifecycles:,} lifecycles")
+        log(f"replay: {scale.replay_rounds} rounds of {scale.replay_lifecycles:,} lifecycles")
         findings.append(
             await replay.measure(
                 folder, rounds=scale.replay_rounds, lifecycles=scale.replay_lifecycles
@@ -203,7 +203,7 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
     if "merging" in parts:
         findings.append(merging.measure(scale.mergers))
     if "blame" in parts:
-        say(f"blame: {scale.blamed_containers:,} containers")
+        log(f"blame: {scale.blamed_containers:,} containers")
         findings += blame.measure(
             folder,
             containers=scale.blamed_containers,
@@ -211,19 +211,19 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
             rounds=scale.blame_rounds,
         )
     if "tap" in parts:
-        say(f"tap: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
+        log(f"tap: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
         findings += await tap.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
     if "tui" in parts:
-        say(f"tui: a recording of {scale.tui_events:,} events")
+        log(f"tui: a recording of {scale.tui_events:,} events")
         path = folder / "many.nriscope.db"
         many.write(path, scale.tui_events)
         findings += await tui_app.measure(path, events=scale.tui_events, starts=scale.tui_starts)
         findings += tui.measure(path)
         path.unlink()
-        say(f"tui --live: {tui_live.RATE} events/s for {scale.live_seconds:g} s")
+        log(f"tui --live: {tui_live.RATE} events/s for {scale.live_seconds:g} s")
         findings += await tui_live.measure(folder, seconds=scale.live_seconds)
     if "redaction" in parts:
-        say("redaction: a labelled corpus")
+        log("redaction: a labelled corpus")
         findings += redaction.measure(
             samples=scale.secrets,
             in_places=scale.secret_places,
@@ -234,13 +234,13 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
 
 
 def main() -> int:
-    """Return the exit status: 1 where something wanted was missed and ``--strict`` was given."""
+    """Return the exit status: 1 if a limit is exceeded and ``--strict`` was passed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="less of everything: about a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
-    parser.add_argument("--strict", action="store_true", help="exit 1 if a value is not reached")
-    parser.add_argument("--folder", type=Path, help="for the files written (a disk, not a tmpfs)")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="not everything")
+    parser.add_argument("--short", action="store_true", help="smaller workloads: about a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a limit is exceeded")
+    parser.add_argument("--folder", type=Path, help="where to write recordings: a disk, no tmpfs")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="run only these")
     options = parser.parse_args()
     try:
         for variant in Variant if set(options.only) - WITHOUT_GO else ():
@@ -248,7 +248,7 @@ def main() -> int:
     except Unavailable as error:
         print(f"benchmarks: the Go reference cannot be built: {error}", file=sys.stderr)
         return 2
-    # A short path: sockets have names of 107 bytes at most.
+    # Keep the path short: socket paths are limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="nri-", dir=options.folder) as folder:
         scale = SHORT if options.short else FULL
         results = asyncio.run(run(scale, Path(folder), options.only))

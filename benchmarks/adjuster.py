@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small plugin in Python, for a replay to be timed with: it adjusts every container."""
+"""A small Python plugin that adjusts every container, used to time replays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nri_scope.plugin import Adjustment, Container, PodSandbox, run
 
 
 class Adjuster:
-    """Adjusts every container a little."""
+    """Plugin that makes three small adjustments to every container."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         """Add a variable and a mount, and set the CPU shares."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blame: of one container of a large recording, and of all of them."""
+"""Time of `blame` for one container of a large recording, and for all its containers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from nri_scope.recording.reader import Recording
 
 
 def measure(folder: Path, *, containers: int, runs: int, rounds: int) -> list[Finding]:
-    """Milliseconds for one container, chosen ``runs`` times by chance; seconds for all.
+    """Return the median time for one container, in ms, and for all containers, in s.
 
-    Both are medians, the second one of ``rounds``.
+    The first is the median of ``runs`` containers chosen at random, the second of ``rounds`` runs.
     """
     path = folder / "node.nriscope.db"
     events = node.write(path, containers)
     with Recording.open(path) as recording:
-        wholes: list[float] = []
+        totals: list[float] = []
         everything: dict[str, History] = {}
         for _ in range(rounds):
             begin = time.perf_counter()
             everything = histories(recording)
-            wholes.append(time.perf_counter() - begin)
-        # Those that were there before tell nothing, in no time.
+            totals.append(time.perf_counter() - begin)
+        # Containers from before the recording have no steps, and would lower the median.
         created = [one for one in recording.containers() if everything[one.id].created_event]
         if len(created) < containers:
             raise RuntimeError(f"{len(created)} creations instead of {containers}")
@@ -39,7 +39,9 @@ def measure(folder: Path, *, containers: int, runs: int, rounds: int) -> list[Fi
             found = blame(recording, container)
             times.append((time.perf_counter() - begin) * 1000)
             if found.steps != everything[container.id].steps:
-                raise RuntimeError(f"{found.name} alone has other steps than among all")
+                raise RuntimeError(
+                    f"{found.name} has different steps alone and among all containers"
+                )
     where = f"of a recording with {containers:,} containers"
     return [
         Finding(
@@ -51,7 +53,7 @@ def measure(folder: Path, *, containers: int, runs: int, rounds: int) -> list[Fi
         ),
         Finding(
             name=f"blame of all {where}",
-            value=median(wholes),
+            value=median(totals),
             unit="s",
             limit=3,
             detail=f"{events:,} events of 5 connections, "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of a container's creation on a real containerd: from the CRI request to its answer.
+"""Latency of CreateContainer on a real containerd, from the CRI request to its reply.
 
-A container is created every 50 ms, with no plugin, beside a Go plugin that does nothing and beside
-`record`, in turns, on an idle machine and beside processes that compute all the time. As root.
+A container is created every 50 ms, in turns without a plugin, with a no-op Go plugin and with
+`record`, on an idle machine and next to busy loops. Requires root.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tests.runtime.testbed.packages import TestbedError, check_machine, containe
 
 SERIES = "2.1"
 BUSY = (0, 2, 5)
-"""Processes that compute all the time."""
+"""Numbers of busy loops that run next to containerd."""
 INTERVAL = 0.05
 NOTHING = "no plugin"
-NOOP = "a Go plugin that does nothing"
+NOOP = "a no-op Go plugin"
 RECORD = "record"
-_ADMITTED_SECONDS = 60.0
+_REGISTRATION_SECONDS = 60.0
 _PLUGINS = {NOOP: "10-reference", RECORD: "10-nri-scope"}
 
 
 async def measure(folder: Path, *, rounds: int, creations: int) -> list[Finding]:
-    """Create so many containers in each turn; no findings where no containerd can be had."""
+    """Create ``creations`` containers in each turn; return no findings without a containerd."""
     try:
         check_machine()
         binaries = containerd_binaries(SERIES)
@@ -47,7 +47,7 @@ async def measure(folder: Path, *, rounds: int, creations: int) -> list[Finding]
     async with running(binaries) as containerd:
         driver = Driver(containerd)
         pod = await driver.run_pod("bench", "pod")
-        # What only the first creation does.
+        # Warm up.
         await _turn(driver, pod, 1)
         for busy in BUSY:
             with _busy(busy):
@@ -65,14 +65,14 @@ async def _plugin(name: str, containerd: Containerd, recording: Path) -> AsyncIt
     if name == NOTHING:
         yield
         return
-    known = containerd.connections(_PLUGINS[name])
+    connections = containerd.connections(_PLUGINS[name])
     async with (
         await ReferencePlugin.connect(containerd.nri_socket, Variant.NRI_0_8)
         if name == NOOP
         else await Record.start(containerd.nri_socket, recording)
     ) as plugin:
-        async with asyncio.timeout(_ADMITTED_SECONDS):
-            while containerd.connections(_PLUGINS[name]) == known:
+        async with asyncio.timeout(_REGISTRATION_SECONDS):
+            while containerd.connections(_PLUGINS[name]) == connections:
                 await asyncio.sleep(0.01)
         yield
         if isinstance(plugin, Record):
@@ -91,25 +91,25 @@ def _busy(processes: int) -> Iterator[None]:
 
 
 async def _turn(driver: Driver, pod: Pod, creations: int) -> list[float]:
-    """Return the seconds of each creation."""
-    taken = []
+    """Return the duration of each creation in seconds."""
+    durations = []
     due = time.monotonic()
     for count in range(creations):
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         began = time.monotonic()
         await driver.create(pod, f"c{count}")
-        taken.append(time.monotonic() - began)
+        durations.append(time.monotonic() - began)
         due = max(due + INTERVAL, time.monotonic())
     for container in list(pod.containers):
         await driver.remove(container)
-    return taken
+    return durations
 
 
 def _finding(busy: int, times: dict[tuple[int, str], list[float]]) -> Finding:
-    beside = f", {busy} busy loops beside it" if busy else ""
+    load = f", next to {busy} busy loops" if busy else ""
     noop, record = times[busy, NOOP], times[busy, RECORD]
     return Finding(
-        name=f"p50 of creations by containerd {SERIES}, record ÷ no-op{beside}",
+        name=f"p50 of creations by containerd {SERIES}, record ÷ no-op{load}",
         value=median(record) / median(noop),
         detail="; ".join(
             f"{name}: p50 {_ms(median(some))}, p99 {_ms(quantiles(some, n=100)[98])}"

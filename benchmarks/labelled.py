@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own corpus for redaction: secrets in the places of a node, and what has to stay there."""
+"""The project's own redaction corpus: events with planted secrets, and harmless texts to keep."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 class Case(NamedTuple):
-    """One event with a label."""
+    """A labelled event."""
 
     group: str
     name: str
     event: CapturedCall
     secrets: tuple[str, ...] = ()
-    """What must not be in it any more; none where all of it has to stay."""
+    """Values that redaction must remove; empty if the event must remain unchanged."""
     kept: str = ""
-    """What has to be in it afterwards."""
+    """Text that redaction must keep."""
 
 
 # -- places ---------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def captured_event(
     metadata: tuple[tuple[str, str], ...] = (),
     reply: bytes = b"",
 ) -> CapturedCall:
-    """Make an event with all that redaction looks at."""
+    """Return an event with all the fields that redaction searches."""
     return CapturedCall(
         wall_ns=0,
         mono_ns=0,
@@ -132,7 +132,7 @@ def _status(text: str) -> CapturedCall:
     return captured_event(_container(), status=text)
 
 
-# What is known by its form alone, in places that say nothing of it.
+# Places whose names do not suggest a secret: a credential is found there by its format alone.
 TOKEN_PLACES: dict[str, Callable[[str], CapturedCall]] = {
     "argument": _argument,
     "option": lambda token: _argument(f"--anything={token}"),
@@ -148,7 +148,7 @@ TOKEN_PLACES: dict[str, Callable[[str], CapturedCall]] = {
 }
 
 
-# -- secrets that their place tells of -------------------------------------------------------
+# -- secrets found by their place ------------------------------------------------------------
 
 
 def _password(chance: Random) -> str:
@@ -258,7 +258,7 @@ _PLANTED: dict[str, tuple[_Place, tuple[str, ...]]] = {
 
 
 def planted(samples: int) -> Iterator[Case]:
-    """Secrets in places that tell of them."""
+    """Yield secrets in places whose names suggest a secret."""
     chance = Random(1)
     for group, (place, templates) in _PLANTED.items():
         for template in templates:
@@ -267,7 +267,7 @@ def planted(samples: int) -> Iterator[Case]:
                 text = template.format(secret)
                 name = template.format("…").replace("\n", "⏎")
                 yield Case(f"{OWN}: {group}", name, place(text), (secret,))
-    # Separate words, with the option's name in the one before.
+    # The option's name and its value are separate arguments.
     for words in (
         ["app", "--password", "{}"],
         ["mysql", "-p{}"],
@@ -288,7 +288,7 @@ def planted(samples: int) -> Iterator[Case]:
         yield Case(f"{OWN}: annotations", "JSON in base64", _annotation(packed), (secret,))
 
 
-# -- what has to stay ------------------------------------------------------------------------
+# -- harmless texts --------------------------------------------------------------------------
 
 _ID = "c9f0f895fb98ab9159f51fd0297e236dc9f0f895fb98ab9159f51fd0297e236d"
 _UID = "3f0c5c1e-7d3b-4a55-9c2e-0a1b2c3d4e5f"
@@ -388,14 +388,14 @@ _STAYING: dict[str, tuple[_Place, tuple[str, ...]]] = {
 
 
 def staying() -> Iterator[Case]:
-    """Return texts that people need for debugging, and texts a little like a secret."""
+    """Yield texts that are needed for debugging, and texts that resemble secrets."""
     for group, (place, texts) in _STAYING.items():
         for text in texts:
             yield Case(f"stays: {group}", text.replace("\n", "⏎"), place(text), kept=text)
 
 
 def of_samples(group: str, samples: Iterable[Sample], places: int) -> Iterator[Case]:
-    """Credentials of a corpus, each in so many places, which take turns."""
+    """Yield the credentials of a corpus, each in the next ``places`` places of the cycle."""
     turns = cycle(TOKEN_PLACES.items())
     for name, text, secret in samples:
         for place, plant in islice(turns, places):
@@ -403,7 +403,7 @@ def of_samples(group: str, samples: Iterable[Sample], places: int) -> Iterator[C
 
 
 def real() -> Iterator[CapturedCall]:
-    """Every event of real runtimes that we have, in which no secret is."""
+    """Yield all captured events of real runtimes; they contain no secrets."""
     for path in sorted(CAPTURES.glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:
             for line in lines:

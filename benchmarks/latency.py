@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time that plugins add to an event: record and probes beside Go plugins, in turns.
+"""Latency that plugins add to an event: `record` and probes compared with Go plugins.
 
-Each of them has a reference runtime of its own, which sends full lifecycles to it, one event at a
-time as every runtime does, and measures how long each event call takes. The turns are interleaved,
-so that a disturbance of the machine meets all alike; a number is the median of the rounds. The next
-turn begins when everything that the last one caused is on disk, and shown where it is shown.
+Each plugin has its own reference runtime, which sends it full lifecycles, one event at a time as
+every runtime does, and measures the duration of each event call. The turns are interleaved, so
+that other load on the machine affects all plugins alike; a value is the median of the rounds. A
+turn begins when all events of the previous one have been stored, and displayed if they are.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from benchmarks.recorder import Record, processor_time
 from tests.interop.reference import Played, ReferencePlugin, ReferenceRuntime
 
 NOTHING = "no plugin"
-NOOP = "Go, does nothing"
+NOOP = "Go, no-op"
 YAML = "Go, logs YAML"
 RECORD = "nri-scope record"
 REDACT = "nri-scope record --redact"
-THREE_NOOP = "three Go, do nothing"
+THREE_NOOP = "three Go, no-op"
 THREE_PROBES = "diff, three probes"
 _INDICES = ("10", "50", "90")
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Medians of the rounds of one plugin, in µs and events/s, and its processor time in all."""
+    """Medians of one plugin's rounds, in µs and events/s, and its processor time."""
 
     p50: float
     p99: float
@@ -39,38 +39,38 @@ class Latency:
     slowest: float
     rounds: int
     processor: float
-    """Processor time of the plugin's processes for an event, in µs; what follows it is included."""
+    """Processor time of the plugin's processes per event in µs, including work after the reply."""
 
 
 @dataclass
 class Contestant:
-    """A plugin with a runtime of its own."""
+    """A plugin with its own runtime."""
 
     runtime: ReferenceRuntime
     settle: Callable[[int], Awaitable[float]] | None = None
-    """Wait until the effects of so many requests, since the start, are on disk."""
+    """Function that waits until the given number of requests since the start is on disk."""
     connections: int = 1
     pid: int = 0
-    """The plugin's process, whose processor time is measured; 0 for none."""
+    """Plugin process whose processor time is measured, 0 for none."""
     requests: int = 0
 
     async def turn(self, lifecycles: int) -> Played:
         """Play one round."""
         played = await self.runtime.play(lifecycles)
         if played.failures or played.requests < played.events * self.connections:
-            raise RuntimeError(f"a plugin was lost: {played}")
+            raise RuntimeError(f"the runtime disconnected a plugin: {played}")
         self.requests += played.requests
         if self.settle is not None:
             await self.settle(self.requests)
         return played
 
     def processor_time(self) -> float:
-        """Return the seconds that the plugin's processes have worked so far."""
+        """Return the processor time of the plugin's processes so far, in seconds."""
         return processor_time(self.pid) if self.pid else 0
 
 
 async def measure(folder: Path, *, rounds: int, lifecycles: int) -> dict[str, Latency]:
-    """Play ``rounds`` rounds of ``lifecycles`` lifecycles to each, after one to warm up."""
+    """Play ``rounds`` rounds of ``lifecycles`` lifecycles to each plugin, after a warm-up round."""
     async with AsyncExitStack() as stack:
         contestants = await _contestants(stack, folder)
         turns: dict[str, list[Played]] = {name: [] for name in contestants}
@@ -105,7 +105,7 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contest
         recording = folder / f"latency{''.join(options)}.nriscope.db"
         record = await stack.enter_async_context(await Record.start(socket, recording, *options))
         await peer.admit()
-        # The beginning of the session may be rows too: the wait can end so few events too early.
+        # Configure and Synchronize may be rows too, so the wait can end a few events early.
         contestants[name] = Contestant(peer, record.settled, pid=record.process.pid)
 
     peer, socket = await runtime("three")
@@ -134,7 +134,7 @@ def _medians(rounds: list[Played], worked: float) -> Latency:
 
 
 def findings(latencies: dict[str, Latency]) -> list[Finding]:
-    """Return the ratios that count."""
+    """Return the ratios that have limits, and the processor time."""
     record, redact, noop, yaml = (latencies[name] for name in (RECORD, REDACT, NOOP, YAML))
     probes, three = latencies[THREE_PROBES], latencies[THREE_NOOP]
     return [
@@ -156,7 +156,7 @@ def findings(latencies: dict[str, Latency]) -> list[Finding]:
 
 
 def latency_table(latencies: dict[str, Latency]) -> str:
-    """One line for each plugin."""
+    """Format the latencies as a table with one line for each plugin."""
     rows: list[tuple[str, ...]] = [
         ("time of an event call", "p50 µs", "p99 µs", "max µs", "events/s")
     ]

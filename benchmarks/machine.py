@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else the machine did meanwhile: numbers from a busy machine are hardly worth reading."""
+"""Load by other processes during a run: results from a busy machine mean little."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and in what company the numbers were made."""
+    """The machine of a run, and its load by other processes."""
 
     cpus: int
     kernel: str
     python: str
     others: float
-    """Share of all processor time that processes other than ours took."""
+    """Share of the available processor time used by processes outside this run."""
 
 
 class Watch:
-    """Measures from its making to `machine`."""
+    """Measurement of the load from construction to the call of `machine`."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -31,7 +31,7 @@ class Watch:
         self._own = _own_seconds()
 
     def machine(self) -> Machine:
-        """Measure since the beginning. Child processes count as ours once they have ended."""
+        """Return the machine with its load so far. Child processes count once they have ended."""
         available = (time.monotonic() - self._begin) * (os.cpu_count() or 1)
         others = _busy_seconds() - self._busy - (_own_seconds() - self._own)
         return Machine(
@@ -44,7 +44,7 @@ class Watch:
 
 
 def _busy_seconds() -> float:
-    """Time that all processors spent with anything but waiting."""
+    """Return the time that all processors were not idle, in seconds."""
     # cpu user nice system idle iowait irq softirq steal …, in ticks; guests are part of user.
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields)

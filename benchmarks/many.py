@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of any number of events, made in seconds: a real one's rows over and over.
+"""Recording of any number of events, written in seconds by repeating the rows of a small one.
 
-Each round has pods and containers of its own, while requests and replies are those of the first
-round: what a list, a filter or a search reads is as it would be, and only messages are not.
+Each round has its own pods and containers, but shares the requests and replies of the first round:
+lists, filters and searches read realistic rows, only the messages repeat.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from pathlib import Path
 
 from tests.recording.recordings import record
 
-_PAUSE_NS = 2_000_000
-"""Between two events."""
+_EVENT_INTERVAL_NS = 2_000_000
 
 
 def write(path: Path, events: int) -> None:
-    """Write a recording with so many events, in one session."""
+    """Write a recording with ``events`` events in one session."""
     record(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
@@ -31,7 +30,7 @@ def write(path: Path, events: int) -> None:
             (events,),
         )
         connection.execute("COMMIT")
-        # As a recorder leaves it.
+        # As left by a recorder.
         connection.execute("PRAGMA journal_mode = WAL")
 
 
@@ -80,8 +79,8 @@ def _events(
             number + 1,
             row[1],
             number + 1,
-            first_ns + number * _PAUSE_NS,
-            number * _PAUSE_NS,
+            first_ns + number * _EVENT_INTERVAL_NS,
+            number * _EVENT_INTERVAL_NS,
             *row[5:8],
             pod + turn * pods if isinstance(pod, int) else None,
             container + turn * containers if isinstance(container, int) else None,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of a busy node: a captured chain of plugins, over and over, several pods at a time.
+"""Recording of a busy node: a captured chain of plugins, repeated for several pods at a time.
 
-The captured replies of the plugins are in it. What the last plugin asks for other containers, it
-asks here for all that run at the time, and their later events show that they got it.
+Plugins reply as captured. The CPU policy plugin updates all containers running at the time, and
+their later events show the updated CPUs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from tests.interop.messages import parse
 CAPTURE = CAPTURES / "containerd-2.1.9.jsonl.gz"
 _PASSIVE = frozenset({"00-probe-a", "50-probe-b", "95-probe-c"})
 _POLICY = "60-cpu-policy"
-_AT_A_TIME = 5
-"""Rounds of the capture; each has two to three containers running."""
-_PAUSE_NS = 5_000_000
-"""Between two events."""
+_CONCURRENT_ROUNDS = 5
+"""Repetitions of the capture at a time; each has two to three running containers."""
+_EVENT_INTERVAL_NS = 5_000_000
 _SETUP = ("Configure", "Synchronize")
-_MOVES = {"CreateContainer": "1", "StopContainer": "0-1"}
-"""The processors that it gives to the other containers."""
-_OWN = "0"
-"""Those that a container begins with."""
+_OTHERS_CPUS = {"CreateContainer": "1", "StopContainer": "0-1"}
+"""CPUs that the policy assigns to the other containers, by event."""
+_INITIAL_CPUS = "0"
+"""CPUs of a new container."""
 
 
 @dataclass(frozen=True)
@@ -52,26 +51,25 @@ class Call:
     timeout_ns: int
     request: Message
     reply: Message | None
-    """None for those that say nothing."""
+    """None for plugins that do not adjust containers."""
 
     @property
     def event(self) -> str:
-        """What it tells."""
+        """Name of the event."""
         if self.method != "StateChange":
             return self.method
-        told = self.request
-        assert isinstance(told, api.StateChangeEvent)
-        return Event(told.event).name
+        assert isinstance(self.request, api.StateChangeEvent)
+        return Event(self.request.event).name
 
     @property
     def container(self) -> Any:
-        """The container that it is about; None for none."""
+        """The event's container, None for pod events."""
         container = getattr(self.request, "container", None)
         return container if container is not None and container.id else None
 
 
 def write(path: Path, containers: int) -> int:
-    """Write a recording with at least so many containers; returns how many events it has."""
+    """Write a recording with at least ``containers`` containers; return the number of events."""
     setup, rounds = _captured()
     created = sum(one[0].event == "CreateContainer" for one in rounds)
     recorder = Recorder.open(path, limits=WriterLimits(queue_bytes=4 << 30))
@@ -91,7 +89,7 @@ def write(path: Path, containers: int) -> int:
             )
         for call in one:
             policy.follow(call)
-        clock += one[-1].at_ns - begin + _PAUSE_NS
+        clock += one[-1].at_ns - begin + _EVENT_INTERVAL_NS
     for session in sessions.values():
         recorder.end_session(session, "closed by the runtime", clock)
     counters = recorder.close(timeout=600)
@@ -101,7 +99,7 @@ def write(path: Path, containers: int) -> int:
 
 
 def _captured() -> tuple[list[Call], list[list[Call]]]:
-    """How the sessions begin, and the events after that, all plugins' parts of one together."""
+    """Return the calls that set up the sessions, and the calls of each event in chain order."""
     setup: list[Call] = []
     rounds: list[list[Call]] = []
     with gzip.open(CAPTURE, "rt") as lines:
@@ -117,25 +115,25 @@ def _captured() -> tuple[list[Call], list[list[Call]]]:
 
 
 def _call(item: dict[str, Any]) -> Call:
-    method, told = item["method"], base64.b64decode(item["reply_b64"])
+    method, captured = item["method"], base64.b64decode(item["reply_b64"])
     request = (
         api.ConfigureRequest.FromString(base64.b64decode(item["request_b64"]))
         if method == "Configure"
         else parse(method, base64.b64decode(item["request_b64"]))
     )
-    # The policy may ask for something here where it did not there.
-    speaks = told or method in _MOVES
-    reply = getattr(api, f"{method}Response").FromString(told) if speaks else None
+    # The policy may add updates to a reply that is empty in the capture.
+    has_reply = captured or method in _OTHERS_CPUS
+    reply = getattr(api, f"{method}Response").FromString(captured) if has_reply else None
     return Call(
         item["plugin"], method, item["at_ns"], item["took_ns"], item["timeout_ns"], request, reply
     )
 
 
 def _interleaved(rounds: list[list[Call]], repetitions: int) -> Iterator[list[Call]]:
-    """Repeat the rounds, each time with other identities, some of them side by side."""
+    """Repeat the captured rounds with new identities, several repetitions interleaved."""
     chance = random.Random(1)
     waiting = (_fresh(rounds, chance, number) for number in range(repetitions))
-    active = list(islice(waiting, _AT_A_TIME))
+    active = list(islice(waiting, _CONCURRENT_ROUNDS))
     while active:
         place = chance.randrange(len(active))
         one = next(active[place], None)
@@ -167,42 +165,42 @@ def _rewritten(message: Message, fresh: Fresh) -> Message:
 
 @dataclass
 class _Policy:
-    """What `_POLICY` does to all containers that run, as it did to those of the capture."""
+    """CPU assignments by `_POLICY`, extended from the captured containers to all running ones."""
 
     cpus: dict[str, str]
-    """Of each container that was created, by id."""
+    """CPUs of each created container, by id."""
     running: set[str]
 
     def adapt(self, call: Call) -> None:
-        """Let a call show and ask for what it would here."""
+        """Set the container's CPUs in a request, and the policy's updates in its reply."""
         container = call.container
         if container is None:
             return
         if call.event != "CreateContainer" and container.id in self.cpus:
             container.linux.resources.cpu.cpus = self.cpus[container.id]
-        if call.plugin == _POLICY and call.event in _MOVES:
+        if call.plugin == _POLICY and call.event in _OTHERS_CPUS:
             reply: Any = call.reply
             del reply.update[:]
             for other in self._others(call):
                 update = reply.update.add(container_id=other)
-                update.linux.resources.cpu.cpus = _MOVES[call.event]
+                update.linux.resources.cpu.cpus = _OTHERS_CPUS[call.event]
 
     def follow(self, call: Call) -> None:
-        """Remember what came of it; of the policy's calls only."""
+        """Apply the policy's reply to the CPU assignments; ignore calls of other plugins."""
         container = call.container
         if call.plugin != _POLICY or container is None:
             return
-        if call.event in _MOVES:
-            self.cpus |= dict.fromkeys(self._others(call), _MOVES[call.event])
+        if call.event in _OTHERS_CPUS:
+            self.cpus |= dict.fromkeys(self._others(call), _OTHERS_CPUS[call.event])
         if call.event == "CreateContainer":
-            self.cpus[container.id] = _OWN
+            self.cpus[container.id] = _INITIAL_CPUS
         elif call.event == "PostStartContainer":
             self.running.add(container.id)
         elif call.event == "StopContainer":
             self.running.discard(container.id)
 
     def _others(self, call: Call) -> list[str]:
-        # It takes no notice of the end of a container that never ran.
+        # The policy ignores the end of a container that never ran.
         if call.event == "StopContainer" and call.container.id not in self.running:
             return []
         return sorted(self.running - {call.container.id})

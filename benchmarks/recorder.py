@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real `nri-scope record` process, watched from outside."""
+"""A real `nri-scope record` process and measurements of it from outside."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-# What is still queued reaches the disk within this time, or something hangs.
-_PATIENCE = 600.0
-# Seconds between two looks, and of work between them below which a process is idle: following a
-# file takes a little, and the kernel counts in hundredths of a second.
-_LOOK = 0.25
-_IDLE = 0.03
+# Limit for queued events to reach the disk, and for processes to end.
+_TIMEOUT_S = 600.0
+# A process is idle if it uses less than this processor time per poll interval: following a file
+# needs some, and the kernel counts in hundredths of a second.
+_POLL_INTERVAL_S = 0.25
+_IDLE_WORK_S = 0.03
 
 
 def command() -> str:
-    """Path of the installed `nri-scope`."""
-    beside = Path(sys.executable).with_name("nri-scope")
-    found = str(beside) if beside.exists() else shutil.which("nri-scope")
+    """Return the path of the installed `nri-scope`."""
+    sibling = Path(sys.executable).with_name("nri-scope")
+    found = str(sibling) if sibling.exists() else shutil.which("nri-scope")
     if found is None:
         raise FileNotFoundError("nri-scope is not installed in this environment")
     return found
@@ -53,16 +53,16 @@ def processor_time(pid: int) -> float:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a recording holds."""
+    """Numbers of events and gaps in a recording."""
 
     events: int
     gaps: int
     lost: int
-    """Events that the gaps say were lost."""
+    """Number of lost events, as recorded in the gaps."""
 
 
 def stored(recording: Path) -> Stored:
-    """Count what is in a recording, which may be written to at this moment."""
+    """Count the events and gaps of a recording, which may still be growing."""
     if not recording.exists():
         return Stored(0, 0, 0)
     uri = f"file:{recording}?mode=ro"
@@ -73,17 +73,17 @@ def stored(recording: Path) -> Stored:
 
 
 async def drained(recording: Path, events: int) -> float:
-    """Wait until so many events are on disk; returns how long it took, in seconds."""
+    """Wait until ``events`` events are on disk; return the waiting time in seconds."""
     begin = time.monotonic()
     while stored(recording).events < events:
-        if time.monotonic() - begin > _PATIENCE:
+        if time.monotonic() - begin > _TIMEOUT_S:
             raise TimeoutError(f"{stored(recording)} instead of {events} events on disk")
         await asyncio.sleep(0.05)
     return time.monotonic() - begin
 
 
 def size_on_disk(recording: Path) -> int:
-    """Bytes of the recording and of what SQLite keeps beside it."""
+    """Return the size in bytes of the recording and its WAL and shared-memory files."""
     return sum(path.stat().st_size for path in recording.parent.glob(recording.name + "*"))
 
 
@@ -96,13 +96,13 @@ class Record:
 
     @classmethod
     async def start(cls, socket: Path, recording: Path, *more: str) -> Self:
-        """Start it, with ``more`` options; it ends when the runtime goes away."""
+        """Start `record` with ``more`` options; it ends when the runtime disconnects."""
         options = ("--socket", str(socket), "-o", str(recording), "--index", "10", "--once")
         return await cls._run(recording, command(), "record", *options, *more)
 
     @classmethod
     async def probes(cls, socket: Path, recording: Path, indices: Sequence[str]) -> Self:
-        """Start `diff --live` with probes at these indices in its place."""
+        """Start `diff --live` with probes at these indices instead of `record`."""
         options = ("--socket", str(socket), "-o", str(recording), "--once")
         probes = ("--probes", ",".join(indices))
         return await cls._run(recording, command(), "diff", "--live", *probes, *options)
@@ -113,37 +113,37 @@ class Record:
         return cls(process, recording)
 
     async def drained(self, events: int) -> float:
-        """As the function of this name."""
+        """Wait until ``events`` events are on disk; return the waiting time in seconds."""
         return await drained(self.recording, events)
 
     async def settled(self, events: int) -> float:
-        """Wait until so many events are on disk and nothing more is made of them; in seconds.
+        """Wait until ``events`` events are on disk and the process is idle; return the seconds.
 
-        What shows events as they come works on after they were stored.
+        Commands that print live events continue to work after the events are stored.
         """
         begin = time.monotonic()
         await self.drained(events)
-        before = -_IDLE
-        while (now := processor_time(self.process.pid)) >= before + _IDLE:
-            if time.monotonic() - begin > _PATIENCE:
-                raise TimeoutError(f"still at work with {events} events")
+        before = -_IDLE_WORK_S
+        while (now := processor_time(self.process.pid)) >= before + _IDLE_WORK_S:
+            if time.monotonic() - begin > _TIMEOUT_S:
+                raise TimeoutError(f"still busy with {events} events")
             before = now
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         return time.monotonic() - begin
 
     def peak_memory(self) -> float:
-        """Return the most memory that it and its helper processes ever had resident, in MiB.
+        """Return the sum of the peak resident memory of all its processes, in MiB.
 
-        The peaks are added up; what they share, which is most of Python, counts twice.
+        Shared pages, which include most of Python, count once for each process.
         """
         return _peak(self.process.pid)
 
     async def stop(self) -> None:
-        """Ask it to end, as a user would with Ctrl-C."""
+        """Stop the command with SIGINT, as Ctrl-C does."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGINT)
-        if status := await asyncio.wait_for(self.process.wait(), _PATIENCE):
-            raise RuntimeError(f"it ended with exit status {status}")
+        if status := await asyncio.wait_for(self.process.wait(), _TIMEOUT_S):
+            raise RuntimeError(f"nri-scope ended with exit status {status}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,6 +159,6 @@ class Tap(Record):
 
     @classmethod
     async def listen(cls, listen: Path, socket: Path, recording: Path) -> Self:
-        """Start it; it ends when it is told to."""
+        """Start the tap; it runs until it is stopped."""
         options = ("--listen", str(listen), "--socket", str(socket), "-o", str(recording))
         return await cls._run(recording, command(), "tap", *options)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much redaction finds, how much it takes that it should leave, and how long it needs.
+"""Recall, precision and speed of redaction.
 
-Every credential of a corpus is planted in an event of a real container, and redacted as `record
---redact` does it, with nothing known from before. It is found if no piece of it can be read in what
-is written then, also not when base64 and percent signs are undone.
+Every credential of a corpus is planted in an event of a real container, which is redacted as by
+`record --redact`, without values known from earlier events. A credential counts as found if no
+piece of its second half can be read in the result, even with base64 and percent-encoding decoded.
 """
 
 from __future__ import annotations
@@ -38,37 +38,40 @@ _CREDENTIALS = (
     "auth-headers",
     "random-looking",
 )
-"""The rules that claim to have found a credential; the others hide what may be personal."""
-_REALLY = "container.env.DB_PASSWORD"
-"""The one place in the captures that has one."""
+"""Rules that detect credentials; the other rules hide values that may be personal."""
+_REAL_CREDENTIAL_PLACE = "container.env.DB_PASSWORD"
+"""The only place in the captures that contains a credential."""
 _WINDOW = 10
 _WORST = 12
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
-# "xxxxxxxx", "<token>": whether such a one is replaced does not matter.
+# Placeholders such as "xxxxxxxx": replacing them is no error.
 _PLACEHOLDER = re.compile(r"(?i)x{6}|0{8}|a{8}|\*{6}|\.{6}|example|your[_-]|abcdefgh|12345678")
 
 
 @dataclass
 class Score:
-    """Of one group of cases."""
+    """Result of one group of cases."""
 
     right: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
-    """Names of the cases that went wrong."""
+    """Numbers of wrong results, by name of the case."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of cases."""
         return self.right + self.wrong.total()
 
     @property
     def share(self) -> float:
-        """Of those that went well."""
+        """Share of right results."""
         return self.right / self.total if self.total else 1.0
 
 
 def measure(*, samples: int, in_places: int, megabytes: float, containers: int) -> list[Finding]:
-    """Recall and precision of ``samples`` credentials by rule, in ``in_places`` each, and speed."""
+    """Return recall and precision for ``samples`` credentials per rule, and speed.
+
+    Each credential is planted in ``in_places`` places.
+    """
     found: defaultdict[str, Score] = defaultdict(Score)
     stayed: defaultdict[str, Score] = defaultdict(Score)
     missing: list[str] = []
@@ -87,11 +90,11 @@ def measure(*, samples: int, in_places: int, megabytes: float, containers: int) 
     forms = [score for name, score in counted.items() if not name.startswith(labelled.OWN)]
     right = sum(score.right for score in counted.values())
     alarms = sum(score.wrong.total() for score in stayed.values())
-    lines = [f"not fetched, so left out: {', '.join(missing)}"] if missing else []
+    lines = [f"skipped, could not be downloaded: {', '.join(missing)}"] if missing else []
     lines += ["", _scores(found, "found"), "", _scores(stayed, "left alone")]
     return [
         Finding(name="redaction: recall by place", value=_share(places), detail="\n".join(lines)),
-        # Nothing is said of what was not measured.
+        # Omitted if no corpus could be downloaded.
         *(Finding(name="redaction: recall by form", value=_share(forms)) for _ in forms[:1]),
         Finding(name="redaction: precision", value=right / (right + alarms)),
         Finding(name="redaction: left alone", value=_share(stayed.values())),
@@ -103,17 +106,17 @@ def measure(*, samples: int, in_places: int, megabytes: float, containers: int) 
     ]
 
 
-def _share(of: Iterable[Score]) -> float:
-    scores = list(of)
+def _share(groups: Iterable[Score]) -> float:
+    scores = list(groups)
     return sum(one.right for one in scores) / sum(one.total for one in scores)
 
 
 def _cases(samples: int, places: int, missing: list[str]) -> Iterator[Case]:
     yield from labelled.planted(4 * samples)
     yield from labelled.staying()
-    for name, of in _CORPORA.items():
+    for name, corpus in _CORPORA.items():
         try:
-            yield from labelled.of_samples(f"by the rules of {name}", of(samples), places)
+            yield from labelled.of_samples(f"by the rules of {name}", corpus(samples), places)
         except corpora.Missing as error:
             missing.append(str(error))
 
@@ -132,19 +135,19 @@ def _is_right(case: Case) -> bool:
 
 
 def stays(case: Case, event: CapturedCall) -> bool:
-    """Whether what has to stay can be read in what became of an event."""
+    """Return whether the redacted event still contains the text to keep."""
     return any(case.kept in text for text in _texts(event))
 
 
 def leaks(case: Case, event: CapturedCall) -> bool:
-    """Whether a piece of a secret can be read in it."""
+    """Return whether the redacted event contains a piece of a secret, also encoded."""
     texts = list(_texts(event))
     read = "\n".join((*texts, *(unpacked for text in texts for unpacked in _unpacked(text))))
     return any(_survives(secret, read) for secret in case.secrets)
 
 
 def _survives(secret: str, read: str) -> bool:
-    """Whether a piece of the second half can be read; the first may be a prefix as all have it."""
+    """Return whether a piece of the second half remains; the first may be a format's prefix."""
     half = secret[len(secret) // 2 :]
     length = min(_WINDOW, len(half))
     return any(half[at : at + length] in read for at in range(len(half) - length + 1))
@@ -181,7 +184,7 @@ def _unpacked(text: str) -> Iterator[str]:
 
 
 def _foreign(missing: list[str]) -> Score:
-    """Score the rule for formats by others' examples of texts without credentials."""
+    """Score the rule for credential formats with gitleaks' list of false positives."""
     score = Score()
     rules = Rules(enabled=frozenset({"credential-formats"}))
     try:
@@ -198,7 +201,7 @@ def _foreign(missing: list[str]) -> Score:
 
 
 def _real() -> Score:
-    """Texts of real events, in which there are no credentials."""
+    """Score the texts of real events, all but one without credentials."""
     score = Score()
     redactor = Redactor(Rules.DEFAULT, _KEY)
     source = SourceRedaction(redactor)
@@ -207,7 +210,7 @@ def _real() -> Score:
         seen.update(_texts(event))
         source.redact_call(event)
     for count in redactor.tally:
-        if count.rule in _CREDENTIALS and count.place != _REALLY:
+        if count.rule in _CREDENTIALS and count.place != _REAL_CREDENTIAL_PLACE:
             score.wrong[f"{count.rule} at {count.place}"] += 1
     score.right = len(seen) - score.wrong.total()
     return score
@@ -219,11 +222,12 @@ def _scores(scores: dict[str, Score], done: str) -> str:
         (name, f"{score.right:,}", f"{score.total:,}", f"{score.share:.1%}")
         for name, score in scores.items()
     ]
-    right, total = (sum(getattr(one, of) for one in scores.values()) for of in ("right", "total"))
+    right = sum(score.right for score in scores.values())
+    total = sum(score.total for score in scores.values())
     rows.append(("all", f"{right:,}", f"{total:,}", f"{right / total:.1%}"))
     lines = [table(rows)]
     for name, score in scores.items():
-        worst = [f"{of} ×{n}" if n > 1 else of for of, n in _worst(score.wrong)]
+        worst = [f"{rule} ×{n}" if n > 1 else rule for rule, n in _worst(score.wrong)]
         if worst:
             more = "" if len(worst) <= _WORST else f" … and {len(worst) - _WORST} more"
             lines.append(f"  not {done}, {name}: {'; '.join(worst[:_WORST])}{more}")
@@ -231,7 +235,7 @@ def _scores(scores: dict[str, Score], done: str) -> str:
 
 
 def _worst(wrong: Counter[str]) -> list[tuple[str, int]]:
-    """By the rule, for those that miss it in several places."""
+    """Return the wrong results summed over places, by rule, most frequent first."""
     by_rule: Counter[str] = Counter()
     for name, count in wrong.items():
         by_rule[re.sub(r" \([A-Za-z]+\)$", "", name)] += count
@@ -242,7 +246,7 @@ def _worst(wrong: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _by_megabyte(megabytes: float) -> float:
-    """Seconds of a processor for a megabyte of different lines, as plugins print them."""
+    """Return the processor time for a megabyte of distinct lines as printed by plugins, in s."""
     stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
     lines: list[str] = []
     size = 0
@@ -260,7 +264,7 @@ def _by_megabyte(megabytes: float) -> float:
 
 
 def _by_container(containers: int) -> float:
-    """Seconds of the writer's thread for the events of a container that was never seen before."""
+    """Return the median processor time to redact the CreateContainer of a new container, in s."""
     stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
     source = SourceRedaction(Redactor(Rules.DEFAULT, _KEY, memory=RECORDER_LIMITS))
     times = []
@@ -274,7 +278,7 @@ def _by_container(containers: int) -> float:
 
 
 def _first() -> float:
-    """Seconds for the first text of a process, which reads the rules."""
+    """Return the processor time for the first text of a process, which loads the rules, in s."""
     code = (
         "import time; from nri_scope.share.redaction import Redactor, Rules\n"
         "redactor = Redactor(Rules.DEFAULT, bytes(32)); begin = time.process_time()\n"

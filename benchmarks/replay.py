@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays: how fast events come beside the Go reference runtime, and how long the least one takes.
+"""Event rate of replays compared with the Go reference runtime, and time of a minimal replay.
 
-Both runtimes drive the same no-op Go plugin, started anew for each turn, with the same events: the
-recording that is replayed was made from what the reference runtime sends in each of its turns. A
-replay reads its events from the recording and accounts for every reply; the reference runtime
-makes its events and forgets them. The turns are interleaved, so that a disturbance of the machine
-meets both: what counts is the median of the rounds' ratios.
+Both runtimes send the same events to the same no-op Go plugin, restarted for each turn: the
+replayed recording contains the events that the reference runtime sends in each of its turns. A
+replay reads events from the recording and tracks every reply; the reference runtime generates its
+events and discards the replies. The turns are interleaved, so that other load on the machine
+affects both; the result is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADJUSTER = Path(__file__).with_name("adjuster.py")
 
 
 async def measure(folder: Path, *, rounds: int, lifecycles: int) -> Finding:
-    """Events a second of a replay of so many lifecycles, over those of the reference runtime."""
+    """Return the event rate of a replay of ``lifecycles`` lifecycles ÷ the reference runtime's."""
     recording = folder / "replay.nriscope.db"
     await _record(folder, recording, lifecycles)
     ours: list[float] = []
@@ -56,7 +56,7 @@ async def _record(folder: Path, recording: Path, lifecycles: int) -> None:
         await runtime.admit()
         played = await runtime.play(lifecycles)
         if played.failures or played.requests < played.events:
-            raise RuntimeError(f"not everything was recorded: {played}")
+            raise RuntimeError(f"the recording is incomplete: {played}")
         await record.drained(played.events)
         await record.stop()
         await runtime.stop()
@@ -71,14 +71,14 @@ async def _play(folder: Path, lifecycles: int) -> float:
         await runtime.admit()
         played = await runtime.play(lifecycles)
         if played.failures or played.requests < played.events:
-            raise RuntimeError(f"the reference plugin was lost: {played}")
+            raise RuntimeError(f"the runtime disconnected the reference plugin: {played}")
         await runtime.stop()
         await plugin.ended()
     return played.events_per_s
 
 
 async def _replay(recording: Path) -> float:
-    """As users get it: the command, in a process of its own."""
+    """Run the `replay` command and return its event rate, in replies per second."""
     plugin = build(Variant.NRI_0_12).plugin
     process = await create_subprocess_exec(
         *(command(), "replay", str(recording), "--plugin", f"10={plugin}", "--format", "json"),
@@ -94,7 +94,7 @@ async def _replay(recording: Path) -> float:
 
 
 def measure_bundled(runs: int) -> Finding:
-    """Wall time of a whole replay into a plugin in Python: the median, after one to warm up."""
+    """Return the median wall time of a replay to a Python plugin, after a warm-up run."""
     times = []
     for _ in range(runs + 1):
         begin = time.perf_counter()

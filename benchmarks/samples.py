@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that a regular expression matches, made by chance."""
+"""Random texts that match a regular expression."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import importlib
 from random import Random
 from typing import Any
 
-# Python's own parser of expressions: it has no public name.
+# Python's own parser of regular expressions is not public.
 _parser: Any = importlib.import_module("re._parser")
 
 _VISIBLE = [chr(code) for code in range(33, 127)]
-_MORE = 8
-"""Repetitions beyond what is needed."""
-# Go's and RE2's spelling of what Python writes in another way; small letters for both are fine.
-_RESPELT = (("(?i)", ""), ("(?-i:", "(?:"), (r"\z", r"\Z"), ("[:alnum:]", "A-Za-z0-9"))
+_MAX_EXTRA_REPETITIONS = 8
+# RE2 syntax (Go) and its Python equivalent. Case-insensitive parts become case-sensitive.
+_RE2_TO_PYTHON = (("(?i)", ""), ("(?-i:", "(?:"), (r"\z", r"\Z"), ("[:alnum:]", "A-Za-z0-9"))
 _CLASSES = {
     "CATEGORY_DIGIT": "0123456789",
     "CATEGORY_SPACE": " ",
@@ -26,12 +25,12 @@ _CLASSES = {
 
 
 class Sampler:
-    """Makes texts for one expression. What must not stand beside a match is not asked for."""
+    """Generator of texts that match one expression. Lookarounds and anchors are ignored."""
 
     def __init__(self, expression: str, chance: Random) -> None:
-        """Parse the expression. Raises re.error where Python does not know such an expression."""
-        for theirs, ours in _RESPELT:
-            expression = expression.replace(theirs, ours)
+        """Parse the expression. Raises re.error if Python does not support its syntax."""
+        for re2, python in _RE2_TO_PYTHON:
+            expression = expression.replace(re2, python)
         self._tree = _parser.parse(expression)
         self._names = {number: name for name, number in self._tree.state.groupdict.items()}
         self._chance = chance
@@ -39,7 +38,7 @@ class Sampler:
         self._groups: dict[str | int, str] = {}
 
     def sample(self) -> tuple[str, dict[str | int, str]]:
-        """One text, and what its groups have, by number and by name."""
+        """Return a text and the values of its groups, by number and by name."""
         self._text, self._groups = "", {}
         self._add(self._tree)
         return self._text, self._groups
@@ -52,7 +51,7 @@ class Sampler:
                 case "NOT_LITERAL":
                     self._text += self._chance.choice([c for c in _VISIBLE if c != chr(argument)])
                 case "ANY":
-                    self._text += "."  # meant as such more often than not
+                    self._text += "."  # usually an unescaped literal dot
                 case "IN":
                     self._text += self._chance.choice(_members(argument))
                 case "BRANCH":
@@ -66,16 +65,17 @@ class Sampler:
                         self._groups[self._names.get(number, number)] = self._text[before:]
                 case "MAX_REPEAT" | "MIN_REPEAT":
                     least, most, body = argument
-                    for _ in range(self._chance.randint(least, min(most, least + _MORE))):
+                    most = min(most, least + _MAX_EXTRA_REPETITIONS)
+                    for _ in range(self._chance.randint(least, most)):
                         self._add(body)
                 case _:
-                    pass  # what stands beside a match
+                    pass  # lookarounds and anchors
 
 
-def _members(of: Any) -> list[str]:
+def _members(character_class: Any) -> list[str]:
     chosen: set[str] = set()
     is_negated = False
-    for operation, argument in of:
+    for operation, argument in character_class:
         match str(operation):
             case "NEGATE":
                 is_negated = True

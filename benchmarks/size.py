@@ -13,12 +13,12 @@ from tests.interop.build import Variant
 from tests.interop.reference import ReferenceRuntime
 
 _LIMIT = 0.25
-# Index 00: what a plugin sees that only looks on and comes first, as `record` does.
+# A passive plugin with index 00, at the head of the chain like `record`.
 _PLUGIN = "00-probe-a"
 
 
 async def measure(folder: Path, *, events: int) -> list[Finding]:
-    """Feed each runtime's captured traffic, repeated, to a `record` of its own."""
+    """Feed the captured traffic of each runtime, repeated, to a separate `record`."""
     findings = []
     for capture in sorted(CAPTURES.glob("*.jsonl.gz")):
         findings.append(await _measure(folder, capture, events))
@@ -42,7 +42,7 @@ async def _measure(folder: Path, capture: Path, events: int) -> Finding:
         await runtime.admit()
         fed = await runtime.feed(requests)
         if fed.failures or fed.errors or fed.requests != events:
-            raise RuntimeError(f"{name}: not everything was recorded: {fed}")
+            raise RuntimeError(f"{name}: the recording is incomplete: {fed}")
         await record.drained(events)
         await record.stop()
         await runtime.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a user waits for the smallest thing the command can say."""
+"""Startup time of the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.recorder import command
 
 
 def measure(runs: int) -> Finding:
-    """Wall time of `nri-scope --version`: the median of ``runs`` runs, after one to warm up."""
+    """Return the median wall time of ``runs`` runs of `nri-scope --version`, after a warm-up."""
     times = []
     for _ in range(runs + 1):
         begin = time.perf_counter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thousands of events a second for a long time: gaps, memory, and the size of the recording."""
+"""Sustained load of thousands of events per second: gaps, memory and size of the recording."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from benchmarks.recorder import Record, processor_time, size_on_disk, stored
 from tests.interop.reference import Played, ReferenceRuntime
 
 RATE = 7000
-# The Go side's timer and the last, incomplete second make exactly 7,000 impossible.
+# Timer precision of the Go runtime and the incomplete last second keep the rate below 7,000.
 _RATE_TOLERANCE = 0.99
-# Seconds, of containerd and CRI-O: who answers later is disconnected.
-_REAL_TIMEOUT = 2.0
-# More environments than there are containers: no two containers have a value in common.
+# Request deadline of containerd and CRI-O: a plugin that misses it is disconnected.
+_REQUEST_TIMEOUT_S = 2.0
+# More environments than containers, so that no two containers share a value.
 _ALL_DIFFERENT = 1_000_000
 
 
@@ -24,7 +24,7 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
     recording = folder / "sustained.nriscope.db"
     socket = folder / "sustained.sock"
     async with (
-        await ReferenceRuntime.listen(socket, request_timeout=_REAL_TIMEOUT) as runtime,
+        await ReferenceRuntime.listen(socket, request_timeout=_REQUEST_TIMEOUT_S) as runtime,
         await Record.start(socket, recording) as record,
     ):
         await runtime.admit()
@@ -43,13 +43,13 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
             value=played.events_per_s,
             limit=RATE * _RATE_TOLERANCE,
             sense="at least",
-            detail=f"at worst {played.lag_ns / 1e6:.0f} ms behind the schedule",
+            detail=f"at most {played.lag_ns / 1e6:.0f} ms behind schedule",
         ),
         Finding(
             name=f"gaps {where}",
             value=found.gaps,
             limit=0,
-            detail=f"{played.requests} sent, {found.events} rows, {found.lost} said to be lost",
+            detail=f"{played.requests} sent, {found.events} rows, {found.lost} counted as lost",
         ),
         Finding(name=f"failed requests {where}", value=played.failures, limit=0),
         Finding(name="peak memory of record, all processes", value=memory, unit="MiB", limit=110),
@@ -60,7 +60,7 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
 
 
 async def measure_all_different(folder: Path, *, lifecycles: int) -> Finding:
-    """Return the size when containers have nothing but their shape in common."""
+    """Return the size ratio for containers that share no environment values."""
     recording = folder / "different.nriscope.db"
     socket = folder / "different.sock"
     async with (
@@ -76,7 +76,7 @@ async def measure_all_different(folder: Path, *, lifecycles: int) -> Finding:
 
 
 def size_finding(name: str, recording: Path, played: Played, limit: float = 0.1) -> Finding:
-    """Bytes on disk, after the end, over bytes that the runtime wrote to the socket."""
+    """Return the bytes on disk after the end ÷ the bytes that the runtime wrote to the socket."""
     disk = size_on_disk(recording)
     return Finding(
         name=name,

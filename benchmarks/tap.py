@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tap costs: a Go plugin that does nothing, with `nri-scope tap` in between and without.
+"""Latency added by `nri-scope tap` to a no-op Go plugin.
 
-Each of the two has a Go reference runtime of its own; turns are as those of `latency`.
+The tapped and the untapped plugin have separate Go reference runtimes, with interleaved turns as
+in `latency`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from tests.interop.reference import Played, ReferencePlugin, ReferenceRuntime
 
 P50_LIMIT = 1.35
 P99_LIMIT = 1.6
-_PATIENCE = 30.0
+_LISTEN_TIMEOUT_S = 30.0
 
 
 async def measure(folder: Path, *, rounds: int, lifecycles: int) -> list[Finding]:
-    """Play ``rounds`` rounds of ``lifecycles`` lifecycles to each, after one to warm up."""
+    """Play ``rounds`` rounds of ``lifecycles`` lifecycles to each plugin, after a warm-up round."""
     async with AsyncExitStack() as stack:
         untapped, tapped = await _contestants(stack, folder)
         turns: tuple[list[Played], list[Played]] = ([], [])
@@ -61,13 +62,13 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> tuple[Contestant,
     await runtime.admit()
     untapped = Contestant(runtime)
 
-    socket, between = folder / "tapped.sock", folder / "tap.sock"
+    socket, tap_socket = folder / "tapped.sock", folder / "tap.sock"
     runtime = await stack.enter_async_context(await ReferenceRuntime.listen(socket))
     tap = await stack.enter_async_context(
-        await Tap.listen(between, socket, folder / "tap.nriscope.db")
+        await Tap.listen(tap_socket, socket, folder / "tap.nriscope.db")
     )
-    await _exists(between)
-    await stack.enter_async_context(await ReferencePlugin.connect(between))
+    await _exists(tap_socket)
+    await stack.enter_async_context(await ReferencePlugin.connect(tap_socket))
     await runtime.admit()
     return untapped, Contestant(runtime, tap.drained)
 
@@ -75,6 +76,6 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> tuple[Contestant,
 async def _exists(path: Path) -> None:
     begin = time.monotonic()
     while not os.access(path, os.F_OK):
-        if time.monotonic() - begin > _PATIENCE:
-            raise TimeoutError(f"no tap at {path}")
+        if time.monotonic() - begin > _LISTEN_TIMEOUT_S:
+            raise TimeoutError(f"the tap does not listen at {path}")
         await asyncio.sleep(0.02)

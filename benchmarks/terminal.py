@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal as wide as is wished for, whose other end is us: keys go in, and what is drawn comes
-out, with the moment that it came.
-"""
+"""Pseudo-terminal of any size that sends keys to a program and times its output."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-_PATIENCE = 120.0
+_TIMEOUT_S = 120.0
 _CHUNK = 1 << 16
-_LONGEST = 200
-"""Bytes of what is waited for, at most."""
+_MAX_MATCH_BYTES = 200
+"""Longest match of a pattern."""
 
 
 class Terminal:
-    """A program that runs in it, and what it has written since it was last asked."""
+    """A program in a pseudo-terminal, and its output since the last key."""
 
     def __init__(self, process: Process, descriptor: int, began: float) -> None:
         """Use `start`."""
@@ -36,18 +34,18 @@ class Terminal:
         self._last = began
         self._written = bytearray()
         self.written = 0
-        """Bytes that it has written altogether."""
-        self._came = asyncio.Event()
+        """Number of bytes written by the program since its start."""
+        self._has_output = asyncio.Event()
         asyncio.get_running_loop().add_reader(descriptor, self._read)
 
     @classmethod
     async def start(
         cls, *command: str | Path, size: tuple[int, int] = (160, 50), folder: Path
     ) -> Self:
-        """Run a command in a new terminal. Its configuration would be in ``folder``."""
-        ours, its = pty.openpty()
+        """Run a command in a new terminal, with ``folder`` as its configuration folder."""
+        controller, terminal = pty.openpty()
         columns, lines = size
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         environment = {
             **os.environ,
             "TERM": "xterm-256color",
@@ -56,54 +54,61 @@ class Terminal:
         }
         for name in ("NO_COLOR", "COLUMNS", "LINES"):
             environment.pop(name, None)
-        os.set_blocking(ours, False)
+        os.set_blocking(controller, False)
         began = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True
+            *command,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=environment,
+            start_new_session=True,
         )
-        os.close(its)
-        return cls(process, ours, began)
+        os.close(terminal)
+        return cls(process, controller, began)
 
     def press(self, keys: str) -> None:
-        """Send what a terminal sends for keys. Times are counted from here."""
+        """Write the input for a key press, and restart the timer."""
         self.forget()
         os.write(self._descriptor, keys.encode())
 
     def forget(self) -> None:
-        """Count from here."""
+        """Discard the output so far, and restart the timer."""
         self._written.clear()
         self._began = self._last = time.perf_counter()
 
     async def shows(self, pattern: str, *, times: int = 1) -> float:
-        """Seconds until it had written something that matches, so many times."""
-        wanted = re.compile(pattern.encode())
+        """Wait for ``times`` matches of a pattern; return the seconds since the timer started."""
+        expression = re.compile(pattern.encode())
         found = begin = 0
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT_S):
             while True:
-                for match in wanted.finditer(self._written, begin):
+                for match in expression.finditer(self._written, begin):
                     found, begin = found + 1, match.end()
                 if found >= times:
                     break
                 if self.process.returncode is not None:
-                    raise RuntimeError(f"it ended with {self.process.returncode}: {self.tail()}")
-                # Not all of it again with each piece that comes.
-                begin = max(begin, len(self._written) - _LONGEST)
-                self._came.clear()
-                await self._came.wait()
+                    raise RuntimeError(
+                        f"the program ended with {self.process.returncode}: {self.tail()}"
+                    )
+                # Search only the new output, and a match that began before it.
+                begin = max(begin, len(self._written) - _MAX_MATCH_BYTES)
+                self._has_output.clear()
+                await self._has_output.wait()
         return self._last - self._began
 
     async def settled(self, quiet: float = 0.15) -> float:
-        """Seconds until the last that it wrote before it was quiet for so long."""
-        async with asyncio.timeout(_PATIENCE):
+        """Wait until there is no output for ``quiet`` seconds; return the last output's time."""
+        async with asyncio.timeout(_TIMEOUT_S):
             while True:
-                self._came.clear()
+                self._has_output.clear()
                 try:
-                    await asyncio.wait_for(self._came.wait(), quiet)
+                    await asyncio.wait_for(self._has_output.wait(), quiet)
                 except TimeoutError:
                     return self._last - self._began
 
     def tail(self) -> str:
-        """Return its last output, without control sequences."""
+        """Return the end of the output without control sequences."""
         plain = re.sub(rb"\x1b\[[0-9;?<>$]*[a-zA-Z]", b"", bytes(self._written))
         return plain[-500:].decode(errors="replace")
 
@@ -113,14 +118,14 @@ class Terminal:
         except BlockingIOError:
             return
         except OSError:
-            # How a terminal says that its other end is not open any more.
+            # Linux reports EIO once the program has closed the terminal.
             chunk = b""
         if not chunk:
             asyncio.get_running_loop().remove_reader(self._descriptor)
         self._last = time.perf_counter()
         self._written += chunk
         self.written += len(chunk)
-        self._came.set()
+        self._has_output.set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -134,9 +139,9 @@ class Terminal:
 
 
 def work_of(pid: int) -> float:
-    """Processor time of a process and all its threads without its children, in seconds.
+    """Return the processor time of all threads of a process, without its children, in seconds.
 
-    By the scheduler's own count, as ticks are far longer than what is measured.
+    Uses the scheduler's statistics: clock ticks are too coarse.
     """
     nanoseconds = 0
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -146,14 +151,14 @@ def work_of(pid: int) -> float:
 
 
 def children(pid: int) -> Sequence[int]:
-    """Return the processes that a process has begun and that run."""
+    """Return the running child processes of a process."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for path in tasks for child in path.read_text().split()]
 
 
 def peak_memory(pid: int) -> int:
-    """Bytes that a process had in memory at most."""
+    """Return the peak resident memory of a process in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("the kernel does not tell VmHWM")
+    raise RuntimeError("the kernel does not report VmHWM")

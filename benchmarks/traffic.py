@@ -33,23 +33,23 @@ _HEX = "0123456789abcdef"
 
 
 class Sent(NamedTuple):
-    """One request."""
+    """A captured request."""
 
     method: str
     message: Message
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
-    """Whether there can be several of it, with every protobuf that we support."""
+    """Return whether a field is repeated, with every supported protobuf version."""
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
-    # Before 6.31; later ones deprecate it, and the type stubs do not know it.
+    # protobuf before 6.31; later versions deprecate `label`, and the type stubs omit it.
     label: int = getattr(field, "label", 0)
     return label == FieldDescriptor.LABEL_REPEATED
 
 
 def captured(file: Path, plugin: str) -> list[Sent]:
-    """Return the events that one plugin got; without those that only a validator gets."""
+    """Return the events that one plugin received, without ValidateContainerAdjustment."""
     stream = []
     with gzip.open(file, "rt") as lines:
         for line in lines:
@@ -65,7 +65,7 @@ def captured(file: Path, plugin: str) -> list[Sent]:
 
 
 def repeated(stream: list[Sent], events: int, seed: int = 1) -> Iterator[Sent]:
-    """So many events: the stream again and again, each time with other identities."""
+    """Yield ``events`` requests by repeating a stream with new identities in each round."""
     chance = random.Random(seed)
     count = round_number = 0
     while count < events:
@@ -82,7 +82,7 @@ def repeated(stream: list[Sent], events: int, seed: int = 1) -> Iterator[Sent]:
 
 
 def write(stream: Iterator[Sent], file: Path) -> None:
-    """Write it as the reference runtime reads it."""
+    """Write requests in the input format of the reference runtime."""
     with file.open("w") as lines:
         for method, message in stream:
             request = base64.b64encode(message.SerializeToString()).decode()
@@ -90,13 +90,13 @@ def write(stream: Iterator[Sent], file: Path) -> None:
 
 
 class Fresh:
-    """Other identities for one more round of a stream, the same ones wherever they stand."""
+    """Consistent replacement of the identities in one round of a stream."""
 
     def __init__(self, chance: random.Random, stream: Iterable[Sent], round_number: int) -> None:
         self._chance = chance
         self._ids: dict[str, str] = {}
         self._texts: dict[str, str] = {}
-        # Rounds follow each other as they would, though never at the same fraction of a second.
+        # Rounds follow each other in time, each with a different fraction of a second.
         self._shift_ns = round_number * 30 * 10**9 + chance.randrange(10**9)
         self._process_shift = chance.randrange(1, 30_000)
         suffix = "-" + "".join(chance.choices(_NAME_LETTERS, k=5))
@@ -109,12 +109,12 @@ class Fresh:
     def rewrite(self, message: Message) -> None:
         """Change every identity in a message, in place."""
         for field, value in message.ListFields():
-            # Maps keep their keys; protobuf's types do not tell what a value is.
+            # Map keys are kept. `Any`: protobuf's type stubs do not type the values.
             item: Any = value
             if field.message_type is not None and field.message_type.GetOptions().map_entry:
                 if field.message_type.fields_by_name["value"].message_type is None:
                     for key in list(item):
-                        # These labels are a workload's own, the same for all its pods.
+                        # These labels belong to the workload and are equal for all its pods.
                         if key not in {"app", "k8s-app", "tier"}:
                             item[key] = self._text(item[key])
             elif field.message_type is not None:
@@ -130,7 +130,7 @@ class Fresh:
                 setattr(message, field.name, self._text(item))
 
     def _text(self, text: str) -> str:
-        # Most texts come again in each message about the same thing.
+        # Most texts are repeated in each message about the same container.
         if text not in self._texts:
             self._texts[text] = self._names.get(text) or self._within(text)
         return self._texts[text]
@@ -155,7 +155,7 @@ class Fresh:
 
 
 def _names(message: Message) -> Iterator[str]:
-    """Names of the pod and the container that a request is about."""
+    """Yield the names of a request's pod and container."""
     for part in ("pod", "container"):
         subject: Any = getattr(message, part, None)
         if subject is not None and subject.name:

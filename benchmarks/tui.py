@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal interface's model on a large recording: opening, jumping, growing, filtering.
+"""Speed of the TUI's model with a large recording: opening, jumping, following, filtering.
 
-In a process of its own, so that its memory is that of the model and not of what was measured
-before.
+Runs in a separate process, so that the measured memory does not include earlier benchmarks.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ SCREEN = 50
 _JUMPS = 200
 _APPENDS = 50
 _APPENDED = 25
-"""Events: 500 a second, seen 20 times a second."""
+"""Events per refresh: 500 events/s, 20 refreshes/s."""
 _FILTERS = ("event:CreateContainer", "took:>200us", "web-0*")
 _MIB = 1 << 20
 
 
 def measure(path: Path) -> list[Finding]:
-    """Measure with a recording of `many`, which grows by it."""
+    """Measure with a recording written by `many`; appends events to the file."""
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.tui", str(path)],
         capture_output=True,
@@ -75,7 +74,7 @@ async def _measure(path: Path) -> list[Finding]:
             value=first,
             unit="s",
             limit=1,
-            detail=f"all event numbers looked through after {number(walked)} s",
+            detail=f"all event numbers read after {number(walked)} s",
         ),
         Finding(
             name=f"tui: jump to any {SCREEN} rows {where}",
@@ -113,7 +112,7 @@ async def _measure(path: Path) -> list[Finding]:
 
 
 async def _filter(store: Store, text: str) -> tuple[View, float, float, float]:
-    """Return the view; seconds to the first matches, to all, and of a jump while it is at work."""
+    """Return the view, and the seconds to the first match, to all, and of a jump meanwhile."""
     begin = time.perf_counter()
     first: list[float] = []
     jump: list[asyncio.Task[float]] = []
@@ -129,7 +128,7 @@ async def _filter(store: Store, text: str) -> tuple[View, float, float, float]:
 
 
 async def _append(path: Path, store: Store) -> list[float]:
-    """Seconds to see what was added, in all views, and to have the newest rows."""
+    """Return the durations of refreshing all views and reading the newest rows, in seconds."""
     times = []
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(event)")][1:]
@@ -157,15 +156,15 @@ async def _timed(
 
 
 def _peak_memory() -> int:
-    """Bytes that this process had in memory at most."""
+    """Return the peak resident memory of this process in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("the kernel does not tell VmHWM")
+    raise RuntimeError("the kernel does not report VmHWM")
 
 
 def main() -> None:
-    """Measure the recording that the command line names, and print JSON."""
+    """Measure the recording named on the command line, and print JSON."""
     findings = asyncio.run(_measure(Path(sys.argv[1])))
     print(json.dumps([_plain(one) for one in findings]))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal interface on a large recording, from a key to what it draws in a real terminal."""
+"""Response time of the TUI with a large recording, from key press to output on a terminal."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from benchmarks.terminal import Terminal, peak_memory, work_of
 
 SIZE = (160, 50)
 _TIME = r"\d\d:\d\d\.\d{3}"
-"""In each row of the list, once it was read."""
+"""Pattern of the time in each loaded row of the list."""
 _ROWS = 40
-"""Of the 45 that this screen has; the others may be what they were."""
+"""Expected rows, of 45 on the screen: rows that do not change are not redrawn."""
 _ROWS_ABOVE = 20
-"""Of the 23 above the details."""
+"""Expected rows, of 23 above the details."""
 _PAGES = 30
 _APPENDS = 20
 _APPENDED = 25
-"""Events: 500 a second, seen 20 times a second."""
+"""Events per refresh: 500 events/s, 20 refreshes/s."""
 _FILTERS = ("event:CreateContainer", "took:>200us", "web-0*")
-_NOWHERE = "in-no-event"
-"""A search for it reads them all."""
-_PATIENCE = 120.0
-_REST_SECONDS = 1.0
-_REST_WORK = 0.3
-"""Seconds of processor time in so many seconds: there is nothing more to read."""
+_NO_MATCH = "in-no-event"
+"""Search text without a match: the search reads all events."""
+_IDLE_TIMEOUT_S = 120.0
+_IDLE_INTERVAL_S = 1.0
+_IDLE_WORK_S = 0.3
+"""The TUI is idle if it uses less processor time in one interval."""
 _MIB = 1 << 20
 _PAGE_DOWN = "\x1b[6~"
 
 
 async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
-    """Open it, go about in it, let it grow, filter it, leave."""
+    """Open a recording, scroll, append events, filter, and open the other views."""
     where = f"of {events:,} events"
     firsts = []
     for _ in range(starts - 1):
@@ -49,7 +49,7 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
         firsts.append(await shown.shows(_TIME))
         began = await shown.settled(1)
         pages, whole = await _pages(shown)
-        # The details make room for the list, so that it has all lines.
+        # Close the details, so that the list uses all lines.
         shown.press("p")
         await shown.settled()
         before = work_of(shown.process.pid)
@@ -64,7 +64,7 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
         views = peak_memory(shown.process.pid)
         shown.press("q")
         if status := await shown.process.wait():
-            raise RuntimeError(f"it ended with exit status {status}: {shown.tail()}")
+            raise RuntimeError(f"tui ended with exit status {status}: {shown.tail()}")
     return [
         Finding(
             name=f"tui: from the command to the first rows {where}",
@@ -72,23 +72,23 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
             unit="s",
             limit=1,
             detail=f"longest {number(max(firsts))} s of {starts}; "
-            f"nothing more was drawn after {number(began)} s",
+            f"drawing ended after {number(began)} s",
         ),
         Finding(
-            name=f"tui: one screen further {where}",
+            name=f"tui: page down {where}",
             value=median(pages) * 1000,
             unit="ms",
             limit=50,
-            detail=f"longest {_ms(max(pages))} of {len(pages)}; with the details below it "
+            detail=f"longest {_ms(max(pages))} of {len(pages)}; including the details "
             f"{_ms(median(whole))}",
         ),
         Finding(
-            name=f"tui: scroll bar drawn to any place {where}",
+            name=f"tui: scroll bar dragged to any position {where}",
             value=median(jumps) * 1000,
             unit="ms",
             limit=40,
             detail=f"longest {_ms(max(jumps))} of {len(jumps)}; processor time {_ms(work)} each, "
-            "with what is read ahead",
+            "including read-ahead",
         ),
         Finding(
             name=f"tui: processor time for {_APPENDED} more events {where}",
@@ -96,7 +96,7 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
             unit="ms",
             limit=50,
             detail=f"on the screen after {_ms(median(seen))}, longest {_ms(max(seen))}, "
-            "of which up to 100 ms are until it looks",
+            "of which up to 100 ms are the polling interval",
         ),
         *(
             Finding(
@@ -104,7 +104,7 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
                 value=some,
                 unit="s",
                 limit=0.5,
-                detail=f"all of them after {number(everything)} s",
+                detail=f"all matches after {number(everything)} s",
             )
             for text, some, everything in filters
         ),
@@ -113,8 +113,8 @@ async def measure(path: Path, *, events: int, starts: int) -> list[Finding]:
             value=views / _MIB,
             unit="MiB",
             limit=150,
-            detail="peak of the whole process, after all of the above, a search, and a look at "
-            f"containers, timeline and plugins; before these {memory / _MIB:.0f} MiB",
+            detail="peak of the process after the steps above, a search, and opening containers, "
+            f"timeline and plugins; {memory / _MIB:.0f} MiB before search and views",
         ),
     ]
 
@@ -124,7 +124,7 @@ async def _start(path: Path) -> Terminal:
 
 
 async def _pages(shown: Terminal) -> tuple[list[float], list[float]]:
-    """Seconds until the rows of the next screen are there, and until all that follows is."""
+    """Return the seconds from page down to the rows, and to the end of drawing."""
     rows, whole = [], []
     for _ in range(_PAGES):
         shown.press(_PAGE_DOWN)
@@ -134,7 +134,7 @@ async def _pages(shown: Terminal) -> tuple[list[float], list[float]]:
 
 
 async def _jumps(shown: Terminal) -> list[float]:
-    """Seconds until the rows are there to which the scroll bar was drawn."""
+    """Return the seconds from dragging the scroll bar to the rows at its position."""
     columns, lines = SIZE
     shown.press("g")
     await shown.settled()
@@ -152,12 +152,12 @@ async def _jumps(shown: Terminal) -> list[float]:
 
 
 def _mouse(button: int, column: int, line: int, *, up: bool = False) -> str:
-    """Return what a terminal sends for the mouse; 32 is added to the button where it is moved."""
+    """Return the SGR mouse sequence of a terminal; add 32 to the button for a movement."""
     return f"\x1b[<{button};{column};{line}{'m' if up else 'M'}"
 
 
 async def _append(shown: Terminal, path: Path, events: int) -> tuple[list[float], list[float]]:
-    """Processor time that it takes when events come, and seconds until it tells of them."""
+    """Return the processor time for appended events, and the seconds until they are counted."""
     pid = shown.process.pid
     shown.press("G")
     await shown.settled(1)
@@ -178,7 +178,7 @@ async def _append(shown: Terminal, path: Path, events: int) -> tuple[list[float]
 
 
 async def _filter(shown: Terminal, text: str) -> tuple[float, float]:
-    """Seconds to the first rows that match, and to all."""
+    """Return the seconds to the first matching rows, and to all."""
     shown.press("f")
     await shown.settled()
     shown.press(text)
@@ -192,27 +192,27 @@ async def _filter(shown: Terminal, text: str) -> tuple[float, float]:
 
 
 async def _views(shown: Terminal) -> None:
-    """Search everything for what is nowhere, then wait until each other view has read all."""
+    """Search all events for a text without a match, then open and load each other view."""
     shown.press("/")
     await shown.settled()
-    shown.press(_NOWHERE)
+    shown.press(_NO_MATCH)
     await shown.settled()
     shown.press("\r")
     await shown.shows("not found")
     for key in "234":
         shown.press(key)
-        await _at_rest(shown)
+        await _wait_until_idle(shown)
 
 
-async def _at_rest(shown: Terminal) -> None:
-    """Wait until it is busy with nothing more than a clock."""
+async def _wait_until_idle(shown: Terminal) -> None:
+    """Wait until the TUI only redraws its clock."""
     pid = shown.process.pid
     before, busy = work_of(pid), True
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_IDLE_TIMEOUT_S):
         while busy:
-            await asyncio.sleep(_REST_SECONDS)
+            await asyncio.sleep(_IDLE_INTERVAL_S)
             now = work_of(pid)
-            before, busy = now, now - before > _REST_WORK
+            before, busy = now, now - before > _IDLE_WORK_S
 
 
 def _ms(seconds: float) -> str:

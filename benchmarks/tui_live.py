@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tui --live`` while much happens: what the screen and the recorder cost, and what was lost."""
+"""``tui --live`` under load: processor time of screen and recorder, memory, and lost events."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.interop.reference import ReferenceRuntime
 
 RATE = 500
 SIZE = (160, 50)
-_TOGETHER = 0.3
-"""Of one processor."""
-_REAL_TIMEOUT = 2.0
-"""Seconds, of containerd and CRI-O: who answers later is disconnected."""
+_TOTAL_SHARE_LIMIT = 0.3
+"""Share of one processor, screen and recorder together."""
+_REQUEST_TIMEOUT_S = 2.0
+"""Request deadline of containerd and CRI-O: a plugin that misses it is disconnected."""
 _MIB = 1 << 20
 
 
 async def measure(folder: Path, *, seconds: float) -> list[Finding]:
-    """Play full lifecycles to it at a set rate, while its list follows."""
+    """Play full lifecycles at a fixed rate, while the TUI's list follows them."""
     recording, socket = folder / "live.nriscope.db", folder / "live.sock"
     options = ("--live", "--socket", socket, "-o", recording, "--index", "10")
     async with (
-        await ReferenceRuntime.listen(socket, request_timeout=_REAL_TIMEOUT) as runtime,
+        await ReferenceRuntime.listen(socket, request_timeout=_REQUEST_TIMEOUT_S) as runtime,
         await Terminal.start(command(), "tui", *options, size=SIZE, folder=folder) as shown,
     ):
         await runtime.admit()
@@ -43,7 +43,7 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
         await drained(recording, played.requests - played.failures)
         shown.press("q")
         if status := await shown.process.wait():
-            raise RuntimeError(f"it ended with exit status {status}: {shown.tail()}")
+            raise RuntimeError(f"tui ended with exit status {status}: {shown.tail()}")
         await runtime.stop()
     found = stored(recording)
     where = f"at {RATE:,} events/s for {seconds:g} s"
@@ -51,7 +51,7 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
         Finding(
             name=f"tui --live: one processor, screen and recorder, {where}",
             value=screen + recording_share,
-            limit=_TOGETHER,
+            limit=_TOTAL_SHARE_LIMIT,
             detail=f"screen {screen:.1%}, {number(written / lasted / 1024)} KiB/s to the terminal; "
             f"recorder {recording_share:.1%}",
         ),
@@ -59,7 +59,7 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
             name=f"tui --live: gaps {where}",
             value=found.gaps,
             limit=0,
-            detail=f"{played.requests} sent, {found.events} rows, {found.lost} said to be lost",
+            detail=f"{played.requests} sent, {found.events} rows, {found.lost} counted as lost",
         ),
         Finding(
             name=f"tui --live: events missing {where}",
