@@ -56,7 +56,7 @@ def run_wrapped(
         raise UsageError("the tap's settings are missing")
     settings = Settings.read(plain)
     log = LogFile()
-    log.settle(log_beside(Path(settings.output)))
+    log.use(log_beside(Path(settings.output)))
     taken = False
     status = 1
     began = monotonic()

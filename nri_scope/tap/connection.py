@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's connection through the tap, relayed by another process and recorded by this one."""
+"""One tapped connection, relayed by another process and recorded by this one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .relay_process import Relaying, Relays
 from .session import TapSession
 
 REFUSED_S = 0.5
-"""Delay before reporting that a refused plugin is still connected; most end by then."""
+"""Seconds until a refused plugin is reported as still connected; most have exited by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class TapEnd:
     """How a connection ended."""
 
     reason: str
-    """The reason for the end, in words."""
+    """The reason why it ended, for display."""
     by_us: bool
-    """Whether the tap closed the connection, rather than the runtime or the plugin."""
+    """Whether the tap closed the connection; otherwise the runtime or the plugin did."""
     registered: bool
     """Whether the runtime had accepted the plugin's registration."""
     refused: str
@@ -39,7 +39,7 @@ class TapEnd:
 
 
 class Connection:
-    """A tapped connection, created before its sockets: a plugin may print something first."""
+    """A tapped connection. It is created before its sockets, as a plugin may print early."""
 
     def __init__(
         self,
@@ -51,11 +51,10 @@ class Connection:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Prepare a session. ``named`` is the runtime's name for the plugin, which may register
-        under another name. ``say`` gets messages on events for which a user may be waiting without
-        effect.
+        under another name. ``say`` is called with problems for the user.
         """
         self.faults_made = ""
-        """The injected faults in words, set once the connection has ended."""
+        """Summary of the injected faults, set once the connection has ended."""
         self._relays = relays
         self._say = say
         self._faults = faults if faults is not None and faults.any else None
@@ -65,15 +64,15 @@ class Connection:
             named=named,
             on_began=on_began,
             on_refused=self._refused,
-            on_deaf=self._deaf,
+            on_stopped=self._recording_stopped,
             notes=notes,
         )
         self._relaying: Relaying | None = None
 
     async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
-        """Relay until either end closes the connection. This process closes both sockets at once.
+        """Relay until either end closes the connection. Closes both sockets in this process.
 
-        Raises `UsageError` if nothing can be relayed.
+        Raises `UsageError` if relaying is impossible.
         """
         session = self._session
         relaying = self._relaying = self._relays.begin(runtime, plugin, session, self._faults)
@@ -82,7 +81,7 @@ class Connection:
         except asyncio.CancelledError:
             relaying.close("the tap was cancelled")
             raise
-        reason = _words(relayed.end, session.in_message)
+        reason = _end_reason(relayed.end, session.in_message)
         self.faults_made = relayed.faults
         if relayed.faults:
             session.note(relayed.faults)
@@ -105,7 +104,7 @@ class Connection:
         self._session.printed(stream, line, mono_ns)
 
     def finish(self, reason: str) -> None:
-        """End the session after the last printed line; ``reason`` is why it ended."""
+        """End the session after the last printed line, with the reason for its end."""
         self._session.finish(reason)
 
     @property
@@ -113,7 +112,7 @@ class Connection:
         identity = self._session.identity
         return plugin_id(identity.index, identity.name) if identity is not None else ""
 
-    def _deaf(self, words: str) -> None:
+    def _recording_stopped(self, words: str) -> None:
         self._say(f"{self._plugin or 'a plugin'}: {words}")
 
     def _refused(self) -> None:
@@ -121,13 +120,13 @@ class Connection:
             if self._relaying is not None and not self._relaying.closed:
                 self._say(
                     f"the runtime refused the registration of {self._plugin or 'a plugin'}:"
-                    f" {self._session.refused}; both stay connected all the same"
+                    f" {self._session.refused}; both are still connected"
                 )
 
         asyncio.get_running_loop().call_later(REFUSED_S, tell)
 
 
-def _words(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
+def _end_reason(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
     if end.by_first is None:
         return end.reason
     who, unfinished = (

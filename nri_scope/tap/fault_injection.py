@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault injection into a tapped connection."""
+"""Inject faults into a tapped connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DROPPED = "kept from the plugin on purpose (--drop)"
 FAILED = "made to fail on purpose (--error)"
 
 HELD_MAX = 1024
-"""Maximum number of replies delayed at a time; further replies are passed on at once."""
+"""Maximum number of replies delayed at a time; further replies are forwarded immediately."""
 HELD_BYTES_MAX = 64 << 20
 """Maximum total size of delayed replies in bytes."""
 
@@ -32,11 +32,11 @@ class Faulty:
     """
 
     def __init__(self, faults: Faults) -> None:
-        self.on_kept: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
-        """Called for each request that is not passed on, before the request is reported: mux id,
+        self.on_dropped: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
+        """Called for each request that is not forwarded, before the request is reported: mux id,
         stream id, reason."""
         self._faults = faults
-        self._chance = random.Random(faults.seed)
+        self._random = random.Random(faults.seed)
         self._forth = MessageSplitter(PLUGIN_CONN)
         self._back = MessageSplitter(PLUGIN_CONN)
         self._delays: dict[int, float] = {}
@@ -45,23 +45,23 @@ class Faulty:
         self._dropped = self._failed = self._delayed = 0
 
     def receive(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Pass on data from the runtime (``forth``) or from the plugin, with faults."""
+        """Forward data from the runtime (``forth``) or from the plugin, with faults."""
         for framed in (self._forth if forth else self._back).feed(data):
             if forth and framed.type == MessageType.REQUEST:
-                self._ask(relay, framed, arrived_ns)
+                self._forward_request(relay, framed, arrived_ns)
             elif not forth and framed.type == MessageType.RESPONSE:
-                self._answer(relay, framed, arrived_ns)
+                self._forward_reply(relay, framed, arrived_ns)
             else:
                 relay.pass_on(forth, framed.raw, arrived_ns)
 
     def finish(self, relay: Relay, forth: bool) -> None:
-        """Pass on the rest of a direction that has ended."""
+        """Forward the remaining data of a direction that has ended."""
         rest = (self._forth if forth else self._back).flush()
         if rest:
             relay.pass_on(forth, rest, monotonic_ns())
 
     def summary(self) -> str:
-        """Return the counts of injected faults in words."""
+        """Return a sentence with the counts of injected faults."""
         text = (
             f"faults made on purpose: {self._delayed} replies held back, {self._dropped} requests "
             f"dropped, {self._failed} answered with an error"
@@ -70,26 +70,26 @@ class Faulty:
             text += "; none once the connection could not be understood"
         return text
 
-    def _ask(self, relay: Relay, framed: FramedPiece, arrived_ns: int) -> None:
+    def _forward_request(self, relay: Relay, framed: FramedPiece, arrived_ns: int) -> None:
         event = self._event(framed.data)
         faults = self._faults
-        if self._picked(faults.drops, event) is not None:
+        if self._matching_fault(faults.drops, event) is not None:
             self._dropped += 1
-            self.on_kept(PLUGIN_CONN, framed.stream_id, DROPPED)
+            self.on_dropped(PLUGIN_CONN, framed.stream_id, DROPPED)
             relay.notify(True, framed.raw, arrived_ns, arrived_ns)
             return
-        if self._picked(faults.errors, event) is not None:
+        if self._matching_fault(faults.errors, event) is not None:
             self._failed += 1
             relay.notify(True, framed.raw, arrived_ns, arrived_ns)
             error = error_response(PLUGIN_CONN, framed.stream_id, Code.UNKNOWN, FAILED)
             relay.pass_on(False, error, arrived_ns)
             return
-        delay = self._picked(faults.delays, event)
+        delay = self._matching_fault(faults.delays, event)
         if delay is not None and len(self._delays) < HELD_MAX:
             self._delays[framed.stream_id] = delay.delay_s
         relay.pass_on(True, framed.raw, arrived_ns)
 
-    def _answer(self, relay: Relay, framed: FramedPiece, arrived_ns: int) -> None:
+    def _forward_reply(self, relay: Relay, framed: FramedPiece, arrived_ns: int) -> None:
         delay_s = self._delays.pop(framed.stream_id, None)
         size = len(framed.raw)
         if delay_s is None or self._held >= HELD_MAX or self._held_bytes + size > HELD_BYTES_MAX:
@@ -105,8 +105,8 @@ class Faulty:
         def release() -> None:
             left_ns = due_ns - monotonic_ns()
             if left_ns > 0:
-                # uvloop's timers start at the beginning of its iteration, and count whole
-                # milliseconds.
+                # uvloop's timers may fire early: they start at the beginning of the loop's
+                # iteration, and have millisecond resolution.
                 loop.call_later(left_ns / 1e9, release)
                 return
             self._held -= 1
@@ -115,9 +115,9 @@ class Faulty:
 
         loop.call_later(delay_s, release)
 
-    def _picked(self, faults: tuple[Fault, ...], event: str) -> Fault | None:
+    def _matching_fault(self, faults: tuple[Fault, ...], event: str) -> Fault | None:
         for fault in faults:
-            if event in fault.events and self._chance.random() < fault.probability:
+            if event in fault.events and self._random.random() < fault.probability:
                 return fault
         return None
 

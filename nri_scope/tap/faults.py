@@ -21,7 +21,7 @@ class Fault:
     """A fault for requests of certain events."""
 
     text: str
-    """The option's value, as given."""
+    """The value of the option."""
     events: frozenset[str]
     """Names of events."""
     probability: float
@@ -30,7 +30,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """All faults of one tap. If several apply to one event, the first in this order is used."""
+    """All faults of one tap. If several match an event, the first in field order is injected."""
 
     drops: tuple[Fault, ...] = ()
     """Requests that never reach the plugin."""
@@ -46,7 +46,7 @@ class Faults:
         return bool(self.drops or self.errors or self.delays)
 
     def texts(self) -> dict[str, object]:
-        """Return the arguments from which `parse_faults` makes the same faults."""
+        """Return the arguments with which `parse_faults` returns equal faults."""
         return {
             "delays": [fault.text for fault in self.delays],
             "drops": [fault.text for fault in self.drops],
@@ -56,7 +56,7 @@ class Faults:
 
     @property
     def announcement(self) -> str:
-        """A note for the recording, so that faults are not mistaken for the plugin's behaviour."""
+        """Note for the recording, so that faults are not mistaken for the plugin's behaviour."""
         options = [
             f"{option} {fault.text}"
             for option, faults in (
@@ -87,7 +87,7 @@ def _delay(text: str) -> Fault:
     nanoseconds = parse_duration(duration) if equals else None
     if not nanoseconds or nanoseconds / 1e9 > DELAY_MAX_S:
         raise UsageError(
-            f"--delay {text!r} does not say for how long",
+            f"--delay {text!r} has no valid duration",
             "write it as EVENT=DURATION or EVENT=DURATION:P, for example CreateContainer=3s:0.1",
         )
     return Fault(
@@ -112,7 +112,9 @@ def _events(option: str, name: str) -> frozenset[str]:
     event = by_name.get(name.lower())
     if event is None:
         nearest = difflib.get_close_matches(name.lower(), by_name, n=1, cutoff=0.4)
-        hint = f"did you mean {by_name[nearest[0]]}?" if nearest else "as in CreateContainer"
+        hint = (
+            f"did you mean {by_name[nearest[0]]}?" if nearest else "use for example CreateContainer"
+        )
         raise UsageError(f"{option}: there is no event {name!r}", hint)
     return frozenset((event,))
 
@@ -127,6 +129,6 @@ def _probability(option: str, text: str, written: str | None) -> float:
     # NaN fails this comparison, too.
     if not 0.0 <= probability <= 1.0:
         raise UsageError(
-            f"{option} {text!r}: {written!r} is no probability", "write a number from 0 to 1"
+            f"{option} {text!r}: {written!r} is not a probability", "write a number from 0 to 1"
         )
     return probability

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin that the tap launches as a runtime would, and ends with its connection.
+"""Launch a plugin as a runtime would, and end it with its connection.
 
-The plugin gets its end of a socket pair in the same way as from a real runtime, so it cannot find
-out whether its parent is the runtime or the tap.
+The plugin inherits its end of a socket pair in the same way as from a real runtime, and cannot
+find out whether its parent is the runtime or the tap.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from nri_scope.runtime.plugin_process import Process, launch
 from .connection import Connection, TapEnd
 from .run import Tap, connect
 
-AGAIN_S = 1.0
-"""Seconds for a new relay process to start after the first one was killed."""
+RESTART_S = 1.0
+"""Maximum time in seconds to start another relay process if the first one has ended."""
 STOP_GRACE_S = 2.0
-"""Seconds for the plugin to end after it was sent the signal that ends the tap."""
+"""Maximum time in seconds for the plugin to exit after it was sent the tap's stop signal."""
 END_GRACE_S = 5.0
-"""Seconds for the plugin to end after its connection; then it is killed, as by runtimes."""
+"""Maximum time in seconds for the plugin to exit after its connection has ended; then it is killed,
+as by runtimes."""
 LAUNCHED_GRACE_S = 1.0
 """The same for a plugin launched by a runtime, which may be about to launch it again."""
 REFUSED_GRACE_S = 0.5
 """The same for a plugin whose registration was not accepted."""
 
 LEFT_SHOWN = 3
-"""Number of processes left behind by a plugin that are listed."""
+"""Maximum number of processes left behind by a plugin that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class Launch:
     identity: Identity
     """The index and name passed to the plugin in its environment."""
     named: bool = False
-    """Whether the runtime launched the plugin, and uses this name even if another is registered."""
+    """Whether the runtime launched the plugin, and so ignores the name that it registers."""
 
 
 def to_socket(
     plugin: Launch, path: Path, on_output: OnOutput, *, wait: bool
 ) -> Callable[[Tap], Awaitable[int]]:
-    """Return the work for `run_tap` that launches a plugin and connects it to ``path``."""
+    """Return a function for `run_tap` that launches a plugin and connects it to ``path``."""
 
     async def work(tap: Tap) -> int:
         runtime = await connect(path, tap, wait=wait)
@@ -71,9 +72,9 @@ async def tap_launched(
 ) -> int:
     """Launch a plugin, relay until its connection has ended, then end the plugin.
 
-    ``take`` returns the runtime's connection once the plugin runs. Returns the plugin's exit
-    status, as a shell does. Raises `UsageError` if the command cannot be run, or never registers as
-    a plugin.
+    ``take`` is called once the plugin runs, and returns the runtime's connection. Returns the
+    plugin's exit status, as a shell does. Raises `UsageError` if the command cannot be run, or
+    never registers as a plugin.
     """
     connection = tap.connection(plugin.identity if plugin.named else None)
 
@@ -82,22 +83,22 @@ async def tap_launched(
         on_output(stream, line, mono_ns)
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
-    passing = asyncio.ensure_future(_pass_signal(process, connection, tap))
+    forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap))
     started = monotonic()
     try:
-        # If this fails, then before the runtime's connection is taken.
-        await tap.relays.start(AGAIN_S)
+        # Done first: on failure, the runtime's connection must still be unused.
+        await tap.relays.start(RESTART_S)
         end = await connection.relay(take(), ours)
         lasted = monotonic() - started
         if not end.registered:
-            # If it does not exit on its own, it does not use this connection.
+            # A plugin that keeps running does not use this connection.
             await process.wait_exit(REFUSED_GRACE_S)
             process.end()
-        # A runtime may launch the plugin again soon, when this instance must no longer run.
+        # A runtime may soon launch the plugin again, when this instance must have ended.
         await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
-        slow = process.running
+        was_killed = process.running
     finally:
-        passing.cancel()
+        forwarding.cancel()
         await process.kill()
         ours.close()
     reason = process.explain(end.reason)
@@ -105,21 +106,21 @@ async def tap_launched(
         reason = f"{tap.stop.reason}: {reason}"
     connection.finish(reason)
     if end.by_us and not tap.stop.reason:
-        raise UsageError(f"nothing is relayed any more: {reason}")
+        raise UsageError(f"relaying has stopped: {reason}")
     if not end.registered and not tap.stop.reason:
-        raise _no_plugin(process, end, reason, lasted)
+        raise _not_registered(process, end, reason, lasted)
     if not tap.stop.reason:
         tap.say(f"session ended: {reason}")
     if connection.faults_made:
         tap.say(connection.faults_made)
-    if slow:
-        tap.say("the plugin did not end with its connection and was killed, as runtimes do")
-    _tell_left(process, tap)
+    if was_killed:
+        tap.say("the plugin was killed: it did not exit after its connection had ended")
+    _report_leftovers(process, tap)
     return exit_status(process, tap.stop.number)
 
 
-async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> None:
-    """Send the plugin the signal that ends the tap, as the plugin has its own session."""
+async def _forward_signal(process: Process, connection: Connection, tap: Tap) -> None:
+    """Forward the tap's stop signal to the plugin, which has a session of its own."""
     await tap.stop.wait()
     if process.running:
         with contextlib.suppress(ProcessLookupError):
@@ -134,7 +135,7 @@ async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> No
 def exit_status(process: Process, stopped_by: int) -> int:
     """Return the exit status as a shell does: 128 plus the number of a signal that ended it."""
     if process.ended_by_us:
-        # The normal end of a plugin, unless a signal was sent to stop the tap.
+        # Runtimes end plugins in this way, so it is not a failure without a stop signal.
         return 128 + stopped_by if stopped_by else 0
     code = process.exit_code
     if code is None:
@@ -142,27 +143,26 @@ def exit_status(process: Process, stopped_by: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _no_plugin(process: Process, end: TapEnd, reason: str, lasted: float) -> UsageError:
+def _not_registered(process: Process, end: TapEnd, reason: str, lasted: float) -> UsageError:
     program = process.command[0]
     if end.refused:
         return UsageError(
             f"the runtime refused the registration of {end.plugin or program}: {end.refused}",
-            "another --index or --name may help",
+            "try another --index or --name",
         )
     if process.ended_by_us:
         return UsageError(
-            f"{program}: it did not register, and {end.reason} after {lasted:.1f} s",
-            "a plugin that connects by itself is tapped with --listen SOCKET, and that socket as"
-            " its option",
+            f"{program} did not register: {end.reason} after {lasted:.1f} s",
+            "if it connects by itself, use --listen SOCKET, and configure the plugin to use SOCKET",
         )
-    return UsageError(f"{program}: never registered: {reason}")
+    return UsageError(f"{program} never registered: {reason}")
 
 
-def _tell_left(process: Process, tap: Tap) -> None:
+def _report_leftovers(process: Process, tap: Tap) -> None:
     left = process.left_behind
     if left:
         shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])
         more = f" and {len(left) - LEFT_SHOWN} more" if len(left) > LEFT_SHOWN else ""
-        tap.say(f"processes that the plugin left behind were killed: {shown}{more}")
+        tap.say(f"killed processes that the plugin left behind: {shown}{more}")
     if process.output.left_out:
-        tap.say(f"{process.output.left_out} lines that the plugin printed were too many to record")
+        tap.say(f"{process.output.left_out} lines were not recorded: the plugin printed too fast")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket for plugins that are started elsewhere, each of which is connected to the runtime."""
+"""Listen on a socket for plugins, and connect each to the runtime."""
 
 from __future__ import annotations
 
@@ -16,90 +16,93 @@ from .connection import Connection
 from .run import Tap, connect
 
 PEERS_MAX = 200
-"""Maximum number of plugins at a time: more than any host has, but reached by a reconnect loop."""
+"""Maximum number of connected plugins: more than any host has, unless plugins leak connections."""
 ACCEPT_PAUSE_S = 0.5
-"""Seconds to wait before retrying when the system has no free descriptor for a connection."""
+"""Seconds until the next accept if no descriptor was free for a connection."""
 
 
 def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaitable[int]]:
-    """Return the work for `run_tap` that taps every plugin that connects to ``listen``.
+    """Return a function for `run_tap` that taps every plugin that connects to ``listen``.
 
-    Each plugin is connected to the runtime at ``path``. Without a runtime, a plugin's connection is
-    closed at once, so that the plugin tries again; with ``wait`` it waits for the runtime.
+    Each plugin is connected to the runtime at ``path``. Without a runtime, the plugin's connection
+    is closed immediately, so that the plugin retries; with ``wait``, it stays open until the
+    runtime is available.
     """
     if not listen.absolute().parent.is_dir():
         raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
 
     async def work(tap: Tap) -> int:
-        door = ListeningSocket(listen)
+        listener = ListeningSocket(listen)
         try:
             tap.say(f"plugins can connect to {listen}")
-            await _serve(door, path, tap, wait=wait)
+            await _serve(listener, path, tap, wait=wait)
         finally:
-            door.close()
+            listener.close()
         return 0
 
     return work
 
 
-async def _serve(door: ListeningSocket, path: Path, tap: Tap, *, wait: bool) -> None:
-    peers: set[asyncio.Task[None]] = set()
+async def _serve(listener: ListeningSocket, path: Path, tap: Tap, *, wait: bool) -> None:
+    plugins: set[asyncio.Task[None]] = set()
     stopping = asyncio.ensure_future(tap.stop.wait())
-    away = _Away(tap)
-    accepting = asyncio.ensure_future(door.accept())
+    missing = _MissingRuntime(tap)
+    accepting = asyncio.ensure_future(listener.accept())
     try:
         while not tap.stop.reason:
             await asyncio.wait((stopping, accepting), return_when=asyncio.FIRST_COMPLETED)
             if not accepting.done():
                 continue
             plugin = _accepted(accepting, tap)
-            accepting = asyncio.ensure_future(door.accept())
+            accepting = asyncio.ensure_future(listener.accept())
             if plugin is None:
                 await asyncio.wait((stopping,), timeout=ACCEPT_PAUSE_S)
                 continue
-            if len(peers) >= PEERS_MAX:
+            if len(plugins) >= PEERS_MAX:
                 plugin.close()
-                tap.say(f"a plugin was closed: {PEERS_MAX} are there already")
+                tap.say(f"closed a plugin's connection: the limit is {PEERS_MAX} plugins")
                 continue
-            task = asyncio.create_task(_peer(plugin, path, tap, away, wait=wait))
-            peers.add(task)
-            task.add_done_callback(peers.discard)
+            task = asyncio.create_task(_tap_plugin(plugin, path, tap, missing, wait=wait))
+            plugins.add(task)
+            task.add_done_callback(plugins.discard)
     finally:
         stopping.cancel()
         accepting.cancel()
         await asyncio.gather(stopping, accepting, return_exceptions=True)
-        # They end on their own: the same stop event ends them, too.
-        await asyncio.gather(*peers)
+        # The same stop request ends these tasks.
+        await asyncio.gather(*plugins)
 
 
 def _accepted(accepting: asyncio.Future[socket.socket], tap: Tap) -> socket.socket | None:
     try:
         return accepting.result()
     except OSError as error:
-        # The usual cause is too many descriptors, some of which will be closed.
+        # Usually too many open descriptors, some of which will be closed later.
         tap.say(f"a plugin's connection failed: {(error.strerror or str(error)).lower()}")
         return None
 
 
-async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wait: bool) -> None:
-    """Serve one plugin from connection to end; raise no exception for actions of either end."""
+async def _tap_plugin(
+    plugin: socket.socket, path: Path, tap: Tap, missing: _MissingRuntime, *, wait: bool
+) -> None:
+    """Tap one plugin until its connection ends. Neither peer can cause an exception."""
     try:
         runtime = await connect(path, tap, wait=wait, needless=lambda: _is_gone(plugin))
     except (ConnectError, OSError) as error:
-        away.tell(error)
+        missing.report(error)
         plugin.close()
         return
     if runtime is None:
         plugin.close()
         return
-    away.over()
+    missing.reset()
     connection = tap.connection(None)
-    closing = asyncio.ensure_future(_close(connection, tap))
+    closing = asyncio.ensure_future(_close_on_stop(connection, tap))
     try:
         try:
             end = await connection.relay(runtime, plugin)
         except UsageError as error:
-            tap.say(f"a plugin was closed: {error}")
+            tap.say(f"closed a plugin's connection: {error}")
             return
         connection.finish(end.reason)
     finally:
@@ -115,30 +118,30 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
 
 
 def _is_gone(plugin: socket.socket) -> bool:
-    """Return whether the plugin has closed its connection; data sent before that is ignored."""
+    """Return whether the plugin has closed its connection, even if it sent unread data before."""
     poll = select.poll()
     poll.register(plugin, select.POLLRDHUP)
     return bool(poll.poll(0))
 
 
-async def _close(connection: Connection, tap: Tap) -> None:
+async def _close_on_stop(connection: Connection, tap: Tap) -> None:
     await tap.stop.wait()
     connection.close(tap.stop.reason)
 
 
-class _Away:
-    """Reports a missing runtime once, instead of for each plugin that retries repeatedly."""
+class _MissingRuntime:
+    """Reporter of a missing runtime: once, instead of at each retry of each plugin."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
-        self._told = False
+        self._is_reported = False
 
-    def tell(self, error: Exception) -> None:
+    def report(self, error: Exception) -> None:
         """Report that a plugin's connection was closed because of ``error``."""
-        if not self._told:
-            self._tap.say(f"a plugin was closed, as there is no runtime for it: {error}")
-        self._told = True
+        if not self._is_reported:
+            self._tap.say(f"closed a plugin's connection, as there is no runtime: {error}")
+        self._is_reported = True
 
-    def over(self) -> None:
-        """Note that the runtime is available."""
-        self._told = False
+    def reset(self) -> None:
+        """Report the next failure again, as the runtime was available."""
+        self._is_reported = False

@@ -8,29 +8,29 @@ import struct
 from enum import IntEnum
 
 RELAY = 0
-"""An order: relay between the two descriptors sent with it. JSON of number and faults."""
+"""Order to relay between the two attached descriptors. JSON: relay number, faults."""
 CLOSE = 1
-"""An order: close both sockets of a relay. JSON of number and reason."""
+"""Order to close both sockets of a relay. JSON: relay number, reason."""
 
 _PIECE = struct.Struct("=Iqq")
 
 
 class ReportKind(IntEnum):
-    """Kinds of reports. All except pieces are JSON: relay number, a monotonic time, values."""
+    """Kinds of reports. All except pieces are JSON: relay number, monotonic time in ns, values."""
 
     READY = 0
     """The process has started."""
     FORTH = 1
-    """A piece from the runtime was passed on to the plugin: when it arrived, and when it was passed
-    on, both in monotonic nanoseconds."""
+    """A piece of data was forwarded from the runtime to the plugin: times of arrival and of
+    forwarding, both monotonic in ns, and the data."""
     BACK = 2
     """The same in the other direction."""
-    KEPT = 3
-    """The request reported next was not passed on: mux id, stream id, reason."""
-    DEAF = 4
-    """No more pieces of this connection will be reported before its end: reason."""
+    DROPPED = 3
+    """The request reported next was not forwarded: mux id, stream id, reason."""
+    UNREPORTED = 4
+    """No more pieces of this relay will be reported: reason."""
     ENDED = 5
-    """The relay has ended: who ended it, reason in words, and the injected faults in words."""
+    """The relay has ended: the side that closed it first, reason, summary of injected faults."""
 
 
 def piece_head(relay: int, arrived_ns: int, passed_ns: int) -> bytes:
@@ -38,17 +38,17 @@ def piece_head(relay: int, arrived_ns: int, passed_ns: int) -> bytes:
     return _PIECE.pack(relay, arrived_ns, passed_ns)
 
 
-def piece(payload: bytes) -> tuple[int, int, int, bytes]:
-    """Return the relay, the times of arrival and of passing on, and the bytes of a piece."""
+def decode_piece(payload: bytes) -> tuple[int, int, int, bytes]:
+    """Return the relay number, the times of arrival and of forwarding, and the bytes of a piece."""
     return *_PIECE.unpack_from(payload), payload[_PIECE.size :]
 
 
-def values(*told: object) -> bytes:
+def encode_values(*values: object) -> bytes:
     """Return the payload of any other message."""
-    return json.dumps(told).encode()
+    return json.dumps(values).encode()
 
 
-def fault_words(error: Exception) -> str:
-    """Describe the internal error due to which a connection is no longer recorded."""
+def describe_error(error: Exception) -> str:
+    """Describe the internal error after which a connection is no longer recorded."""
     words = f"{type(error).__name__}: {error}"
     return f"nothing is recorded from here on, because of an internal error: {words}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run relays in a separate process: the side of the tap.
+"""Run relays in a separate process: the side of the recording process.
 
-Python runs one thread at a time, and some systems have few processors. In the process that decodes
-and records, a relay would sometimes wait for this work, and a runtime for the relay.
+Python runs one thread at a time, and some hosts have few processors. In the process that decodes
+and records, a relay would sometimes wait for this work, and the runtime for the relay.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from nri_scope.process.child import spawn
 from nri_scope.transport.relay import RelayEnd
 
 from .faults import Faults
-from .relay_messages import CLOSE, RELAY, ReportKind, fault_words, piece, values
+from .relay_messages import CLOSE, RELAY, ReportKind, decode_piece, describe_error, encode_values
 
 CLOSE_S = 3.0
-"""Seconds for the process to close a connection as ordered, or to report earlier pieces; then it is
+"""Seconds without any report after an order to close a connection until the relay process is
 killed, which closes all connections."""
 READY_S = 10.0
-"""Seconds for the process to start."""
+"""Maximum time in seconds for the process to start."""
 EXIT_S = 3.0
-"""Seconds for the process to exit."""
+"""Maximum time in seconds for the process to exit."""
 
 
 class Listener(Protocol):
-    """Receives relayed data. If it raises an exception, it gets no more, but relaying continues."""
+    """Receiver of relayed data. After an exception it is not called again; relaying continues."""
 
-    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Receive a piece that was passed on, to the plugin if ``forth``, otherwise to the runtime.
+    def receive(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        """Receive a piece that was forwarded, to the plugin if ``forth``, otherwise to the runtime.
 
-        The times are monotonic.
+        The times are monotonic, in ns.
         """
         ...
 
-    def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """Note that the next request does not reach the plugin."""
+    def expect_dropped(self, conn_id: int, stream_id: int, words: str) -> None:
+        """Expect that the next request with these ids was not forwarded, for a reason."""
         ...
 
-    def deafen(self, words: str, at_ns: int | None = None) -> None:
-        """Note that no more data of this connection will arrive."""
+    def stop_recording(self, words: str, at_ns: int | None = None) -> None:
+        """Stop recording this connection, of which no more data will be reported."""
         ...
 
 
@@ -57,9 +57,9 @@ class Relayed(NamedTuple):
 
     end: RelayEnd
     at_ns: int
-    """The monotonic time of the end."""
+    """Monotonic time of the end, in ns."""
     faults: str
-    """The injected faults in words, or "" if none were requested."""
+    """Summary of the injected faults, or "" if none were requested."""
 
 
 class Relaying:
@@ -78,62 +78,62 @@ class Relaying:
         return self._ended.done()
 
     async def wait_closed(self) -> Relayed:
-        """Return how the relay ended, after the end and after the listener received all pieces."""
+        """Wait for the end, and until the listener has received all pieces; return how it ended."""
         return await asyncio.shield(self._ended)
 
     def close(self, words: str) -> None:
         """Close both sockets."""
         if not self.closed:
             self._process.end_relay(self._number, words)
-            self._insist_later()
+            self._kill_later()
 
-    def _insist_later(self) -> None:
-        told = self._process.messages
-        asyncio.get_running_loop().call_later(CLOSE_S, self._insist, told)
+    def _kill_later(self) -> None:
+        messages_before = self._process.messages
+        asyncio.get_running_loop().call_later(CLOSE_S, self._kill_if_stuck, messages_before)
 
-    def _insist(self, told: int) -> None:
+    def _kill_if_stuck(self, messages_before: int) -> None:
         if self.closed:
             return
-        if self._process.messages > told:
-            # The process is only late: much was relayed, and processor time is short.
-            self._insist_later()
+        if self._process.messages > messages_before:
+            # The process is busy, but still working.
+            self._kill_later()
         else:
             self._process.kill()
 
-    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+    def receive(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
         """Pass a relayed piece to the listener."""
         if self.listener is not None:
             try:
-                self.listener.heard(forth, data, arrived_ns, passed_ns)
-            except Exception as error:  # noqa: BLE001 - what a peer sent must not end a tap
+                self.listener.receive(forth, data, arrived_ns, passed_ns)
+            except Exception as error:  # noqa: BLE001 - no data of a peer may end a tap
                 self._failed(self.listener, error)
 
-    def told(self, kind: int, at_ns: int, values: list[Any]) -> None:
+    def handle_report(self, kind: int, at_ns: int, values: list[Any]) -> None:
         """Handle any other report on this relay."""
         if kind == ReportKind.ENDED:
             first, words, faults = values
             self.end(Relayed(RelayEnd(first, words), at_ns, faults))
         elif self.listener is not None:
             try:
-                if kind == ReportKind.KEPT:
-                    self.listener.keep_from(*values)
+                if kind == ReportKind.DROPPED:
+                    self.listener.expect_dropped(*values)
                 else:
-                    self.listener.deafen(values[0], at_ns)
+                    self.listener.stop_recording(values[0], at_ns)
             except Exception as error:  # noqa: BLE001 - as above
                 self._failed(self.listener, error)
 
     def _failed(self, listener: Listener, error: Exception) -> None:
         self.listener = None
-        listener.deafen(fault_words(error))
+        listener.stop_recording(describe_error(error))
 
     def end(self, relayed: Relayed) -> None:
-        """Store how the relay ended, unless it has already ended."""
+        """Store how the relay ended. Only the first call has an effect."""
         if not self.closed:
             self._ended.set_result(relayed)
 
 
 class Relays:
-    """Starts relays in a process that this object manages, for one event loop."""
+    """Manager of the relay process, for one event loop."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
@@ -147,10 +147,10 @@ class Relays:
         except TimeoutError:
             process.kill()
             process.close()
-            words = f"the process that relays was not there after {within_s:.0f} s"
+            words = f"the relay process did not start within {within_s:.0f} s"
             raise UsageError(words) from None
         if process.over:
-            raise UsageError(f"nothing can be relayed: {process.words}")
+            raise UsageError(f"cannot relay: {process.words}")
 
     def begin(
         self,
@@ -159,9 +159,9 @@ class Relays:
         listener: Listener,
         faults: Faults | None = None,
     ) -> Relaying:
-        """Relay between two connected sockets, which this process then closes.
+        """Relay between two connected sockets, and close them in this process.
 
-        Starts a new process if the last one was killed. Raises `UsageError` if that fails.
+        Starts a new relay process if the last one has ended. Raises `UsageError` if that fails.
         """
         with runtime, plugin:
             return self._running().begin(runtime, plugin, listener, faults)
@@ -180,19 +180,19 @@ class Relays:
 class _Process:
     def __init__(self) -> None:
         self.words = ""
-        """The reason why the process ended; "" while it runs."""
+        """Description of how the process ended; "" while it runs."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messages = 0
         """Number of messages that the process has sent."""
         self._relayings: dict[int, Relaying] = {}
-        self._begun = 0
+        self._last_number = 0
         self._child = spawn(
             "nri_scope.tap.relayer",
-            failure="the process that relays cannot be started",
+            failure="the relay process cannot be started",
             # The relay process belongs to this process, and has no work to finish.
             on_parents_death=signal.SIGKILL,
         )
-        self._channel = LoopChannel(self._child.socket, self._told, lambda: self._end(""))
+        self._channel = LoopChannel(self._child.socket, self._on_message, lambda: self._end(""))
 
     @property
     def over(self) -> bool:
@@ -206,15 +206,15 @@ class _Process:
         listener: Listener,
         faults: Faults | None,
     ) -> Relaying:
-        self._begun += 1
-        number = self._begun
+        self._last_number += 1
+        number = self._last_number
         relaying = self._relayings[number] = Relaying(self, number, listener)
         texts = None if faults is None or not faults.any else faults.texts()
         try:
             sockets = (runtime.fileno(), plugin.fileno())
-            self._channel.send_descriptors(sockets, RELAY, values(number, texts))
+            self._channel.send_descriptors(sockets, RELAY, encode_values(number, texts))
         except BlockingIOError:
-            # The process does not read its orders: it hangs.
+            # The process does not read its orders, so it hangs.
             self.kill()
         except OSError as error:
             del self._relayings[number]
@@ -226,30 +226,30 @@ class _Process:
 
     def end_relay(self, number: int, words: str) -> None:
         # If the order cannot be sent, the process has ended or is about to end.
-        self._channel.send(CLOSE, values(number, words))
+        self._channel.send(CLOSE, encode_values(number, words))
 
     def close(self) -> None:
         if not self.over:
             self._end("the tap has ended")
 
     def kill(self) -> None:
-        """Kill the process; `_end` is called when its channel ends."""
+        """Kill the process. The end of its channel then calls `_end`."""
         self._child.signal(signal.SIGKILL)
 
-    def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
-        # Yield between messages, which take some microseconds: the runtime may need this processor.
+    def _on_message(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+        # Yield the processor after each message: the relay or the runtime may need it.
         os.sched_yield()
         self.messages += 1
         if kind in (ReportKind.FORTH, ReportKind.BACK):
-            number, arrived_ns, passed_ns, data = piece(payload)
-            self._relayings[number].heard(kind == ReportKind.FORTH, data, arrived_ns, passed_ns)
+            number, arrived_ns, passed_ns, data = decode_piece(payload)
+            self._relayings[number].receive(kind == ReportKind.FORTH, data, arrived_ns, passed_ns)
             return
-        number, at_ns, *told = json.loads(payload)
+        number, at_ns, *values = json.loads(payload)
         if kind == ReportKind.READY:
             if not self.ready.done():
                 self.ready.set_result(None)
         else:
-            self._relayings[number].told(kind, at_ns, told)
+            self._relayings[number].handle_report(kind, at_ns, values)
             if kind == ReportKind.ENDED:
                 del self._relayings[number]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of the tap: a recorder, tapped connections, and messages to the user."""
+"""Run the tap: a recorder, tapped connections, and messages to the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 
 class StopRequest:
-    """The request to stop, set once by a signal; a run polls it or waits for it."""
+    """Request to stop, set by the first signal. A run polls it or waits for it."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -40,7 +40,7 @@ class StopRequest:
         self._set = asyncio.Event()
 
     def set(self, number: int, reason: str) -> None:
-        """Request the stop; only the first call counts."""
+        """Request the stop. Only the first call has an effect."""
         if not self.reason:
             self.number, self.reason = number, reason
             self._set.set()
@@ -51,7 +51,7 @@ class StopRequest:
 
 
 class Tap:
-    """The state that all connections of one run share."""
+    """State shared by all connections of one run."""
 
     def __init__(self, settings: Settings, recorder: Recorder, say: Say) -> None:
         self.settings = settings
@@ -60,20 +60,20 @@ class Tap:
         self.say = say
         self.stop = StopRequest()
         self.sessions = 0
-        self._there: Counter[str] = Counter()
+        self._connected: Counter[str] = Counter()
         self._started = monotonic()
 
     def connection(self, named: Identity | None) -> Connection:
-        """Make a connection; ``named``: the name that the runtime gives the plugin, if any."""
+        """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
         faults = self.settings.faults()
         return Connection(self.relays, self.recorder, named, self.began, faults, self.say)
 
     def began(self, start: SessionStart) -> None:
-        """Count and report a plugin that has been configured through the tap."""
+        """Count and report a plugin that was configured through the tap."""
         self.sessions += 1
         plugin = plugin_title(start.plugin_index, start.plugin_name)
-        self._there[plugin] += 1
-        if self._there[plugin] > 1:
+        self._connected[plugin] += 1
+        if self._connected[plugin] > 1:
             self.say(f"warning: another plugin is tapped as {plugin} at the same time")
         version = start.nri_version or "unknown"
         if start.nri_version_inferred:
@@ -84,12 +84,12 @@ class Tap:
         )
 
     def ended(self, plugin: str) -> None:
-        """Note that a connection of ``NN-name`` has ended."""
+        """Count the end of a connection of ``NN-name``."""
         # A connection that was never configured was not counted.
-        self._there[plugin] -= self._there[plugin] > 0
+        self._connected[plugin] -= self._connected[plugin] > 0
 
     def summary(self, counters: RecorderCounters) -> str:
-        """Return the final line on what was recorded."""
+        """Return the final message, with the counts of what was recorded."""
         seconds = monotonic() - self._started
         return counters.outcome(Path(self.settings.output), sessions=self.sessions, seconds=seconds)
 
@@ -102,10 +102,10 @@ def run_tap(
     *,
     start_s: float = READY_S,
 ) -> int:
-    """Record what ``work`` taps until it is done or a signal arrives; return the exit status.
+    """Record what ``work`` taps, until it returns or a signal arrives; return the exit status.
 
-    ``start_s``: seconds for the relay process to start. Raises `NriScopeError` if tapping or
-    recording is impossible; then no file is left behind.
+    ``start_s`` is the maximum time in seconds for the relay process to start. Raises
+    `NriScopeError` if tapping or recording is impossible; no new file is left behind then.
     """
     path = Path(settings.output)
     existed = os.path.lexists(path)
@@ -124,10 +124,10 @@ def run_tap(
             finally:
                 tap.relays.close()
 
-    done = False
+    is_done = False
     try:
         status = run(main())
-        done = True
+        is_done = True
     finally:
         # A second signal must not interrupt the final writing, which takes a bounded time.
         ignore_stop_signals()
@@ -136,7 +136,7 @@ def run_tap(
             say(tap.summary(counters))
         elif not existed:
             path.unlink(missing_ok=True)
-            if done:
+            if is_done:
                 say("nothing recorded: no plugin was configured")
     return status
 
@@ -144,20 +144,20 @@ def run_tap(
 async def connect(
     path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = lambda: False
 ) -> socket.socket | None:
-    """Connect to the runtime; with ``wait``, as soon as there is one.
+    """Connect to the runtime; with ``wait``, retry until it is available.
 
-    Return None when stopped, or if the connection is ``needless``. Raise `ConnectError`.
+    Return None if stopped, or if the connection has become ``needless``. Raise `ConnectError`.
     """
-    told = False
+    is_reported = False
     while not tap.stop.reason and not needless():
         try:
             return await connect_socket(path)
         except ConnectError as error:
             if not (wait and error.can_retry):
                 raise with_hint(error) from error
-            if not told:
+            if not is_reported:
                 tap.say(f"waiting for a runtime: {error}")
-                told = True
+                is_reported = True
         waiting = asyncio.ensure_future(tap.stop.wait())
         await asyncio.wait([waiting], timeout=ABSENT_POLL)
         waiting.cancel()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn the messages between a runtime and a plugin into a session of a recording."""
+"""Record the messages between a runtime and a plugin as a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import NamedTuple
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
-from nri_scope.nri.runtime_setup import Introduction, introduced, registration, subscribed
+from nri_scope.nri.runtime_setup import (
+    Introduction,
+    parse_configure,
+    parse_registration,
+    parse_subscription,
+)
 from nri_scope.plugin import Identity
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.recorder.wall_clock import wall_offset
@@ -26,21 +31,23 @@ from nri_scope.wire import (
 UNANSWERED_MAX = 1024
 """Maximum number of unanswered requests; runtimes send one at a time."""
 UNANSWERED_BYTES_MAX = 32 << 20
-"""Maximum size in bytes of all their payloads: eight payloads of the largest possible size."""
+"""Maximum total size in bytes of their payloads: eight payloads of the maximum size."""
 EARLY_MAX = 16
-"""Maximum number of exchanges kept until Configure is answered: normally the registration."""
+"""Maximum number of exchanges kept until Configure is answered; normally there is only the
+registration."""
 EARLY_BYTES_MAX = 16 << 20
-"""Maximum size in bytes of all their payloads."""
+"""Maximum total size in bytes of their payloads."""
 EARLY_LINES_MAX = 1000
-"""Maximum number of lines printed by the plugin that are kept until then."""
+"""Maximum number of printed lines kept until Configure is answered."""
 NOTES_MAX = 20
 """Maximum number of notes on a connection; a peer may send any number of bad messages."""
 TOLERANCE = 0.95
-"""The fraction of a deadline that counts as all of it: it began before the request arrived here."""
+"""Fraction of a deadline after which a request counts as late. The deadline began at the runtime,
+before the request arrived here."""
 
 
-class _Asked(NamedTuple):
-    """A request that awaits its answer."""
+class _PendingRequest(NamedTuple):
+    """A request without a reply so far."""
 
     request: RequestObserved
     arrived_ns: int
@@ -48,14 +55,14 @@ class _Asked(NamedTuple):
 
 
 _Key = tuple[bool, int, int]
-"""Whether the runtime sent the request, the mux id, the stream id."""
+"""Whether the runtime sent the request; the mux id; the stream id."""
 
 
 class TapSession:
-    """Pairs requests with replies in both directions, and passes them to a recorder.
+    """Decoder of a tapped connection, which pairs requests with replies and records them.
 
-    A relay, whose first socket is the runtime's, feeds it with data already passed on. The session
-    begins when Configure is answered; earlier exchanges are then added to it.
+    Data arrives from a relay after it was forwarded. The session begins when Configure is answered;
+    earlier exchanges are then added to it.
     """
 
     def __init__(
@@ -65,79 +72,81 @@ class TapSession:
         named: Identity | None = None,
         on_began: Callable[[SessionStart], None] = lambda start: None,
         on_refused: Callable[[], None] = lambda: None,
-        on_deaf: Callable[[str], None] = lambda words: None,
+        on_stopped: Callable[[str], None] = lambda words: None,
         notes: tuple[str, ...] = (),
     ) -> None:
         """Start without a session. ``named`` is the runtime's name for the plugin, which may
-        register under another name. ``notes`` are written into each session when it begins.
+        register under another name. ``notes`` are recorded at the beginning of each session.
         """
         self.identity = named
-        """The plugin's index and name, once they are known."""
+        """The plugin's index and name; None until they are known."""
         self.registered = False
         """Whether the runtime accepted the registration."""
         self.refused = ""
         """The runtime's error if it refused the registration, otherwise ""."""
         self._sink = sink
-        self._named = named is not None
+        self._is_named = named is not None
         self._on_began = on_began
         self._on_refused = on_refused
-        self._on_deaf = on_deaf
+        self._on_stopped = on_stopped
         self._notes = notes
         conn_ids = (PLUGIN_CONN, RUNTIME_CONN)
         self._forth = PassiveDecoder(conn_ids)
         self._back = PassiveDecoder(conn_ids)
         self._session: int | None = None
-        self._asked: dict[_Key, _Asked] = {}
-        self._asked_bytes = 0
-        self._kept_from: dict[_Key, str] = {}
+        self._pending: dict[_Key, _PendingRequest] = {}
+        self._pending_bytes = 0
+        self._drop_reasons: dict[_Key, str] = {}
         self._early: list[CapturedCall] = []
         self._early_bytes = 0
         self._early_lines: list[tuple[int, str, str]] = []
-        self._noted = 0
-        self._deaf_since_ns = 0
-        self._deaf_words = ""
+        self._note_count = 0
+        self._stopped_ns = 0
+        self._stop_reason = ""
         self._ended_ns = 0
-        # Wall-clock time is the monotonic clock plus this, so that adjusting the clock does not
-        # change the order of events in a session.
+        # Wall clock time minus monotonic time, measured once: setting the clock does not change the
+        # order of events in a session.
         self._wall_offset = wall_offset()
 
     # -- decoding ---------------------------------------------------------------------------
 
-    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        """Decode a piece that was passed on, to the plugin if ``forth``, otherwise to the runtime.
+    def receive(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        """Decode a piece that was forwarded, to the plugin if ``forth``, otherwise to the runtime.
 
-        The times are monotonic.
+        The times are monotonic, in ns.
         """
-        if self._deaf_since_ns:
+        if self._stopped_ns:
             return
         for one in (self._forth if forth else self._back).feed(data):
             match one:
                 case ResponseObserved():
-                    self._answered(forth, one, arrived_ns, passed_ns)
+                    self._reply(forth, one, arrived_ns, passed_ns)
                 case RequestObserved():
-                    self._ask(forth, one, arrived_ns, passed_ns)
+                    self._request(forth, one, arrived_ns, passed_ns)
                 case MessageSkipped():
-                    self.note(f"{_who(forth)} sent what was not understood: {one.reason}")
+                    self.note(f"{_sender(forth)} sent what was not understood: {one.reason}")
                 case DecodingEnded(offset, error):
-                    words = f"what {_who(forth)} sent after its byte {offset} was not understood"
-                    self.deafen(f"{words}: {error}; it was relayed all the same", arrived_ns)
+                    words = f"what {_sender(forth)} sent after its byte {offset} was not understood"
+                    self.stop_recording(
+                        f"{words}: {error}; it was relayed all the same", arrived_ns
+                    )
                     return
 
-    def deafen(self, words: str, at_ns: int | None = None) -> None:
-        """Stop decoding this connection, from now on or from a monotonic time on."""
-        if not self._deaf_since_ns:
-            self._deaf_since_ns = at_ns or monotonic_ns()
-            self._deaf_words = words
+    def stop_recording(self, words: str, at_ns: int | None = None) -> None:
+        """Stop recording exchanges of this connection, now or as of a monotonic time in ns."""
+        if not self._stopped_ns:
+            self._stopped_ns = at_ns or monotonic_ns()
+            self._stop_reason = words
             self.note(words)
-            self._on_deaf(words)
-            # It is no longer possible to find out whether these were answered.
-            self._asked.clear()
-            self._kept_from.clear()
+            self._on_stopped(words)
+            # Whether these requests are answered can no longer be observed.
+            self._pending.clear()
+            self._drop_reasons.clear()
 
-    def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
-        """Note that the next request of the runtime given to `heard` does not reach the plugin."""
-        if len(self._kept_from) < UNANSWERED_MAX:
-            self._kept_from[(True, conn_id, stream_id)] = words
+    def expect_dropped(self, conn_id: int, stream_id: int, words: str) -> None:
+        """Expect that the runtime's next request with these ids was not forwarded, for a reason."""
+        if len(self._drop_reasons) < UNANSWERED_MAX:
+            self._drop_reasons[(True, conn_id, stream_id)] = words
 
     def printed(self, stream: str, text: str, mono_ns: int) -> None:
         """Record a line that the plugin printed."""
@@ -148,26 +157,26 @@ class TapSession:
             self._early_lines.append((at_ns, stream, text))
 
     def ended(self, reason: str, now: int) -> None:
-        """Record the close at ``now`` (monotonic): open requests will not be answered."""
+        """Record the end of the connection at ``now`` (monotonic, ns), and unanswered requests."""
         self._ended_ns = self._wall_offset + now
-        unanswered, self._asked = self._asked, {}
-        for key, asked in unanswered.items():
-            timeout_ns = asked.request.timeout_ns
-            late = 0 < timeout_ns * TOLERANCE <= now - asked.arrived_ns
-            words = self._kept_from.get(key) or f"not answered: {reason}"
+        unanswered, self._pending = self._pending, {}
+        for key, pending in unanswered.items():
+            timeout_ns = pending.request.timeout_ns
+            late = 0 < timeout_ns * TOLERANCE <= now - pending.arrived_ns
+            words = self._drop_reasons.get(key) or f"not answered: {reason}"
             code = Code.DEADLINE_EXCEEDED if late else Code.UNAVAILABLE
             response = ResponseObserved(key[1], key[2], code, words, b"")
-            self._exchange(key[0], asked, response, now, now)
-        if self._deaf_since_ns:
-            since = self._wall_offset + self._deaf_since_ns
-            self._sink.note_gap(self._session, since, self._ended_ns, self._deaf_words, None)
+            self._exchange(key[0], pending, response, now, now)
+        if self._stopped_ns:
+            since = self._wall_offset + self._stopped_ns
+            self._sink.note_gap(self._session, since, self._ended_ns, self._stop_reason, None)
         if self._session is None and self.identity is not None:
             whose = plugin_id(self.identity.index, self.identity.name)
             words = f"the runtime refused it: {self.refused}" if self.refused else reason
             self._sink.note(None, self._ended_ns, f"{whose} was not configured: {words}")
 
     def finish(self, reason: str) -> None:
-        """End the session after the last printed line; ``reason`` is why it ended, in words."""
+        """End the session after the last printed line, with the reason for its end."""
         if self._session is not None:
             self._sink.end_session(self._session, reason, self._ended_ns or self._now())
             self._session = None
@@ -179,65 +188,70 @@ class TapSession:
 
     # -- exchanges --------------------------------------------------------------------------
 
-    def _ask(self, forth: bool, request: RequestObserved, arrived_ns: int, passed_ns: int) -> None:
+    def _request(
+        self, forth: bool, request: RequestObserved, arrived_ns: int, passed_ns: int
+    ) -> None:
         key = (forth, request.conn_id, request.stream_id)
-        asked = _Asked(request, arrived_ns, passed_ns)
-        again = self._asked.pop(key, None)
-        if again is not None:
-            self._asked_bytes -= len(again.request.payload)
-            self._unanswered(forth, again, "its stream id was used again", arrived_ns)
+        pending = _PendingRequest(request, arrived_ns, passed_ns)
+        previous = self._pending.pop(key, None)
+        if previous is not None:
+            self._pending_bytes -= len(previous.request.payload)
+            self._unanswered(forth, previous, "its stream id was used again", arrived_ns)
         size = len(request.payload)
-        if len(self._asked) >= UNANSWERED_MAX or self._asked_bytes + size > UNANSWERED_BYTES_MAX:
-            self._unanswered(forth, asked, "too many requests wait for an answer", passed_ns)
+        if (
+            len(self._pending) >= UNANSWERED_MAX
+            or self._pending_bytes + size > UNANSWERED_BYTES_MAX
+        ):
+            self._unanswered(forth, pending, "too many requests wait for an answer", passed_ns)
             return
-        self._asked[key] = asked
-        self._asked_bytes += size
+        self._pending[key] = pending
+        self._pending_bytes += size
         if request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
             self._introduce(request.payload)
 
-    def _answered(
+    def _reply(
         self, forth: bool, response: ResponseObserved, arrived_ns: int, passed_ns: int
     ) -> None:
         key = (not forth, response.conn_id, response.stream_id)
-        asked = self._asked.pop(key, None)
-        if asked is None:
-            self.note(f"{_who(forth)} answered a request that was never seen")
+        pending = self._pending.pop(key, None)
+        if pending is None:
+            self.note(f"{_sender(forth)} answered a request that was never seen")
             return
-        self._asked_bytes -= len(asked.request.payload)
-        self._kept_from.pop(key, None)
-        self._exchange(not forth, asked, response, arrived_ns, passed_ns)
+        self._pending_bytes -= len(pending.request.payload)
+        self._drop_reasons.pop(key, None)
+        self._exchange(not forth, pending, response, arrived_ns, passed_ns)
 
-    def _unanswered(self, forth: bool, asked: _Asked, words: str, now_ns: int) -> None:
+    def _unanswered(self, forth: bool, pending: _PendingRequest, words: str, now_ns: int) -> None:
         response = ResponseObserved(
-            asked.request.conn_id, asked.request.stream_id, Code.UNAVAILABLE, words, b""
+            pending.request.conn_id, pending.request.stream_id, Code.UNAVAILABLE, words, b""
         )
-        self._exchange(forth, asked, response, now_ns, now_ns)
+        self._exchange(forth, pending, response, now_ns, now_ns)
 
     def _exchange(
         self,
         by_runtime: bool,
-        asked: _Asked,
+        pending: _PendingRequest,
         response: ResponseObserved,
         arrived_ns: int,
         passed_ns: int,
     ) -> None:
-        request = asked.request
+        request = pending.request
         code, message = response.code, response.message
-        # The deadline is the caller's, and includes the time in the tap.
-        if not code and 0 < request.timeout_ns < passed_ns - asked.arrived_ns:
+        # The caller's deadline includes the time in the tap.
+        if not code and 0 < request.timeout_ns < passed_ns - pending.arrived_ns:
             code, message = Code.DEADLINE_EXCEEDED, LATE
         item = CapturedCall(
-            self._wall_offset + asked.arrived_ns,
-            asked.arrived_ns,
+            self._wall_offset + pending.arrived_ns,
+            pending.arrived_ns,
             request.method,
             request.payload,
             response.payload,
             code,
             message,
-            arrived_ns - asked.passed_ns,
+            arrived_ns - pending.passed_ns,
             request.timeout_ns,
             "" if request.service == PLUGIN_SERVICE else request.service,
-            asked.passed_ns - asked.arrived_ns + passed_ns - arrived_ns,
+            pending.passed_ns - pending.arrived_ns + passed_ns - arrived_ns,
             request.metadata,
         )
         if by_runtime:
@@ -263,19 +277,19 @@ class TapSession:
     # -- sessions ---------------------------------------------------------------------------
 
     def _introduce(self, payload: bytes) -> None:
-        told = registration(payload)
-        if told is not None and not self._named and not self.registered:
-            self.identity = Identity(index=told[0], name=told[1])
+        registered = parse_registration(payload)
+        if registered is not None and not self._is_named and not self.registered:
+            self.identity = Identity(index=registered[0], name=registered[1])
 
     def _begin(
         self, request: RequestObserved, response: ResponseObserved, item: CapturedCall
     ) -> None:
-        introduction = introduced(request.payload) or Introduction("", "", None, False, 0, 0)
-        mask = 0 if response.code else subscribed(response.payload, introduction.version)
-        # The offset between the clocks may have changed during a suspend of the machine.
+        introduction = parse_configure(request.payload) or Introduction("", "", None, False, 0, 0)
+        mask = 0 if response.code else parse_subscription(response.payload, introduction.version)
+        # The offset between the clocks may have changed while the machine was suspended.
         now_ns = self._now()
         if self._session is not None:
-            # No runtime is known to do this; the second configuration gets its own session.
+            # No known runtime does this. The second configuration begins a new session.
             self._sink.end_session(self._session, "configured again", now_ns)
         version = introduction.version
         identity = self.identity
@@ -304,14 +318,14 @@ class TapSession:
         self._on_began(start)
 
     def note(self, text: str) -> None:
-        """Write a note into the recording; notes beyond `NOTES_MAX` are dropped."""
-        if self._noted < NOTES_MAX:
-            self._noted += 1
+        """Record a note. Notes beyond `NOTES_MAX` are dropped."""
+        if self._note_count < NOTES_MAX:
+            self._note_count += 1
             self._sink.note(self._session, self._now(), text)
 
     def _now(self) -> int:
         return self._wall_offset + monotonic_ns()
 
 
-def _who(forth: bool) -> str:
+def _sender(forth: bool) -> str:
     return "the runtime" if forth else "the plugin"

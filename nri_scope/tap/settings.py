@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a tap, from the command line or from the file read by a wrapper's starter."""
+"""The settings of a tap, from the command line or from the file that a wrapper reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings:
 
     output: str
     where: str = ""
-    """A filter of the events to keep; "" keeps all."""
+    """Filter of the events to keep; "" keeps all."""
     redact: str | None = None
     """A file of redaction rules; "" for the default rules; None to record without redaction."""
     max_size: int | None = None
@@ -40,13 +40,13 @@ class Settings:
     max_age: float | None = None
     """Maximum age of events in seconds."""
     delays: tuple[str, ...] = ()
-    """Faults as given on the command line; also for the next two."""
+    """Values of the fault option of this name; also for the next two fields."""
     drops: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     seed: int = 0
 
     def open(self, on_problem: Callable[[str], None], on_event: OnEvent | None = None) -> Recorder:
-        """Open the recorder; raise `NriScopeError` for invalid settings or an unusable file."""
+        """Open the recorder. Raise `NriScopeError` for invalid settings or an unusable file."""
         path = Path(self.output)
         keep = parse(self.where).matches if self.where else None
         return opened(
@@ -59,7 +59,7 @@ class Settings:
                 on_event=on_event,
                 on_problem=on_problem,
                 redaction=redaction,
-                # Another process relays, so this one is free to write.
+                # This process has no other urgent work: another process relays.
                 alone=True,
             ),
         )
@@ -70,14 +70,16 @@ class Settings:
         rules = self._rules()
         self.faults()
         if self.max_size is not None and self.max_size < MIN_SIZE:
-            raise UsageError(f"a recording of at most {self.max_size} bytes is too small", "use 1M")
+            raise UsageError(
+                f"a recording of at most {self.max_size} bytes is too small", "use for example 1M"
+            )
         path = Path(self.output)
         if path.exists() or path.is_symlink():
             Recording.open(path).close()
         check_continued(path, redacts=rules is not None)
 
     def faults(self) -> Faults:
-        """Return the faults to inject; raise `UsageError` for bad values."""
+        """Return the faults to inject. Raise `UsageError` for invalid values."""
         return parse_faults(self.delays, self.drops, self.errors, self.seed)
 
     def redaction(self) -> SourceRedaction | None:
@@ -102,7 +104,7 @@ class Settings:
 
     @classmethod
     def read(cls, plain: Mapping[str, object]) -> Settings:
-        """Return settings from a file's values; raise `UsageError` if these are not settings."""
+        """Return the settings from plain values. Raise `UsageError` without an output file."""
         known = {field.name for field in fields(cls)}
         values = {
             name: tuple(value) if isinstance(value, list) else value
@@ -110,5 +112,5 @@ class Settings:
             if name in known
         }
         if not isinstance(values.get("output"), str):
-            raise UsageError("the tap's settings name no file to record to")
+            raise UsageError("the tap's settings have no output file")
         return cls(**values)  # type: ignore[arg-type]

@@ -2,9 +2,9 @@
 """Wrap a pre-installed plugin, so that it is tapped whenever a runtime launches it, or unwrap it.
 
 The original moves into its own folder below the plugin folder, and a wrapper replaces it. Runtimes
-ignore folders there: NRI in containerd and CRI-O skips them, and so does iSulad. But all NRI
-versions to date keep containerd from starting if an executable file beside the plugins is not
-called ``NN-name``, so nri-scope only ever puts a file there under the plugin's own name.
+ignore subfolders: NRI in containerd and CRI-O skips them, and so does iSulad. But all NRI versions
+to date keep containerd from starting if an executable file in the plugin folder is not called
+``NN-name``, so nri-scope creates no files there except under the plugin's own name.
 
 At any moment, the plugin's name leads to the original or to a complete wrapper. Wrapping gives the
 original a second name and replaces the first one with a single rename; unwrapping is a single
@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
+from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
 
 SHELL = "/bin/sh"
 
@@ -39,9 +39,9 @@ _WASM = b"\0asm"
 
 _WRAPPER = """\
 #!/bin/sh
-# nri-scope tap: records what the runtime and this plugin say to each other. The plugin itself is
+# nri-scope tap: records the messages between the runtime and this plugin. The plugin itself is
 # {original}
-# and is run without a tap where nri-scope cannot run. To remove this wrapper:
+# and runs without a tap if nri-scope cannot run. To remove this wrapper:
 # nri-scope tap --unwrap {place}
 unset PWD OLDPWD SHLVL _
 if [ -r {starter} ] && {python} -I -S -c '' </dev/null >/dev/null 2>&1; then
@@ -53,19 +53,19 @@ exec {program} "$@"
 
 _LABEL = "security.selinux"
 
-ALONE_S = 5.0
-"""Seconds to wait for another process that wraps or unwraps a plugin of the same folder, which
-takes less than one second."""
+LOCK_WAIT_S = 5.0
+"""Maximum time in seconds to wait for another process that wraps or unwraps a plugin in the same
+folder, which takes less than one second."""
 
 
 class State(Enum):
     """The state of a plugin's files, as found on disk."""
 
     PLAIN = "as it was installed"
-    BEGUN = "wrapping was interrupted: the original is in its place, and has a second name"
+    BEGUN = "wrapping was interrupted: the original is still in place, and has a second name"
     WRAPPED = "wrapped"
-    TAKEN = "wrapped once, but its place was taken by something else"
-    GONE = "wrapped once, and nothing is in its place any more"
+    TAKEN = "was wrapped, but another file has replaced the wrapper"
+    GONE = "was wrapped, but the wrapper is missing"
     LOST = "a wrapper whose original is missing"
 
 
@@ -86,11 +86,11 @@ class Places:
     @property
     def folder(self) -> Path:
         """The folder of all files made by wrapping, except the wrapper once it is in place."""
-        return self.place.parent / KEPT_FOLDER / self.place.name
+        return self.place.parent / ORIGINALS_FOLDER / self.place.name
 
     @property
     def original(self) -> Path:
-        """The installed plugin under its own name, which programs read."""
+        """The installed plugin under its own file name, which some programs read."""
         return self.folder / self.place.name
 
     @property
@@ -115,7 +115,10 @@ class Places:
 
     @property
     def program(self) -> Path:
-        """The file to execute: a relative link would point elsewhere from the original's folder."""
+        """The file to execute: the original, or its target if it is a relative link.
+
+        Such a link does not resolve in the original's new folder.
+        """
         if not self.original.is_symlink():
             return self.original
         target = self.original.readlink()
@@ -123,14 +126,14 @@ class Places:
 
     def state(self) -> State:
         """Return the current state of the files."""
-        here, kept = _status(self.place), _status(self.original)
-        if here is None:
-            return State.PLAIN if kept is None else State.GONE
-        if kept is not None and os.path.samestat(here, kept):
+        current, original = _status(self.place), _status(self.original)
+        if current is None:
+            return State.PLAIN if original is None else State.GONE
+        if original is not None and os.path.samestat(current, original):
             return State.BEGUN
-        if _begins(self.place, MARK):
-            return State.LOST if kept is None else State.WRAPPED
-        return State.PLAIN if kept is None else State.TAKEN
+        if _starts_with(self.place, MARK):
+            return State.LOST if original is None else State.WRAPPED
+        return State.PLAIN if original is None else State.TAKEN
 
 
 def _no_step(step: str) -> None:
@@ -140,26 +143,27 @@ def _no_step(step: str) -> None:
 def wrap(
     plugin: Path, starter: bytes, instructions: bytes, step: Callable[[str], None] = _no_step
 ) -> Places:
-    """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if possible.
+    """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if Python works.
 
-    ``starter`` gets the name under which the runtime called the wrapper, and the arguments; it
-    finds ``instructions`` and the original beside itself. ``step`` is called with the name of each
-    step before the step is done. If `UsageError` is raised, everything is unchanged.
+    The arguments of ``starter`` are the name under which the runtime called the wrapper, and the
+    runtime's arguments; ``instructions`` and the original are in the folder of ``starter``.
+    ``step`` is called with the name of each step before the step. `UsageError` means that nothing
+    was changed.
     """
     places = Places.of(plugin)
-    with _told(places), _alone(places):
+    with _usage_errors(places), _locked(places):
         _check_wrappable(places)
         try:
             _prepare(places, starter, instructions, step)
             step("in place")
-            # Not `Path.replace`: this rename is the decisive step and should be prominent.
+            # Not `Path.replace`: this rename is the decisive step, and should be easy to spot.
             os.rename(places.draft, places.place)  # noqa: PTH104
         except OSError:
-            _tidy(places, step=_no_step)
+            _remove_leftovers(places, step=_no_step)
             raise
         # The plugin is wrapped even if the folders cannot be synced.
         with contextlib.suppress(OSError):
-            _settle(places.place.parent, places.folder)
+            _sync(places.place.parent, places.folder)
     return places
 
 
@@ -167,18 +171,18 @@ def _check_wrappable(places: Places) -> None:
     found = places.state()
     if found is State.GONE:
         raise UsageError(
-            f"{places.place}: nothing is there any more, but it was wrapped once",
-            "--unwrap brings the original back",
+            f"{places.place} is missing, although it was wrapped",
+            "restore the original with --unwrap",
         )
     _check_original(places)
     if found is State.WRAPPED:
         raise UsageError(
-            f"{places.place} is wrapped already", "remove that wrapper first, with --unwrap"
+            f"{places.place} is already wrapped", "remove the wrapper first, with --unwrap"
         )
     if found is State.TAKEN:
         raise UsageError(
             f"{places.place} was replaced since it was wrapped",
-            f"remove {places.folder}, where the former one is, and wrap it again",
+            f"remove {places.folder}, which contains the former plugin, and try again",
         )
     if found is State.LOST:
         raise _lost(places)
@@ -199,29 +203,29 @@ def _prepare(
     _write(places.starter, starter, 0o644)
     step("wrapper")
     _write(places.draft, _wrapper(places), 0o600)
-    _look_like(places.draft, places.place)
-    _settle(places.folder, places.folder.parent, places.place.parent)
+    _copy_access(places.draft, places.place)
+    _sync(places.folder, places.folder.parent, places.place.parent)
 
 
 def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
     """Restore the original of ``plugin``, the same file as before; return the state found.
 
-    If `UsageError` is raised, everything is unchanged.
+    `UsageError` means that nothing was changed.
     """
     places = Places.of(plugin)
-    with _told(places), _alone(places):
+    with _usage_errors(places), _locked(places):
         found = places.state()
         match found:
             case State.PLAIN if not places.folder.is_dir():
                 _check_there(places)
                 with contextlib.suppress(OSError):
-                    # After an interruption of the last step, the folder would stay forever.
+                    # A leftover if the last step was interrupted.
                     places.folder.parent.rmdir()
                 raise UsageError(f"{places.place} is not wrapped", "nothing was changed")
             case State.TAKEN:
                 raise UsageError(
-                    f"{places.place} is not wrapped any more: it was replaced since",
-                    f"the former one is {places.original}; remove {places.folder} if that is not"
+                    f"{places.place} is no longer wrapped: it was replaced",
+                    f"the former plugin is {places.original}; remove {places.folder} if it is not"
                     " needed",
                 )
             case State.LOST:
@@ -229,28 +233,28 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
             case State.WRAPPED | State.GONE:
                 step("in place")
                 os.rename(places.original, places.place)  # noqa: PTH104
-                _settle(places.place.parent, places.folder)
+                _sync(places.place.parent, places.folder)
             case _:
                 pass
-        _tidy(places, step)
+        _remove_leftovers(places, step)
     return found
 
 
 def check_unwrapped(program: str) -> None:
     """Raise `UsageError` if a command is a wrapper.
 
-    A wrapper would write to the same recording as the plugin launched by the runtime.
+    Its recording belongs to the plugin that the runtime launches.
     """
     found = shutil.which(program)
     try:
-        wrapped = found is not None and _begins(Path(found), MARK)
+        wrapped = found is not None and _starts_with(Path(found), MARK)
     except OSError:
         # Running the command will report this error.
         return
     if wrapped:
         raise UsageError(
             f"{program} is wrapped: it is tapped whenever a runtime launches it",
-            "give the plugin itself, which is in .nri-scope/NN-name beside it",
+            "use the plugin itself, which is in .nri-scope/NN-name in the same folder",
         )
 
 
@@ -267,22 +271,22 @@ def _check_there(places: Places) -> None:
 
 
 def _check_original(places: Places) -> None:
-    """Refuse files that a runtime would not execute, and hosts on which a wrapper cannot run."""
+    """Reject files that a runtime would not execute, and hosts on which a wrapper cannot run."""
     _check_there(places)
     status = places.place.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{places.place} is no program", "a plugin is an executable file")
+        raise UsageError(f"{places.place} is not a regular file", "a plugin is an executable file")
     if not status.st_mode & 0o111:
         raise UsageError(
-            f"{places.place} is not executable: no runtime launches it", "run chmod +x on it"
+            f"{places.place} is not executable, so no runtime launches it", "run chmod +x on it"
         )
-    if _begins(places.place, _WASM):
+    if _starts_with(places.place, _WASM):
         raise UsageError(
-            f"{places.place} is WebAssembly, which a runtime runs inside itself",
-            "there is no connection to tap",
+            f"{places.place} is WebAssembly, which runs inside the runtime",
+            "only plugins that are processes can be tapped",
         )
     if not os.access(SHELL, os.X_OK):
-        raise UsageError(f"there is no {SHELL} here, which a wrapper needs")
+        raise UsageError(f"a wrapper requires {SHELL}, which is missing or not executable")
     if not sys.executable:
         raise UsageError(
             "nri-scope cannot be run by a wrapper: the path of the Python interpreter is unknown"
@@ -305,21 +309,21 @@ def _comment(path: Path) -> str:
     return shlex.quote("".join(c if c.isprintable() else "?" for c in str(path)))
 
 
-def _look_like(wrapper: Path, original: Path) -> None:
-    """Give the wrapper the original's owner, mode and label, so that the same users can run it."""
+def _copy_access(wrapper: Path, original: Path) -> None:
+    """Copy owner, mode and label of the original, so that the same users can run the wrapper."""
     status = original.stat()
     with contextlib.suppress(PermissionError):
         os.chown(wrapper, status.st_uid, status.st_gid)
-    # The wrapper's interpreter must be able to read it; the original may not have needed that. No
-    # setuid: it has no effect on scripts, and the original keeps it.
+    # The shell must be able to read the wrapper, unlike an executable. Setuid bits have no effect
+    # on scripts; the original keeps them.
     wrapper.chmod(status.st_mode & 0o777 | 0o400)
-    # Some systems have no labels to copy.
+    # Some systems have no labels.
     with contextlib.suppress(OSError):
         os.setxattr(wrapper, _LABEL, os.getxattr(original, _LABEL))
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file atomically: its name never leads to partial content."""
+    """Write a file atomically: under its name, it is never incomplete."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -330,8 +334,8 @@ def _write(path: Path, data: bytes, mode: int) -> None:
     part.replace(path)
 
 
-def _settle(*folders: Path) -> None:
-    """Sync folders in this order, so that names reach the disk in order even if power fails."""
+def _sync(*folders: Path) -> None:
+    """Sync folders in this order, so that after a power failure no later step is on disk alone."""
     for folder in folders:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -341,22 +345,24 @@ def _settle(*folders: Path) -> None:
 
 
 def _missing(places: Places) -> UsageError:
-    return UsageError(f"{places.place}: no such plugin", "name its file in the folder of plugins")
+    return UsageError(
+        f"{places.place}: no such plugin", "give the path of its file in the plugin folder"
+    )
 
 
-def _tidy(places: Places, step: Callable[[str], None]) -> None:
+def _remove_leftovers(places: Places, step: Callable[[str], None]) -> None:
     """Remove the files made by wrapping. The plugin's name must already lead to the original."""
     for path in (places.draft, places.starter, places.instructions, places.untapped):
         for each in (path, path.with_name(f"{path.name}.part")):
             step(f"without {each.name}")
             each.unlink(missing_ok=True)
-    here, kept = _status(places.place), _status(places.original)
-    if here is not None and kept is not None and os.path.samestat(here, kept):
+    current, original = _status(places.place), _status(places.original)
+    if current is not None and original is not None and os.path.samestat(current, original):
         step("without second name")
         places.original.unlink()
     for folder in (places.folder, places.folder.parent):
         step(f"without {folder.name}")
-        # The folder stays if it contains other files, such as those of another plugin.
+        # A folder with other files, such as those of another plugin, stays.
         with contextlib.suppress(OSError):
             folder.rmdir()
 
@@ -368,7 +374,7 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _begins(path: Path, data: bytes) -> bool:
+def _starts_with(path: Path, data: bytes) -> bool:
     if not stat.S_ISREG(path.stat().st_mode):
         return False
     with path.open("rb") as file:
@@ -376,8 +382,8 @@ def _begins(path: Path, data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(places: Places) -> Iterator[None]:
-    """Lock the plugin folder against other processes that wrap or unwrap and may remove files.
+def _locked(places: Places) -> Iterator[None]:
+    """Lock the plugin folder against other processes that wrap or unwrap plugins.
 
     The lock is on the folder itself, as the folder must not contain a lock file.
     """
@@ -387,7 +393,7 @@ def _alone(places: Places) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError):
         raise _missing(places) from None
     try:
-        deadline = monotonic() + ALONE_S
+        deadline = monotonic() + LOCK_WAIT_S
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -395,8 +401,8 @@ def _alone(places: Places) -> Iterator[None]:
             except BlockingIOError:
                 if monotonic() > deadline:
                     raise UsageError(
-                        f"{folder} is locked by another program, maybe one that wraps plugins",
-                        "try again when that is done",
+                        f"{folder} is locked by another process, maybe by --wrap or --unwrap",
+                        "try again later",
                     ) from None
                 sleep(0.02)
             except OSError:
@@ -408,8 +414,8 @@ def _alone(places: Places) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told(places: Places) -> Iterator[None]:
-    """Convert OSErrors to UsageErrors with one line."""
+def _usage_errors(places: Places) -> Iterator[None]:
+    """Translate OSError to UsageError."""
     try:
         yield
     except OSError as error:

@@ -232,7 +232,7 @@ async def test_a_runtime_that_goes_takes_the_plugin_with_it(
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
-        await runtime.go_down()
+        await runtime.shut_down()
         status, _, err = await tap.ended()
     assert status == 0, err
     assert "session ended" in err and "runtime" in err
@@ -268,7 +268,7 @@ async def test_when_the_process_that_relays_is_killed_the_tap_says_so_and_ends(
         os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
         status, _, err = await tap.ended()
     assert status == 2
-    said = "nothing is relayed any more: the process that relays has ended, killed by SIGKILL"
+    said = "relaying has stopped: the process that relays has ended, killed by SIGKILL"
     assert said in err
     assert names(file).count("CreateContainer") == 3
 
@@ -489,7 +489,7 @@ def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
         (["--wrap", "/no/such/10-x"], "no such plugin"),
         (["--wrap", "/bin/10-x", "--max-size", "1K"], "too small"),
         (["--unwrap", "/no/such/10-x"], "no such plugin"),
-        (["--wrap", "thing"], "no name for a plugin's file"),
+        (["--wrap", "thing"], "not a name for a plugin file"),
         (["--delay", "NoSuchEvent=1s", "--", "true"], "NoSuchEvent"),
         (["--drop", "all:2", "--", "true"], "2"),
     ],
@@ -627,7 +627,7 @@ def test_a_wrapped_plugin_is_told_of_and_comes_back(
     file = tmp_path / "w.nriscope.db"
     assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
     assert f"to {file}" in capsys.readouterr().err
-    assert "wrapped already" in refused(["--wrap", plugin, "-o", file], capsys)
+    assert "already wrapped" in refused(["--wrap", plugin, "-o", file], capsys)
     assert run(["tap", "--unwrap", str(plugin)]) == 0
     assert plugin.read_bytes() == before
     capsys.readouterr()

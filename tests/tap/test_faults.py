@@ -35,15 +35,15 @@ def test_they_are_announced_as_they_were_written() -> None:
 @pytest.mark.parametrize(
     ("delay", "words"),
     [
-        ("CreateContainer", "does not say for how long"),
-        ("CreateContainer=", "does not say for how long"),
-        ("CreateContainer=3", "does not say for how long"),
-        ("CreateContainer=0s", "does not say for how long"),
-        ("CreateContainer=999d", "does not say for how long"),
+        ("CreateContainer", "has no valid duration"),
+        ("CreateContainer=", "has no valid duration"),
+        ("CreateContainer=3", "has no valid duration"),
+        ("CreateContainer=0s", "has no valid duration"),
+        ("CreateContainer=999d", "has no valid duration"),
         ("Create=3s", "there is no event 'Create'"),
         ("=3s", "there is no event ''"),
-        ("CreateContainer=3s:2", "'2' is no probability"),
-        ("CreateContainer=3s:", "'' is no probability"),
+        ("CreateContainer=3s:2", "'2' is not a probability"),
+        ("CreateContainer=3s:", "'' is not a probability"),
     ],
 )
 def test_a_delay_that_cannot_be_is_refused(delay: str, words: str) -> None:
@@ -53,5 +53,5 @@ def test_a_delay_that_cannot_be_is_refused(delay: str, words: str) -> None:
 
 @pytest.mark.parametrize("probability", ["nan", "-0.1", "1.01", "often", "inf"])
 def test_a_probability_is_from_0_to_1(probability: str) -> None:
-    with pytest.raises(UsageError, match="is no probability"):
+    with pytest.raises(UsageError, match="is not a probability"):
         parse_faults((), (f"all:{probability}",), ())

@@ -68,7 +68,7 @@ async def test_its_status_is_a_shells(
     run = Run(tmp_path)
     done = asyncio.ensure_future(run.of(plugin(ended=ended)))
     await runtime.wait_plugins(1)
-    await runtime.go_down()
+    await runtime.shut_down()
     assert await done == status
 
 
@@ -80,7 +80,7 @@ async def test_one_that_stays_when_the_runtime_is_gone_is_killed(
     stays = "print(os.getpid(), flush=True); import time; time.sleep(1000)"
     done = asyncio.ensure_future(run.of(plugin(ended=stays)))
     await runtime.wait_plugins(1)
-    await runtime.go_down()
+    await runtime.shut_down()
     assert await done == 0
     assert any("was killed" in line for line in run.said)
     assert not is_running(int(run.printed[0]))
@@ -92,7 +92,7 @@ async def test_what_it_leaves_behind_is_told_and_killed(runtime: Runtime, tmp_pa
     done = asyncio.ensure_future(run.of(plugin(registered=starts)))
     await runtime.wait_plugins(1)
     await run.line.wait()
-    await runtime.go_down()
+    await runtime.shut_down()
     assert await done == 0
     assert any("behind" in line and "sleep 1000" in line for line in run.said)
     assert not is_running(int(run.printed[0]))
@@ -107,7 +107,7 @@ async def test_what_it_prints_is_recorded_with_how_it_ended(
     done = asyncio.ensure_future(run.of(plugin(registered=first, ended=last)))
     await runtime.wait_plugins(1)
     await run.line.wait()
-    await runtime.go_down()
+    await runtime.shut_down()
     assert await done == 3
     with Recording.open(run.file) as recorded:
         (session,) = recorded.sessions()

@@ -37,15 +37,15 @@ class Listening:
         self.words: list[str] = []
         self.something = asyncio.Event()
 
-    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+    def receive(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
         assert 0 < arrived_ns <= passed_ns
         self.heard_data.append((forth, data))
         self.something.set()
 
-    def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
+    def expect_dropped(self, conn_id: int, stream_id: int, words: str) -> None:
         raise AssertionError(words)
 
-    def deafen(self, words: str, at_ns: int | None = None) -> None:
+    def stop_recording(self, words: str, at_ns: int | None = None) -> None:
         self.words.append(words)
         self.something.set()
 
@@ -131,8 +131,8 @@ async def test_one_that_has_much_to_tell_is_left_to_tell_it(
     relays: Relays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(Listening):
-        def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-            super().heard(forth, data, arrived_ns, passed_ns)
+        def receive(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+            super().receive(forth, data, arrived_ns, passed_ns)
             sleep(0.02)
 
     monkeypatch.setattr(relays_module, "CLOSE_S", 0.05)
@@ -181,7 +181,7 @@ async def test_its_end_closes_all_connections() -> None:
 
 async def test_a_listener_that_fails_hears_no_more_and_the_relay_goes_on(relays: Relays) -> None:
     class Failing(Listening):
-        def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        def receive(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
             raise ValueError("on purpose")
 
     listening = Failing()

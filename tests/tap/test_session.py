@@ -65,7 +65,7 @@ class Talk:
         data = b"".join(source.data_to_send())
         target.receive_data(data)
         target.events_received()
-        self.tap.heard(forth, data, self.now, self.now + self.held)
+        self.tap.receive(forth, data, self.now, self.now + self.held)
         self.now += self.held
 
 
@@ -233,7 +233,7 @@ def test_a_configuration_that_the_plugin_refuses_is_recorded(sink: ListSink) -> 
 def test_what_is_not_understood_ends_the_hearing_and_is_a_gap(sink: ListSink, talk: Talk) -> None:
     talk.ask("CreateContainer")
     nonsense = b"\xff" * 8
-    talk.tap.heard(False, nonsense, talk.now, talk.now)
+    talk.tap.receive(False, nonsense, talk.now, talk.now)
     talk.ask("StartContainer")
     talk.tap.ended("the runtime closed the connection", monotonic_ns())
     talk.tap.finish("the runtime closed the connection")
@@ -246,9 +246,9 @@ def test_what_is_not_understood_ends_the_hearing_and_is_a_gap(sink: ListSink, ta
 
 def test_nonsense_without_end_is_noted_so_many_times(sink: ListSink, talk: Talk) -> None:
     for _ in range(100):
-        talk.tap.heard(False, bytes.fromhex("0000000100000000"), 1, 1)
+        talk.tap.receive(False, bytes.fromhex("0000000100000000"), 1, 1)
         # A response to nothing.
-        talk.tap.heard(False, bytes.fromhex("000000010000000a00000000000000630200"), 1, 1)
+        talk.tap.receive(False, bytes.fromhex("000000010000000a00000000000000630200"), 1, 1)
     assert len(sink.notes) == session_module.NOTES_MAX
 
 
@@ -290,7 +290,7 @@ def test_a_stream_id_that_is_used_again_leaves_an_unanswered_request(
     again = Connection(serves=2, calls=1)
     while again.send_request(PLUGIN_SERVICE, "StopContainer", b"") != stream:
         again.data_to_send()
-    talk.tap.heard(True, b"".join(again.data_to_send()), talk.now, talk.now)
+    talk.tap.receive(True, b"".join(again.data_to_send()), talk.now, talk.now)
     talk.answer(stream)
     assert [(item.method, item.status_code) for item in sink.items[2:]] == [
         ("StartContainer", Code.UNAVAILABLE),

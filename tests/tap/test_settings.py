@@ -37,7 +37,7 @@ def test_they_are_read_as_they_were_written(settings: Settings) -> None:
 
 
 def test_without_a_file_to_record_to_they_are_none() -> None:
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="no output file"):
         Settings.read({"where": ""})
 
 

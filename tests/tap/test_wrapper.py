@@ -255,7 +255,7 @@ def test_another_wrapped_plugin_is_left_alone(plugin: Path) -> None:
 
 def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
     folder = plugin.parent
-    with pytest.raises(UsageError, match="no name for a plugin's file"):
+    with pytest.raises(UsageError, match="not a name for a plugin file"):
         wrap(folder / "thing", STARTER, b"")
     with pytest.raises(UsageError, match="no such plugin"):
         wrap(folder / "11-thing", STARTER, b"")
