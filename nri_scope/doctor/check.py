@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of checks."""
+"""Checks and their status."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """The result of a check."""
+    """Result of a check."""
 
     OK = "ok"
     WARN = "warn"
-    """NRI works, but something about it may be surprising."""
+    """NRI works, but perhaps not as intended."""
     FAIL = "fail"
-    """This keeps NRI, or a part of it, from working."""
+    """NRI, or a part of it, does not work because of this."""
     UNKNOWN = "unknown"
     """The check could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. A name can occur more than once: one per file, table or plugin concerned."""
+    """One finding. Several checks may have one name, for example one for each plugin."""
 
     name: str
     """Stable name for scripts: the subject, e.g. ``socket`` or ``containerd-enabled``."""
     status: Status
     detail: str
     fix: str = ""
-    """The remedy; empty if none is needed."""
+    """What to do; "" if nothing."""
 
 
 def ok(name: str, detail: str) -> Check:
@@ -38,12 +38,12 @@ def ok(name: str, detail: str) -> Check:
 
 
 def warn(name: str, detail: str, fix: str = "") -> Check:
-    """Return a check that found something worth knowing."""
+    """Return a check with a warning."""
     return Check(name, Status.WARN, detail, fix)
 
 
 def fail(name: str, detail: str, fix: str = "") -> Check:
-    """Return a check that found a reason why NRI does not work."""
+    """Return a check that failed."""
     return Check(name, Status.FAIL, detail, fix)
 
 
@@ -52,10 +52,10 @@ def unknown(name: str, detail: str, fix: str = "") -> Check:
     return Check(name, Status.UNKNOWN, detail, fix)
 
 
-def softened(checks: Iterable[Check], because: str) -> list[Check]:
-    """Return failures as warnings, with the reason: they are true but have no effect here."""
+def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:
+    """Return ``checks`` with failures as warnings, for ``reason``: they have no effect now."""
     return [
-        replace(check, status=Status.WARN, detail=f"{check.detail} ({because})")
+        replace(check, status=Status.WARN, detail=f"{check.detail} ({reason})")
         if check.status is Status.FAIL
         else check
         for check in checks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a runtime's configuration: whether NRI is on, open to plugins, and its timeouts."""
+"""Checks of a runtime's configuration: NRI enabled, external plugins allowed, timeouts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .settings import NriConfig, Setting
 _SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0"}
 _ON_SINCE = {"containerd": "2.0.0-beta.0", "cri-o": "1.30.0"}
 
-SHORT_REGISTRATION = 1.0
-SHORT_REQUEST = 0.1
-"""Timeout in seconds below which a plugin is disconnected because the machine was briefly busy."""
+SHORT_REGISTRATION_S = 1.0
+SHORT_REQUEST_S = 0.1
+"""Timeouts in seconds below which a briefly busy machine may cause plugins to be disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A runtime as it is installed here, with the known facts about it."""
+    """One runtime on this machine."""
 
     config: NriConfig
     version: str
-    """Version as reported by its program or its registration; "" if unknown."""
+    """Version reported by its program or on registration; "" if unknown."""
     process: RuntimeProcess | None
     registration: Registration | None = None
-    """The runtime's answers when nri-scope registered, if this runtime is the one that listens."""
+    """Result of the registration, if this runtime listens at the socket."""
     version_unknown: str = ""
-    """Why the version is unknown, if that is known."""
+    """Why the version is unknown; "" if no reason is known."""
 
     @property
     def title(self) -> str:
@@ -45,7 +45,7 @@ class Installation:
 
 
 def default_enabled(runtime: str, version: str) -> bool | None:
-    """Return whether NRI is on by default; None if the version is not known."""
+    """Return whether NRI is on by default; None if that depends on the unknown version."""
     if runtime not in _ON_SINCE:
         return False
     key = sort_key(version)
@@ -61,8 +61,8 @@ def check_installation(installation: Installation) -> list[Check]:
         *_timeouts(f"{prefix}-timeouts", installation),
     ]
     if installation.config.unreadable and installation.registration is None:
-        because = "unless a file that could not be read says otherwise"
-        settings = [_doubted(check, because) for check in settings]
+        reason = "unless a file that could not be read sets it"
+        settings = [_as_unknown(check, reason) for check in settings]
     return [
         *_version(f"{prefix}-version", installation),
         *_files(prefix, installation),
@@ -72,10 +72,10 @@ def check_installation(installation: Installation) -> list[Check]:
     ]
 
 
-def _doubted(check: Check, because: str) -> Check:
+def _as_unknown(check: Check, reason: str) -> Check:
     if check.status is Status.UNKNOWN:
         return check
-    return unknown(check.name, f"{check.detail} ({because})", "run doctor as root")
+    return unknown(check.name, f"{check.detail} ({reason})", "run doctor as root")
 
 
 def _key(version: str) -> SortKey:
@@ -89,8 +89,8 @@ def _version(name: str, installation: Installation) -> Iterator[Check]:
     if process is None or installation.version or not installation.version_unknown:
         return
     runtime = runtime_title(installation.config.runtime)
-    what = f"the version of {runtime} (process {process.pid}, {process.program})"
-    yield unknown(name, f"{what} is unknown: {installation.version_unknown}")
+    subject = f"the version of {runtime} (process {process.pid}, {process.program})"
+    yield unknown(name, f"{subject} is unknown: {installation.version_unknown}")
 
 
 def _files(prefix: str, installation: Installation) -> Iterator[Check]:
@@ -101,24 +101,24 @@ def _files(prefix: str, installation: Installation) -> Iterator[Check]:
         make, text = fail if problem.fatal else warn, f"{problem.file}: {problem.text}"
         process = installation.process
         if process and process.started_at and 0 < problem.changed_at < process.started_at:
-            # The runtime's own parser may accept a file that ours refuses.
-            make, text = warn, f"{text}; but process {process.pid} has started since"
+            # The runtime's own parser may accept a file that ours rejects.
+            make, text = warn, f"{text}; but process {process.pid} started after its last change"
         yield make(f"{prefix}-config", text, problem.fix)
     if config.files:
         yield ok(f"{prefix}-config", f"{installation.title} reads {', '.join(config.files)}")
     elif config.missing and not config.unreadable and not config.problems:
-        text = f"{installation.title} runs on its defaults: there is no {config.missing}"
+        text = f"{installation.title} uses its defaults: {config.missing} does not exist"
         yield ok(f"{prefix}-config", text)
     for orphan in config.orphans:
         keys = f"{', '.join(orphan.keys)} in {orphan.table}"
         text = f"{orphan.file} sets {keys}, but {runtime_title(config.runtime)} does not read it"
-        yield warn(f"{prefix}-drop-ins", text, _adopt(config))
+        yield warn(f"{prefix}-drop-ins", text, _inclusion_fix(config))
 
 
-def _adopt(config: NriConfig) -> str:
+def _inclusion_fix(config: NriConfig) -> str:
     if config.runtime == "containerd":
         main = config.missing or (config.files[0] if config.files else "its configuration")
-        return f"name it in imports = [...] of {main} (patterns like conf.d/*.toml work)"
+        return f"add it to imports = [...] in {main} (patterns like conf.d/*.toml work)"
     return "move it into the drop-in folder, or remove it"
 
 
@@ -127,25 +127,27 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
     runtime = runtime_title(config.runtime)
     key = sort_key(version)
     if key is not None and config.runtime in _SINCE and key < _key(_SINCE[config.runtime]):
-        text = f"{installation.title} is too old for today's NRI"
+        text = f"{installation.title} is too old for NRI in its current form"
         since = _SINCE[config.runtime].partition("-")[0].removesuffix(".0")
-        yield fail(name, text, f"upgrade {runtime} to {since} or newer")
+        yield fail(name, text, f"upgrade {runtime} to {since} or later")
         return
 
     setting = config.enabled
-    answered = installation.registration is not None and installation.registration.configured
+    is_serving = installation.registration is not None and installation.registration.configured
     fix = f"set {config.enable_key} and restart {runtime}"
     if setting is not None and not isinstance(setting.value, bool):
         yield fail(name, f"{_where(setting)} is {setting.value!r}, neither true nor false", fix)
     elif setting is not None and setting.value is True:
-        yield ok(name, f"NRI is switched on in {setting.origin}")
-    elif setting is not None and answered:
-        text = f"NRI works, but {setting.origin} switches it off: it ends with the next restart"
+        yield ok(name, f"NRI is enabled in {setting.origin}")
+    elif setting is not None and is_serving:
+        text = f"NRI works, but {setting.origin} disables it from the next restart on"
         yield warn(name, text, f"set {config.enable_key}")
     elif setting is not None:
-        yield fail(name, f"NRI is switched off: {_where(setting)}", fix)
-    elif answered:
-        yield ok(name, f"NRI is on in {installation.title} and the configuration leaves it so")
+        yield fail(name, f"NRI is disabled: {_where(setting)}", fix)
+    elif is_serving:
+        yield ok(
+            name, f"NRI is on in {installation.title}, and the configuration does not disable it"
+        )
     else:
         yield _by_default(name, installation, fix)
 
@@ -160,12 +162,12 @@ def _by_default(name: str, installation: Installation, fix: str) -> Check:
             with_nri = f" (NRI {nri})" if nri else ""
             return ok(name, f"NRI is on by default in {installation.title}{with_nri}")
         case False:
-            text = f"NRI is off by default in {installation.title} and nothing switches it on"
+            text = f"NRI is off by default in {installation.title}, and no file enables it"
             return fail(name, text, fix)
         case None:
             since = _ON_SINCE[config.runtime].partition("-")[0].removesuffix(".0")
-            text = f"the configuration is silent; on by default since {since}, version unknown"
-            return unknown(name, text, f"see what {installation.title} --version says")
+            text = f"not configured; NRI is on by default since {since}, but the version is unknown"
+            return unknown(name, text, f"check the version of {installation.title}")
 
 
 def _connections(name: str, installation: Installation) -> Iterator[Check]:
@@ -177,54 +179,56 @@ def _connections(name: str, installation: Installation) -> Iterator[Check]:
     if not isinstance(setting.value, bool):
         yield fail(name, f"{_where(setting)} is {setting.value!r}, neither true nor false", fix)
     elif setting.value:
-        yield ok(name, f"plugins may connect: {_where(setting)}")
+        yield ok(name, f"external plugins may connect: {_where(setting)}")
     elif installation.registration is not None:
-        text = f"plugins can connect, until the next restart: {_where(setting)}"
+        text = f"external plugins can connect only until the next restart: {_where(setting)}"
         yield warn(name, text, f"set {config.connections_key}")
     else:
-        text = f"only plugins that the runtime starts are served: {_where(setting)}"
+        text = f"external plugins cannot connect: {_where(setting)}"
         yield fail(name, text, fix)
 
 
 def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
     config, registration = installation.config, installation.registration
-    told = registration if registration is not None and registration.configured else None
-    for label, setting, short, default_ms, told_ms in (
+    reported = registration if registration is not None and registration.configured else None
+    for label, setting, short, default_ms, reported_ms in (
         (
             "registration",
             config.registration_timeout,
-            SHORT_REGISTRATION,
+            SHORT_REGISTRATION_S,
             DEFAULT_REGISTRATION_TIMEOUT_MS,
-            told.registration_timeout_ms if told else 0,
+            reported.registration_timeout_ms if reported else 0,
         ),
         (
             "request",
             config.request_timeout,
-            SHORT_REQUEST,
+            SHORT_REQUEST_S,
             DEFAULT_REQUEST_TIMEOUT_MS,
-            told.request_timeout_ms if told else 0,
+            reported.request_timeout_ms if reported else 0,
         ),
     ):
         default = default_ms / 1000
         if setting is None:
-            if told_ms and told_ms != default_ms:
-                # The value may come from the command line, an unseen file, or a file changed since.
-                text = f"{label} timeout is {told_ms / 1000:g} s, set in no file that we read"
+            if reported_ms and reported_ms != default_ms:
+                # From the command line, an unknown file, or an older version of a file.
+                text = f"{label} timeout is {reported_ms / 1000:g} s, which no file read here sets"
                 yield warn(name, text)
             continue
         seconds = _seconds(config.runtime, setting.value)
         if seconds is None:
-            text = f"{_where(setting)} is {setting.value!r}, which is no duration"
+            text = f"{_where(setting)} is {setting.value!r}, which is not a duration"
             example = f"{default:g}" if config.runtime == "isulad" else f'"{default:g}s"'
-            yield fail(name, text, f"write for example {example}, with the unit")
+            yield fail(name, text, f"write it like {example}")
         elif seconds == 0:
             yield ok(name, f"{_where(setting)} is 0, which means the default of {default:g} s")
         elif seconds < short:
-            text = f"{_where(setting)} is {seconds:g} s: a short delay disconnects a plugin"
+            text = f"{_where(setting)} is {seconds:g} s: even short delays disconnect plugins"
             yield warn(name, text, f"the default is {default:g} s")
-        elif told_ms and round(seconds * 1000) != told_ms:
-            text = f"{_where(setting)} is {seconds:g} s, but the runtime uses {told_ms / 1000:g} s"
-            yield warn(name, text, f"restart {runtime_title(config.runtime)} to make it count")
+        elif reported_ms and round(seconds * 1000) != reported_ms:
+            text = (
+                f"{_where(setting)} is {seconds:g} s, but the runtime uses {reported_ms / 1000:g} s"
+            )
+            yield warn(name, text, f"restart {runtime_title(config.runtime)} to apply it")
         else:
             yield ok(name, f"{label} timeout {seconds:g} s, from {setting.origin}")
 
@@ -234,7 +238,7 @@ def _seconds(runtime: str, value: object) -> float | None:
         return float(value)
     if isinstance(value, str):
         return parse_go_duration(value)
-    # containerd 2.x refuses a bare number, and the others take it as nanoseconds: never intended.
+    # containerd 2.x rejects a bare number; the others read nanoseconds, which is never intended.
     return None
 
 
@@ -244,8 +248,8 @@ def _misplaced(name: str, config: NriConfig) -> Iterator[Check]:
         if item.right:
             yield warn(name, f"{where} has no effect there", f"move it to {item.right}")
         else:
-            text = f"{where} is no setting of NRI that is known; runtimes ignore unknown ones"
-            yield warn(name, text, "check its spelling, or remove it")
+            text = f"{where} is not a known NRI setting; runtimes ignore unknown settings"
+            yield warn(name, text, "correct its spelling, or remove it")
 
 
 def _restart(name: str, installation: Installation) -> Iterator[Check]:
@@ -254,12 +258,12 @@ def _restart(name: str, installation: Installation) -> Iterator[Check]:
         return
     fix = f"restart {runtime_title(config.runtime)}"
     if process.replaced:
-        text = f"{process.program} was replaced since process {process.pid} started from it"
+        text = f"{process.program} was replaced after process {process.pid} had started"
         yield warn(name, text, fix)
     if process.started_at is not None and config.changed_at > process.started_at + 1:
         changed = datetime.fromtimestamp(config.changed_at, UTC)
-        text = f"the configuration was changed after the start ({changed:%Y-%m-%d %H:%M:%S} UTC)"
-        yield warn(name, text, f"{fix} if that was about NRI")
+        text = f"the configuration was changed after the start, at {changed:%Y-%m-%d %H:%M:%S} UTC"
+        yield warn(name, text, f"{fix} if an NRI setting was changed")
 
 
 def _where(setting: Setting) -> str:
@@ -271,7 +275,7 @@ _TERM = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h
 
 
 def parse_go_duration(text: str) -> float | None:
-    """Return seconds, or None if Go would refuse ``text``; a number without unit is refused."""
+    """Return seconds, or None if Go rejects ``text``, such as a number without unit."""
     sign = -1 if text.startswith("-") else 1
     rest = text.removeprefix("-") if sign < 0 else text.removeprefix("+")
     if rest == "0":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """containerd's configuration of NRI.
 
-Facts from containerd 1.7 to 2.4 (services/server/config, cmd/containerd/server/config, NRI's
-config.go): one table for NRI in every version of the file; imports are read after the file that
-names them, and the last file counts; a missing import keeps containerd from starting, a pattern
-without match does not; unknown keys are ignored.
+From the source of containerd 1.7 to 2.4 (services/server/config, cmd/containerd/server/config,
+NRI's config.go): the file has one table for NRI, in all its versions; imported files are read after
+the importing file, and the last setting counts; containerd does not start if an import is missing,
+but a pattern may match no file; unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = NriKeys(
     request_timeout="plugin_request_timeout",
     others=frozenset({"default_validator"}),
 )
-# These keys are NRI's in any table; the others have a meaning in tables of other plugins.
+# Keys that belong to NRI in any table; other plugins' tables may have the rest.
 _DISTINCTIVE = frozenset(
     {
         "disable_connections",
@@ -48,7 +48,7 @@ _NRI_WORD = re.compile(r"(^|\.)nri(\.|$)")
 
 
 def config_path(arguments: tuple[str, ...]) -> str:
-    """Return the configuration file that a containerd with this command line reads."""
+    """Return the configuration file that containerd reads with this command line."""
     return option(arguments, "--config", "-c") or DEFAULT_CONFIG
 
 
@@ -70,13 +70,13 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             if file_path == path:
                 missing = path
             else:
-                text = f"it imports {file_path}, which does not exist: containerd does not start"
-                fix = "create that file or drop the import"
+                text = f"containerd does not start: the imported file {file_path} does not exist"
+                fix = "create that file or remove the import"
                 problems.append(Problem(importer, text, True, fix))
             continue
         files.append(file)
         if file.broken:
-            text = f"containerd does not start with it: {file.broken}"
+            text = f"containerd does not start with this file: {file.broken}"
             problems.append(Problem(file_path, text, True, "correct the file", file.changed_at))
         pending.extend((item, file_path) for item in _imports(host, file))
 
@@ -92,35 +92,35 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
     found: list[Misplaced] = []
     for file in files:
         if file.table is not None:
-            right = _right_place(file.table, major)
+            right = _nri_table_path(file.table, major)
             table = subtable(file.table, *right)
-            found += misplaced(file, right, _KEYS, _telling)
-            # 1.x takes a plugin's whole table from a later file, 2.x key by key.
+            found += misplaced(file, right, _KEYS, _nri_keys_in)
+            # A later file replaces the whole table of a plugin in 1.x, single keys in 2.x.
             config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
             config = _disabled_plugin(config, file, right[-1])
-    beside = _beside(host, path, seen)
+    unread = _unread_files(host, path, seen)
     return replace(
         config,
         problems=tuple(problems),
         misplaced=tuple(found),
         orphans=tuple(
-            orphans(host, config, beside, lambda table: _right_place(table, major), _KEYS)
+            orphans(host, config, unread, lambda table: _nri_table_path(table, major), _KEYS)
         ),
     )
 
 
-def _right_place(table: Table, major: int) -> tuple[str, str]:
-    # A file without version is of version 1, where 1.x named plugins by their bare id. 2.x
-    # migrates such a file and leaves names with a dot as they are.
+def _nri_table_path(table: Table, major: int) -> tuple[str, str]:
+    # A file without version has version 1, in which 1.x uses the short names of plugins. 2.x
+    # migrates such a file, and keeps names that have a dot.
     version = table.get("version", 1)
     return ("plugins", "nri" if version == 1 and major < 2 else NRI_PLUGIN)
 
 
 def _imports(host: Host, file: TomlFile) -> list[str]:
-    """Return the imports of ``file``: relative to its folder, with ``*`` for matching names."""
-    wanted = (file.table or {}).get("imports", [])
+    """Return the files that ``file`` imports; paths are relative to its folder."""
+    imports = (file.table or {}).get("imports", [])
     found: list[str] = []
-    for item in wanted if isinstance(wanted, list) else []:
+    for item in imports if isinstance(imports, list) else []:
         if not isinstance(item, str) or not item:
             continue
         path = str(PurePosixPath(file.path).parent / item)
@@ -129,15 +129,13 @@ def _imports(host: Host, file: TomlFile) -> list[str]:
 
 
 def _glob(host: Host, pattern: str) -> list[str]:
-    """Return matches of a pattern with wildcards only in its last component, as in all known
-    use.
-    """
+    """Return the files that match ``pattern``, which has wildcards only in its last component."""
     folder, name = str(PurePosixPath(pattern).parent), PurePosixPath(pattern).name
     try:
         names = host.names(folder)
     except OSError:
         return []
-    # Unlike a shell, Go lets * match a leading dot.
+    # Unlike in a shell, * matches a leading dot in Go.
     return [f"{folder}/{entry}" for entry in names if fnmatch.fnmatchcase(entry, name)]
 
 
@@ -148,12 +146,12 @@ def _disabled_plugin(config: NriConfig, file: TomlFile, name: str) -> NriConfig:
     return config
 
 
-def _telling(path: tuple[str, ...]) -> frozenset[str]:
+def _nri_keys_in(path: tuple[str, ...]) -> frozenset[str]:
     return _KEYS.all if path and _NRI_WORD.search(path[-1]) else _DISTINCTIVE
 
 
-def _beside(host: Host, path: str, read: set[str]) -> list[str]:
-    """Return the files in the usual folder of imports that are not imported."""
+def _unread_files(host: Host, path: str, read: set[str]) -> list[str]:
+    """Return the files in conf.d, the usual folder for imports, that are not imported."""
     folder = f"{PurePosixPath(path).parent}/conf.d"
     try:
         names = host.names(folder)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """CRI-O's configuration of NRI.
 
-Facts from CRI-O 1.26 to 1.37 (internal/criocli, pkg/config, internal/config/nri): the main file,
-then *every* file below the drop-in folder in the order of their names, with any suffix, then the
-command line; settings of a file replace those of earlier ones; unknown keys are ignored; a file
-that cannot be read or parsed keeps CRI-O from starting.
+From the source of CRI-O 1.26 to 1.37 (internal/criocli, pkg/config, internal/config/nri): CRI-O
+reads the main file, *every* file below the drop-in folder by name, whatever its suffix, and the
+command line; later settings replace earlier ones; unknown keys are ignored; CRI-O does not start if
+a file cannot be read or parsed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_CONFIG = "/etc/crio/crio.conf"
 DEFAULT_DROP_INS = "/etc/crio/crio.conf.d"
 FILES_MAX = 200
 
-_RIGHT = ("crio", "nri")
+_TABLE_PATH = ("crio", "nri")
 _KEYS = NriKeys(
     enabled="enable_nri",
     disconnections="nri_disable_connections",
@@ -32,14 +32,14 @@ _KEYS = NriKeys(
     plugin_config_path="nri_plugin_config_dir",
     registration_timeout="nri_plugin_registration_timeout",
     request_timeout="nri_plugin_request_timeout",
-    # The first only exists in 1.26.
+    # nri_config_file exists only in 1.26.
     others=frozenset({"nri_config_file", "default_validator"}),
 )
 _DISTINCTIVE = _KEYS.all - {"default_validator"}
 
 
 def config_paths(arguments: tuple[str, ...]) -> tuple[str, str]:
-    """Return main file and drop-in folder of a CRI-O with this command line."""
+    """Return the main file and drop-in folder that CRI-O reads with this command line."""
     return (
         option(arguments, "--config", "-c") or DEFAULT_CONFIG,
         option(arguments, "--config-dir", "-d") or DEFAULT_DROP_INS,
@@ -52,7 +52,7 @@ def read_crio(
     drop_ins: str = DEFAULT_DROP_INS,
     arguments: tuple[str, ...] = (),
 ) -> NriConfig:
-    """Read CRI-O's configuration as a CRI-O with this command line does."""
+    """Read the configuration as CRI-O does with this command line."""
     config = NriConfig(
         "cri-o",
         files=(),
@@ -66,26 +66,28 @@ def read_crio(
         files.append(read_toml(host, path))
     except FileNotFoundError:
         config = replace(config, missing=path)
-    dropped = list(_walk(host, drop_ins))
-    for file_path in dropped:
+    drop_in_files = list(_walk(host, drop_ins))
+    for file_path in drop_in_files:
         try:
             files.append(read_toml(host, file_path))
         except FileNotFoundError:
-            text = "CRI-O does not start with this link to nothing among its drop-ins"
+            text = "CRI-O does not start with this broken link in its drop-in folder"
             problems.append(Problem(file_path, text, True, "remove it"))
     for file in files:
         if file.broken:
-            text = f"CRI-O does not start with it: {file.broken}"
+            text = f"CRI-O does not start with this file: {file.broken}"
             problems.append(
                 Problem(file.path, text, True, "correct or remove the file", file.changed_at)
             )
-        elif file.table and file.path in dropped and is_backup(file.path):
+        elif file.table and file.path in drop_in_files and is_backup(file.path):
             text = "looks like a backup, but CRI-O reads every file in its drop-in folder"
             fix = f"move it out of {drop_ins}"
             problems.append(Problem(file.path, text, False, fix))
         if file.table is not None:
-            found += misplaced(file, _RIGHT, _KEYS, lambda path: _DISTINCTIVE)
-            config = overlay(config, file.path, subtable(file.table, *_RIGHT), _RIGHT, _KEYS)
+            found += misplaced(file, _TABLE_PATH, _KEYS, lambda path: _DISTINCTIVE)
+            config = overlay(
+                config, file.path, subtable(file.table, *_TABLE_PATH), _TABLE_PATH, _KEYS
+            )
     config = replace(
         _command_line(config, arguments),
         files=tuple(file.path for file in files if file.table is not None),
@@ -94,16 +96,16 @@ def read_crio(
         problems=tuple(problems),
         misplaced=tuple(found),
     )
-    beside = _beside(host, path, drop_ins)
+    unread = _unread_files(host, path, drop_ins)
     return replace(
-        config, orphans=tuple(orphans(host, config, beside, lambda table: _RIGHT, _KEYS))
+        config, orphans=tuple(orphans(host, config, unread, lambda table: _TABLE_PATH, _KEYS))
     )
 
 
 def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
     """Yield files below ``folder`` in the order of Go's filepath.Walk, which does not follow links.
 
-    If ``folder`` itself is a link, it is one more file, which cannot be read.
+    If ``folder`` itself is a link, it is treated like a file, which cannot be read.
     """
     if depth == 0 and _is_link(host, folder):
         yield folder
@@ -138,18 +140,18 @@ def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
     for key in _KEYS.all:
         flag = "--" + key.replace("_", "-")
         if key in (_KEYS.enabled, _KEYS.disconnections):
-            # A flag of this kind has its value after "=", or no value, which means true.
+            # A Boolean flag has its value after "="; without a value it is true.
             for argument in arguments:
                 if argument == flag or argument.startswith(flag + "="):
                     value = argument.partition("=")[2] or "true"
                     table[key] = value.lower() in ("true", "t", "1")
-        elif (value_given := option(arguments, flag)) is not None:
-            table[key] = value_given
-    return overlay(config, "the command line", table, _RIGHT, _KEYS)
+        elif (flag_value := option(arguments, flag)) is not None:
+            table[key] = flag_value
+    return overlay(config, "the command line", table, _TABLE_PATH, _KEYS)
 
 
-def _beside(host: Host, path: str, drop_ins: str) -> Iterator[str]:
-    """Yield files beside the main file and in folders that look like the drop-in folder."""
+def _unread_files(host: Host, path: str, drop_ins: str) -> Iterator[str]:
+    """Yield files that CRI-O does not read: next to the main file, and in similar folders."""
     base = str(PurePosixPath(path).parent)
     for folder in (base, f"{base}/conf.d", f"{base}/crio.d", f"{base}/config.d"):
         if folder == drop_ins:

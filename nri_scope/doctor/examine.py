@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examination: gathers the evidence, with a time limit for every step, and judges it."""
+"""Examination of a machine: all evidence and checks, with a time limit for each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri_scope.nri.methods import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PAT
 from nri_scope.nri.versions import runtime_title, sort_key
 
 from . import containerd, crio, isulad
-from .check import Check, Status, softened, unknown, warn
+from .check import Check, Status, as_warnings, unknown, warn
 from .config_checks import Installation, check_installation, default_enabled
 from .host import Host
 from .plugins import check_plugins, look_at_plugins
@@ -25,7 +25,7 @@ from .settings import NriConfig, path_of
 from .sockets import Listener, check_listener, check_socket, connect, look_at_socket
 
 STEP_TIMEOUT = 5.0
-"""Seconds for reading files, which takes almost no time unless a file system hangs."""
+"""Time limit in seconds for reading files, which are slow only if a file system hangs."""
 
 T = TypeVar("T")
 
@@ -36,10 +36,10 @@ def examine(
     *,
     version_of: Callable[[int], ProgramVersion] | None = None,
 ) -> list[Check]:
-    """Examine ``host``; ``socket_path`` None: the socket of the running runtime.
+    """Examine ``host``. Without ``socket_path`` the running runtime's socket is examined.
 
-    ``version_of`` asks the program of a process for its version; by default only on this machine,
-    not on one whose files are mounted somewhere.
+    ``version_of`` returns the version of a process's program. By default it runs the program, but
+    only if ``host`` is this machine, not a file system mounted elsewhere.
     """
     if version_of is None:
         version_of = program_version if host.root == Path("/") else lambda pid: ProgramVersion("")
@@ -51,29 +51,29 @@ def examine(
     if found is None:
         checks.append(unknown("runtime", _HANGS.format("/proc and /etc")))
     elif not installations:
-        text = "no containerd, CRI-O or iSulad was found: no process that we see, no configuration"
+        text = "no containerd, CRI-O or iSulad was found, neither a process nor a configuration"
         checks.append(warn("runtime", text, "run this on the node itself, as root"))
 
     listener, registration = _socket(host, path, checks)
     installations = _with_registration(installations, listener, registration)
-    ours = [item for item in installations if _concerned(item, installations)]
+    examined = [item for item in installations if _is_examined(item, installations)]
     for item in installations:
         findings = check_installation(item)
-        if item not in ours:
-            findings = softened(findings, f"not what serves {path}")
+        if item not in examined:
+            findings = as_warnings(findings, f"it does not serve {path}")
         checks += findings
-    checks += _plugins(host, ours)
+    checks += _plugins(host, examined)
     return checks
 
 
-_HANGS = "looking at {} took too long: does a file system hang?"
+_HANGS = "reading {} took too long; a file system may hang"
 
 
 def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
-    """Return the step's result, or None when it takes longer.
+    """Return the result of ``step``, or None if it takes longer than ``seconds``.
 
-    A hanging file system cannot be interrupted: the thread is abandoned, and being a daemon thread
-    it does not keep the process from ending.
+    Access to a hanging file system cannot be interrupted, so it runs in a daemon thread, which is
+    abandoned.
     """
     result: list[T] = []
     errors: list[BaseException] = []
@@ -93,13 +93,13 @@ def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
 
 
 def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> list[Installation]:
-    """Return running runtimes, then those that are only configured, each configuration once."""
+    """Return running runtimes, then runtimes that are only configured; one per configuration."""
     found: dict[tuple[str, ...], Installation] = {}
     for process in running_runtimes(host):
         version = version_of(process.pid) if process.program else ProgramVersion("")
         config = _config(host, process.runtime, process.arguments, version.text)
         installation = Installation(config, version.text, process, version_unknown=version.why)
-        # A process that only has the same name must not hide the one that is known to be a runtime.
+        # Prefer a process with a known version: others may only have the name of a runtime.
         known = found.get(_identity(config))
         if known is None or (installation.version and not known.version):
             found[_identity(config)] = installation
@@ -171,7 +171,7 @@ def _with_registration(
     listener: Listener | None,
     registration: Registration | None,
 ) -> list[Installation]:
-    """Return the installations, with the facts that the listening one reported."""
+    """Return the installations, with the registration in the one that listens."""
     if listener is None or registration is None or not registration.configured:
         return installations
     runtime = runtime_title(registration.runtime_name)
@@ -179,28 +179,28 @@ def _with_registration(
     def serves(item: Installation) -> bool:
         if runtime_title(item.config.runtime) != runtime:
             return False
-        # Two containerds on one machine (Docker's has its own) differ by process id.
+        # A machine may have two containerds (Docker has its own): compare process ids.
         pids = {i.process.pid for i in installations if i.process is not None}
         if listener.pid in pids:
             return item.process is not None and item.process.pid == listener.pid
         return True
 
-    # iSulad reports a fixed version that is not its own.
-    said = "" if runtime == "iSulad" else registration.runtime_version
+    # iSulad reports a fixed version, which is not its own.
+    reported = "" if runtime == "iSulad" else registration.runtime_version
     return [
-        replace(item, version=said or item.version, registration=registration)
+        replace(item, version=reported or item.version, registration=registration)
         if serves(item)
         else item
         for item in installations
     ]
 
 
-def _concerned(item: Installation, installations: Iterable[Installation]) -> bool:
-    """Return whether this runtime is the one whose NRI matters on this machine."""
-    everything = list(installations)
-    if any(other.registration is not None for other in everything):
+def _is_examined(item: Installation, installations: Iterable[Installation]) -> bool:
+    """Return whether this runtime serves the socket or, if none does, is running."""
+    every = list(installations)
+    if any(other.registration is not None for other in every):
         return item.registration is not None
-    if any(other.process is not None for other in everything):
+    if any(other.process is not None for other in every):
         return item.process is not None
     return True
 
@@ -212,25 +212,25 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
         config = item.config
         path = path_of(config.plugin_path, DEFAULT_PLUGIN_PATH)
         config_path = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
-        # A runtime whose configuration is unreadable can have its plugins anywhere.
+        # If not all of the configuration could be read, the plugin folder is a guess.
         guessed_for = config.runtime if config.unreadable else ""
         if (path, config_path, guessed_for) in seen:
             continue
         seen.add((path, config_path, guessed_for))
-        # If NRI is off, no plugin is started, and none can keep the runtime from starting.
+        # If NRI is off, the runtime starts no plugin, and so none can prevent its own start.
         off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
         findings = _plugin_folder(host, path, config_path, item, off)
         if off:
-            findings = softened(findings, "once NRI is on")
+            findings = as_warnings(findings, "once NRI is on")
         checks += _guessed(findings, path, guessed_for) if guessed_for else findings
     return checks
 
 
 def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
-    """Return findings about a folder that the runtime may not use."""
+    """Return findings about a plugin folder that the runtime may not use."""
     text = (
-        f"not all of {runtime_title(runtime)}'s configuration could be read: which plugins it "
-        f"starts is unknown (those in {path} unless the rest says otherwise)"
+        f"not all of {runtime_title(runtime)}'s configuration could be read: its plugin folder is "
+        f"unknown ({path} unless configured)"
     )
     return [
         unknown("plugins", text, "run doctor as root"),

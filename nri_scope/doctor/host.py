@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the examined machine, below a given root folder."""
+"""Files of the examined machine, below a root folder."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from itertools import islice
 from pathlib import Path
 
 FILE_MAX = 1 << 20
-"""Maximum size of a configuration file in bytes; real ones have a few thousand."""
+"""Maximum size of a file in bytes; configuration files have a few thousand."""
 LISTING_MAX = 1000
 """Maximum number of entries of a folder that are examined."""
 LINKS_MAX = 40
-"""Maximum number of symbolic links followed for one path; the kernel's own limit."""
+"""Maximum number of symbolic links followed for one path, as in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
     """A machine's file system, mounted at ``root``.
 
-    Paths are given as that machine sees them. Symbolic links, absolute ones too, are followed
-    inside ``root``: a node's /var/run is a link to /run, and seen from a debug container both are
-    below /host.
+    Paths are those of that machine. Symbolic links are followed inside ``root``, absolute ones too:
+    a node's /var/run is a link to /run, and in a debug container both are below /host.
     """
 
     root: Path = Path("/")
 
     def resolve(self, path: str) -> Path:
-        """Return the real place of ``path``; a part that does not exist is appended unchanged.
+        """Return ``path`` on this machine, without links; missing parts are appended unchanged.
 
         Raises OSError for a loop of links.
         """
@@ -46,7 +45,7 @@ class Host:
             try:
                 is_link = stat.S_ISLNK(here.lstat().st_mode)
             except OSError:
-                # Opening the path later fails with the same error and a better explanation.
+                # Opening the path later raises the same error.
                 is_link = False
             if not is_link:
                 real.append(part)
@@ -61,11 +60,11 @@ class Host:
         return self.root.joinpath(*real)
 
     def status(self, path: str) -> os.stat_result:
-        """Return stat(2) of ``path``, links followed. Raises OSError."""
+        """Return the status of ``path``, following links. Raises OSError."""
         return self.resolve(path).stat()
 
     def exists(self, path: str) -> bool:
-        """Return whether something exists at ``path``, as far as permissions show."""
+        """Return whether ``path`` exists; False without permission to see it."""
         try:
             self.status(path)
         except OSError:
@@ -73,9 +72,7 @@ class Host:
         return True
 
     def read(self, path: str, limit: int = FILE_MAX) -> bytes:
-        """Return the content of a regular file. Raises OSError, also for too large and other
-        files.
-        """
+        """Return the content of a regular file of at most ``limit`` bytes. Raises OSError."""
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         descriptor = os.open(self.resolve(path), flags)
@@ -91,7 +88,7 @@ class Host:
         return content
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted by their bytes as Go does. Raises OSError."""
+        """Return the names in a folder, sorted by bytes as in Go. Raises OSError."""
         with os.scandir(self.resolve(folder)) as entries:
             return sorted((entry.name for entry in islice(entries, LISTING_MAX)), key=os.fsencode)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iSulad's configuration of NRI: some keys in the top level of its JSON file, off by default.
+"""iSulad's configuration of NRI: keys in the top level of its JSON file.
 
-The keys are those of a built iSulad, all with hyphens; its documentation has underscores. The
-socket's path cannot be configured.
+The keys were tried with a built iSulad and have hyphens; its documentation has underscores. NRI is
+off by default, and the socket's path cannot be configured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_CONFIG = "/etc/isulad/daemon.json"
 
 
 def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
-    """Read iSulad's configuration. Its timeouts are numbers of seconds."""
+    """Read iSulad's configuration, in which timeouts are numbers of seconds."""
     config = NriConfig(
         "isulad",
         files=(),
@@ -36,9 +36,11 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
     try:
         table = json.loads(content)
         if not isinstance(table, dict):
-            raise ValueError("it holds no object")
+            raise ValueError("it is not a JSON object")
     except (ValueError, RecursionError) as error:
-        problem = Problem(path, f"iSulad does not start with it: {error}", True, "correct the file")
+        problem = Problem(
+            path, f"iSulad does not start with this file: {error}", True, "correct the file"
+        )
         return replace(config, problems=(problem,), changed_at=changed_at)
 
     def setting(*keys: str, negated: bool = False) -> Setting | None:
@@ -59,6 +61,6 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
         plugin_path=setting("plugin-path"),
         plugin_config_path=setting("plugin-config-path"),
         registration_timeout=setting("plugin-registration-timeout"),
-        # The second is the key that was found to work in a built version.
+        # The misspelt key is the one that worked in a built iSulad.
         request_timeout=setting("plugin-request-timeout", "plugin-requst-timeout"),
     )

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins that a runtime starts itself, and their configuration files.
+"""Plugins that a runtime launches, and their configuration files.
 
-Facts from NRI's adaptation package (0.2 to 0.12): files with an executable bit count, folders do
-not; links count regardless of their targets. A single executable whose name is not of the form
-NN-name makes the discovery fail, and so the start of the whole runtime ("Failed to run CRI service"
-is fatal for containerd). A plugin that does not start has the same effect up to NRI 0.6; from 0.7
-on it is skipped. NN-name.conf takes precedence over name.conf. iSulad (by its code, and by a test
-of its head) skips entries that it does not understand, and starts only plugins with an
-NN-name.conf, one of each name.
+From the source of NRI's adaptation package (0.2 to 0.12): a plugin is any file with an executable
+bit, or any link, but no folder. One executable whose name is not of the form NN-name makes the
+discovery fail, and so the start of the runtime ("Failed to run CRI service" is fatal for
+containerd). A plugin that fails to start has the same effect up to NRI 0.6; later versions skip it.
+NN-name.conf takes precedence over name.conf. iSulad (by its source, and by a test of its head)
+skips files with other names, and launches only plugins with an NN-name.conf, one for each name.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from .settings import is_backup
 
 @dataclass(frozen=True, slots=True)
 class PluginFile:
-    """An entry of the plugin folder or of the configuration folder."""
+    """Entry of the plugin folder or of the configuration folder."""
 
     name: str
     mode: int
     """st_mode of the entry itself, not of a link's target."""
     target_mode: int | None
-    """st_mode of the link's final target; None for a broken link."""
+    """st_mode of the final target, if the entry is a link; None for a broken link."""
     size: int
     changed_at: float
-    """Time of the last change of this entry (even rename, link, chmod), in seconds since the
-    epoch."""
+    """Time of the last change of the entry or its target, in seconds since the epoch (ctime, so it
+    includes rename, link and chmod)."""
     problem: str = ""
-    """Why it could not be examined."""
+    """Why the entry could not be examined; "" if it could."""
 
     @property
     def is_folder(self) -> bool:
@@ -48,7 +47,7 @@ class PluginFile:
 
     @property
     def is_executable(self) -> bool:
-        """Whether the entry is executable for a runtime; a link always is."""
+        """Whether a runtime treats the entry as executable, as it does all links."""
         return bool(self.mode & 0o111)
 
 
@@ -61,14 +60,14 @@ class PluginFolder:
     plugins: tuple[PluginFile, ...] = ()
     configs: tuple[PluginFile, ...] = ()
     problem: str = ""
-    """Why the plugin folder could not be examined."""
+    """Why the plugin folder could not be examined; "" if it could."""
     config_problem: str = ""
     mode: int = 0
-    """st_mode of the plugin folder, 0 if there is none."""
+    """st_mode of the plugin folder; 0 if it does not exist."""
 
 
 def look_at_plugins(host: Host, path: str, config_path: str) -> PluginFolder:
-    """Read both folders; neither has to exist."""
+    """Read both folders; either may be missing."""
     plugins, problem = _entries(host, path)
     configs, config_problem = _entries(host, config_path)
     try:
@@ -110,10 +109,10 @@ def check_plugins(
     started_at: float | None = None,
     off: bool = False,
 ) -> list[Check]:
-    """Check whether the runtime's own plugins will start.
+    """Check whether the runtime's launched plugins will start.
 
-    ``started_at``: when the runtime started, to find plugins added later; ``off``: whether its
-    configuration switches NRI off.
+    ``started_at`` is the start of the runtime, to find plugins that were added later; ``off`` is
+    set if NRI is off.
     """
     if folder.problem:
         fix = "run doctor as root" if folder.problem == "permission denied" else ""
@@ -127,17 +126,17 @@ def check_plugins(
     ]
     names = [plugin.name for plugin in folder.plugins if _starts(folder, plugin, isulad)]
     if names and off:
-        checks.insert(0, ok("plugins", f"NRI is off: no plugin in {folder.path} is started"))
+        checks.insert(0, ok("plugins", f"NRI is off: the plugins in {folder.path} are not started"))
     elif names and not any(check.status is Status.FAIL for check in checks):
-        checks.insert(0, ok("plugins", f"the runtime starts {', '.join(names)} of {folder.path}"))
+        checks.insert(0, ok("plugins", f"the runtime starts {', '.join(names)} in {folder.path}"))
     elif not checks:
-        checks.append(ok("plugins", f"no plugins in {folder.path}: the runtime starts none"))
+        checks.append(ok("plugins", f"{folder.path} has no plugins for the runtime to start"))
     return checks
 
 
 def _starts(folder: PluginFolder, plugin: PluginFile, isulad: bool) -> bool:
-    """Return whether the runtime starts this plugin, as far as its files show."""
-    if not _is_plugin(plugin) or next(_target("", plugin), None):
+    """Return whether the runtime starts this plugin, judging by its files."""
+    if not _is_plugin(plugin) or next(_start_problem("", plugin), None):
         return False
     return not isulad or f"{plugin.name}.conf" in {config.name for config in folder.configs}
 
@@ -155,8 +154,8 @@ def _name_of(file_name: str) -> tuple[str, str] | None:
 
 def _folder_mode(folder: PluginFolder) -> Iterator[Check]:
     if folder.mode & 0o022 and not folder.mode & stat.S_ISVTX:
-        text = f"{folder.path} has mode {stat.S_IMODE(folder.mode):04o}: others than its owner "
-        text += "can put plugins there, which run as root"
+        text = f"{folder.path} has mode {stat.S_IMODE(folder.mode):04o}: other users than its "
+        text += "owner can add plugins, which run as root"
         yield warn("plugins", text, f"chmod go-w {folder.path}")
 
 
@@ -164,55 +163,55 @@ def _plugin(
     folder: PluginFolder, plugin: PluginFile, started_at: float | None, isulad: bool
 ) -> Iterator[Check]:
     path = f"{folder.path}/{plugin.name}"
-    named = _name_of(plugin.name) is not None
+    is_named = _name_of(plugin.name) is not None
     if plugin.problem:
         yield unknown("plugin", f"{path}: {plugin.problem}", "run doctor as root")
         return
     if plugin.is_folder and plugin.name == ORIGINALS_FOLDER:
-        yield ok("plugin", f"{path} has the plugins that `nri-scope tap --wrap` records")
+        yield ok("plugin", f"{path} contains the plugins wrapped by `nri-scope tap --wrap`")
         return
     if plugin.is_folder:
-        if named:
-            yield warn("plugin", f"{path} is a folder; the runtime does not look into it")
+        if is_named:
+            yield warn("plugin", f"{path} is a folder, which the runtime skips")
         return
     if not plugin.is_executable:
-        if named and not is_backup(plugin.name) and not plugin.name.endswith(_DATA):
-            text = f"{path} is not executable: the runtime passes it over"
-            yield warn("plugin", text, f"chmod +x {path}, if it is to run")
+        if is_named and not is_backup(plugin.name) and not plugin.name.endswith(_DATA):
+            text = f"{path} is not executable, so the runtime skips it"
+            yield warn("plugin", text, f"chmod +x {path}, if it is a plugin")
         return
-    if not named:
+    if not is_named:
         if isulad:
-            text = f"{path} is passed over: its name is not NN-name"
+            text = f"{path} is skipped: its name is not of the form NN-name"
             yield warn("plugin", text, f"rename it, for example 10-{plugin.name}")
         else:
-            text = f"{path}: one name that is not NN-name keeps all plugins from starting, and "
-            text += "the runtime itself when it starts next"
+            text = f"{path}: with a name that is not of the form NN-name, no plugin starts, and "
+            text += "the runtime itself fails at its next start"
             yield fail("plugin", text, f"rename it, for example 10-{plugin.name}, or move it away")
         return
-    if (flaw := next(_target(path, plugin), "")) and isulad:
+    if (flaw := next(_start_problem(path, plugin), "")) and isulad:
         yield warn("plugin", flaw, "correct or remove it")
     elif flaw:
-        fix = "correct or remove it; up to NRI 0.6 one plugin that does not start stops all"
+        fix = "correct or remove it; up to NRI 0.6, one such plugin prevents all from starting"
         yield fail("plugin", flaw, fix)
     elif (plugin.target_mode or 0) & 0o022:
-        text = f"{path} can be written by others than its owner, and runs as root"
+        text = f"{path} runs as root, and other users than its owner can write to it"
         yield warn("plugin", text, f"chmod go-w {path}")
     if started_at is not None and plugin.changed_at > started_at + 1:
-        text = f"{path} came or changed after the runtime had started, which starts plugins only "
-        text += "when it starts itself"
+        text = f"{path} was added or changed after the start of the runtime, which starts plugins "
+        text += "only when it starts itself"
         yield warn("plugin", text, "restart the runtime")
 
 
 _DATA = (".conf", ".json", ".md", ".toml", ".txt", ".yaml", ".yml")
 
 
-def _target(path: str, plugin: PluginFile) -> Iterator[str]:
-    """Yield the reason why a plugin cannot start, if there is one."""
+def _start_problem(path: str, plugin: PluginFile) -> Iterator[str]:
+    """Yield the reason why a plugin cannot start; nothing if it can."""
     target = plugin.target_mode
     if target is None:
-        yield f"{path} is a link to nothing: it cannot start"
+        yield f"{path} is a broken link: it cannot start"
     elif not stat.S_ISREG(target):
-        yield f"{path} leads to something that is no file: it cannot start"
+        yield f"{path} does not lead to a regular file: it cannot start"
     elif not target & 0o111:
         yield f"{path} leads to a file that is not executable"
     elif plugin.size == 0:
@@ -230,15 +229,15 @@ def _names(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
         if count > 1:
             indices = ", ".join(index for index, other in identities if other == name)
             runs = "one of them runs" if isulad else "all of them run"
-            text = f"{name} is there {count} times, with index {indices}: {runs}"
-            yield warn("plugin", text, f"keep one of them in {folder.path}")
+            text = f"{name} exists {count} times, with index {indices}: {runs}"
+            yield warn("plugin", text, f"keep only one of them in {folder.path}")
     if isulad:
-        # iSulad asks plugins in its own order, regardless of their indices.
+        # iSulad ignores indices.
         return
     for index, count in Counter(index for index, _ in identities).items():
         if count > 1:
             names = ", ".join(name for other, name in identities if other == index)
-            text = f"{names} have the same index {index}: which goes first is left to chance"
+            text = f"{names} have the same index {index}: their order is undefined"
             yield warn("plugin", text, "give them different indices if the order matters")
 
 
@@ -248,38 +247,43 @@ def _configs(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
         yield unknown("plugin-config", f"{folder.config_path}: {folder.config_problem}", fix)
         return
     configs = {config.name: config for config in folder.configs}
-    wanted: set[str] = set()
+    used: set[str] = set()
     for identity in _identities(folder):
         full, short = f"{'-'.join(identity)}.conf", f"{identity[1]}.conf"
         names = [full] if isulad else [full, short]
-        wanted.update(names)
+        used.update(names)
         there = [configs[name] for name in names if name in configs]
         if isulad and not there:
-            text = f"{'-'.join(identity)} is not started: there is no {folder.config_path}/{full}"
+            text = (
+                f"{'-'.join(identity)} is not started: {folder.config_path}/{full} does not exist"
+            )
             yield warn("plugin-config", text, "create that file; it may be empty")
         yield from _config_of("-".join(identity), folder, there)
     for name in configs:
-        if name not in wanted and not is_backup(name):
-            text = f"{folder.config_path}/{name} belongs to no plugin in {folder.path}: the "
-            text += "runtime gives it to none"
-            fix = f"name it NN-name.conf{'' if isulad else ' or name.conf'} after the plugin's "
-            fix += "file; a plugin that connects from outside never gets a file from here"
+        if name not in used and not is_backup(name):
+            text = (
+                f"{folder.config_path}/{name} belongs to no plugin in {folder.path} and is not used"
+            )
+            fix = (
+                f"name it NN-name.conf{'' if isulad else ' or name.conf'}, like the plugin's file; "
+            )
+            fix += "external plugins never get a configuration file"
             yield warn("plugin-config", text, fix)
 
 
 def _config_of(plugin: str, folder: PluginFolder, there: list[PluginFile]) -> Iterator[Check]:
-    """Judge a plugin's configuration files; the first one that exists counts."""
+    """Check a plugin's configuration files, of which the runtime uses the first."""
     for position, config in enumerate(there):
         path = f"{folder.config_path}/{config.name}"
         if config.problem:
             yield unknown("plugin-config", f"{path}: {config.problem}", "run doctor as root")
         elif config.target_mode is None:
-            yield warn("plugin-config", f"{path} is a link to nothing", "correct or remove it")
+            yield warn("plugin-config", f"{path} is a broken link", "correct or remove it")
             continue
         elif not stat.S_ISREG(config.target_mode):
-            text = f"{path} is no file: the runtime cannot read it, and starts no plugin at all"
+            text = f"{path} is not a regular file: the runtime cannot read it, and starts no plugin"
             yield fail("plugin-config", text, "move it away")
         for other in there[position + 1 :]:
-            text = f"{other.name} does not count for {plugin}: there is {config.name} too"
-            yield warn("plugin-config", text, f"keep one of them in {folder.config_path}")
+            text = f"{other.name} is not used for {plugin}: {config.name} takes precedence"
+            yield warn("plugin-config", text, f"keep only one of them in {folder.config_path}")
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container runtimes that run here, found in /proc."""
+"""Running container runtimes, found in /proc."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ RUNTIMES = {"containerd": "containerd", "crio": "cri-o", "isulad": "isulad"}
 
 @dataclass(frozen=True, slots=True)
 class RuntimeProcess:
-    """A runtime's daemon."""
+    """Process of a runtime's daemon."""
 
     runtime: str
     """A value of `RUNTIMES`."""
     pid: int
     arguments: tuple[str, ...]
-    """Its command line without the program's name."""
+    """Command line without the program's name."""
     program: str
-    """Target of /proc/PID/exe; "" if we may not read it."""
+    """Target of /proc/PID/exe; "" without permission to read it."""
     replaced: bool
     """Whether the program's file was replaced or deleted since the process started."""
     started_at: float | None
@@ -34,7 +34,7 @@ class RuntimeProcess:
 
 
 def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
-    """Return every runtime's daemon, by process id; empty if /proc cannot be read."""
+    """Return the daemons of all runtimes, sorted by process id; empty if /proc cannot be read."""
     try:
         with os.scandir(host.resolve("/proc")) as entries:
             names = [entry.name for entry in islice(entries, PROCESSES_MAX)]
@@ -46,7 +46,7 @@ def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
 
 
 def process_name(host: Host, pid: int) -> str:
-    """Return a process's short name; "" if there is none or it is hidden."""
+    """Return a process's short name; "" if the process does not exist or is hidden."""
     try:
         return host.read(f"/proc/{pid}/comm").decode(errors="replace").strip()
     except OSError:
@@ -55,14 +55,14 @@ def process_name(host: Host, pid: int) -> str:
 
 def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
     runtime = RUNTIMES.get(process_name(host, pid))
-    if runtime is None or _lives_elsewhere(host, pid):
+    if runtime is None or _has_other_root(host, pid):
         return None
     try:
         command = host.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
     except OSError:
         command = []
     try:
-        # Not resolved: the link's own text has the path, and shows whether the file was deleted.
+        # Do not resolve the link: its text has the path, and shows whether the file was deleted.
         program = str(host.root.joinpath("proc", str(pid), "exe").readlink())
     except OSError:
         program = ""
@@ -76,11 +76,10 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
     )
 
 
-def _lives_elsewhere(host: Host, pid: int) -> bool:
+def _has_other_root(host: Host, pid: int) -> bool:
     """Return whether the process has another root folder.
 
-    A node inside a container (kind) has its own configuration, to which this host's checks do not
-    apply.
+    Such a process, for example in a kind node, reads configuration files of its own.
     """
     try:
         theirs = host.root.joinpath("proc", str(pid), "root").stat()
@@ -104,7 +103,7 @@ def _started_at(host: Host, pid: int, boot: float | None) -> float | None:
         text = host.read(f"/proc/{pid}/stat")
     except OSError:
         return None
-    # proc(5): the name in parentheses may contain any character; field 22 is the start in ticks.
+    # proc(5): the name, in parentheses, may contain any character; field 22 is the start in ticks.
     fields = text.rpartition(b")")[2].split()
     if boot is None or len(fields) < 20 or not fields[19].isdigit():
         return None
@@ -112,7 +111,7 @@ def _started_at(host: Host, pid: int, boot: float | None) -> float | None:
 
 
 def option(arguments: tuple[str, ...], *names: str) -> str | None:
-    """Return the last value of an option, given as ``--name value`` or ``--name=value``."""
+    """Return the last value of an option, ``--name value`` or ``--name=value``; None if absent."""
     value = None
     for position, argument in enumerate(arguments):
         name, equals, rest = argument.partition("=")

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short passive registration, to get the facts that the runtime reports to a plugin.
+"""Short passive registration, for the data that a runtime sends to its plugins.
 
-It is designed to be harmless. It subscribes only to RemovePodSandbox: an event that every version
-has, that comes once in a pod's life, after its last container, and to which the runtime only logs
-the answer. (It cannot subscribe to no event: an empty mask means every event, validation included.)
-It answers Configure, every part of Synchronize and any other request immediately, requests no
-change, and closes as soon as it is synchronized.
+It is harmless. It subscribes only to RemovePodSandbox: every version has this event, it is sent
+once per pod, after the last container, and runtimes only log its errors. (Subscribing to no event
+is impossible: an empty mask means every event, validation included.) It replies to every request
+immediately, requests no change, and disconnects as soon as it is synchronized.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from .check import Check, fail, ok, unknown, warn
 
 IDENTITY = Identity(index="00", name="nri-scope-doctor")
 TIMEOUT = 10.0
-"""Seconds for the whole registration. A runtime waits 5 s for each silent plugin before ours."""
+"""Seconds for the whole registration. A runtime waits up to 5 s for each plugin before ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The progress of a registration and the facts gathered from it."""
+    """Result of a registration."""
 
     configured: bool = False
     synchronized: bool = False
@@ -52,68 +51,68 @@ class Registration:
         return f"{runtime_title(self.runtime_name)} {self.runtime_version}".strip() or "the runtime"
 
 
-class _Visitor:
-    """The plugin behind the registration."""
+class _RecordingPlugin:
+    """Plugin that only records what the runtime sends."""
 
     def __init__(self) -> None:
-        self.seen = Registration()
+        self.found = Registration()
         self.done = asyncio.Event()
 
     def configure(self, request: ConfigureRequest) -> int:
-        said = introduction_of(request)
-        self.seen = replace(
-            self.seen,
+        runtime = introduction_of(request)
+        self.found = replace(
+            self.found,
             configured=True,
-            runtime_name=said.runtime_name,
-            runtime_version=said.runtime_version,
-            nri_version=str(said.version or ""),
-            nri_version_inferred=said.inferred,
-            registration_timeout_ms=said.registration_timeout_ms,
-            request_timeout_ms=said.request_timeout_ms,
+            runtime_name=runtime.runtime_name,
+            runtime_version=runtime.runtime_version,
+            nri_version=str(runtime.version or ""),
+            nri_version_inferred=runtime.inferred,
+            registration_timeout_ms=runtime.registration_timeout_ms,
+            request_timeout_ms=runtime.request_timeout_ms,
         )
         return Event.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
         part = parse_state_part(request.payload) if request.method == "Synchronize" else None
         if part is not None:
-            self.seen = replace(
-                self.seen,
+            self.found = replace(
+                self.found,
                 synchronized=not part.more,
-                pods=self.seen.pods + part.pods,
-                containers=self.seen.containers + part.containers,
+                pods=self.found.pods + part.pods,
+                containers=self.found.containers + part.containers,
             )
         return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
-        if self.seen.synchronized:
+        if self.found.synchronized:
             self.done.set()
 
     def noticed(self, text: str) -> None:
-        """Ignore protocol violations: this command does not judge them."""
+        """Ignore protocol violations, which this command does not check."""
 
 
 async def register(descriptor: int, timeout: float = TIMEOUT) -> Registration:
     """Register over a connected socket, which is closed afterwards. Never raises."""
-    visitor = _Visitor()
-    session = PluginSession(IDENTITY, visitor)
+    recorder = _RecordingPlugin()
+    session = PluginSession(IDENTITY, recorder)
 
-    async def leave_when_done() -> None:
-        await visitor.done.wait()
-        session.close("seen enough")
+    async def close_when_done() -> None:
+        await recorder.done.wait()
+        session.close("synchronized")
 
-    leaving = asyncio.create_task(leave_when_done())
+    closing = asyncio.create_task(close_when_done())
     problem = ""
     try:
         async with asyncio.timeout(timeout):
             end = await session.run(inherited(descriptor))
             problem = end.reason
     except TimeoutError:
-        problem = f"no answer within {timeout:g} s"
+        problem = f"no reply within {timeout:g} s"
     except NriScopeError as error:
         problem = str(error)
     finally:
-        leaving.cancel()
-    return replace(visitor.seen, problem="" if visitor.seen.synchronized else problem)
+        closing.cancel()
+    return replace(recorder.found, problem="" if recorder.found.synchronized else problem)
 
 
 def check_registration(registration: Registration) -> list[Check]:
@@ -123,8 +122,8 @@ def check_registration(registration: Registration) -> list[Check]:
             fail(
                 "registration",
                 f"a plugin cannot register: {registration.problem}",
-                "see the runtime's log; a plugin that connects and says nothing holds up all "
-                "others for as long as the registration timeout",
+                "see the runtime's log; a plugin that connects without registering delays the "
+                "others by the registration timeout",
             )
         ]
     checks = [_served(registration), _version(registration)]
@@ -132,13 +131,13 @@ def check_registration(registration: Registration) -> list[Check]:
         request = registration.request_timeout_ms / 1000
         register_s = registration.registration_timeout_ms / 1000
         checks.append(
-            ok("timeouts", f"{register_s:g} s to register, {request:g} s to answer a request")
+            ok("timeouts", f"{register_s:g} s to register, {request:g} s to reply to a request")
         )
     else:
         register_s = DEFAULT_REGISTRATION_TIMEOUT_MS / 1000
         request = DEFAULT_REQUEST_TIMEOUT_MS / 1000
         text = (
-            "the runtime does not say its timeouts (before NRI 0.7); the defaults are "
+            "the runtime does not report its timeouts (before NRI 0.7); the defaults are "
             f"{register_s:g} s for registration and {request:g} s for each request"
         )
         checks.append(unknown("timeouts", text))
@@ -147,11 +146,11 @@ def check_registration(registration: Registration) -> list[Check]:
 
 def _served(registration: Registration) -> Check:
     if registration.synchronized:
-        known = f"{registration.pods} pods and {registration.containers} containers"
-        return ok("registration", f"{registration.title} serves plugins; it knows {known}")
+        objects = f"{registration.pods} pods and {registration.containers} containers"
+        return ok("registration", f"{registration.title} serves plugins; it sent {objects}")
     return warn(
         "registration",
-        f"{registration.title} configured us but did not synchronize: {registration.problem}",
+        f"{registration.title} sent Configure but not all of Synchronize: {registration.problem}",
         "see the runtime's log",
     )
 
@@ -160,7 +159,7 @@ def _version(registration: Registration) -> Check:
     if not registration.nri_version:
         return unknown(
             "nri-version",
-            f"{registration.title} does not say its NRI version and is not known to us",
+            f"{registration.title} does not report its NRI version, which cannot be inferred",
         )
-    how = "inferred from its version" if registration.nri_version_inferred else "as it says"
+    how = "inferred from its version" if registration.nri_version_inferred else "as it reports"
     return ok("nri-version", f"NRI {registration.nri_version}, {how}")

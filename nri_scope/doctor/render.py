@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks as text for people and as JSON for programs."""
+"""Checks as text and as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INDENT = " " * 10
 
 
 def as_json(checks: Iterable[Check]) -> str:
-    """Return one object: ``schema_version`` and the list ``checks``."""
+    """Return a JSON object with ``schema_version`` and the list ``checks``."""
     items = [asdict(check) for check in checks]
     return json.dumps({"schema_version": SCHEMA_VERSION, "checks": items}, indent=2)
 
@@ -41,8 +41,8 @@ def as_text(
 ) -> Iterator[str]:
     """Yield one or more lines for each check, and a summary.
 
-    ``width`` is in columns; None: no wrapping, so that a check has one line, and one for its fix.
-    ``plain``: only ASCII symbols.
+    ``width`` is in columns; None disables wrapping: one line for a check, and one for its fix. With
+    ``plain``, symbols are ASCII.
     """
     symbols = _ASCII if plain else _SYMBOLS
     for check in checks:
@@ -61,7 +61,7 @@ def _wrap(text: str, width: int | None, hanging: str = "") -> list[str]:
         text,
         sys.maxsize if width is None else max(width - len(_INDENT), 30),
         subsequent_indent=hanging,
-        break_long_words=False,  # paths are to be copied
+        break_long_words=False,  # keep paths whole, for copying
         break_on_hyphens=False,
     ) or [""]
 
@@ -72,7 +72,7 @@ def _summary(checks: Sequence[Check]) -> str:
         f"{counts[status]} {label}"
         for status, label in (
             (Status.OK, "ok"),
-            (Status.WARN, "to know (warn)"),
+            (Status.WARN, "warned"),
             (Status.FAIL, "failed"),
             (Status.UNKNOWN, "unknown"),
         )

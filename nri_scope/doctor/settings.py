@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime's configuration of NRI, in one shape for all runtimes."""
+"""NRI configuration of a runtime, in the same form for all runtimes."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ NESTING_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value and where it is set."""
+    """A value, with the place where it is set."""
 
     value: object
     origin: str
-    """The file of the setting, or ``the command line``."""
+    """The file that sets it, or ``the command line``."""
     key: str
-    """The key as written there, with its table: ``disable in [plugins."…"]``."""
+    """The key as written in the file, with its table: ``disable in [plugins."…"]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error in a file of the configuration."""
+    """Error in a configuration file."""
 
     file: str
     text: str
     fatal: bool
-    """Whether it keeps the runtime from starting."""
+    """Whether the runtime does not start because of it."""
     fix: str
     changed_at: float = 0.0
-    """When a file that our parser refuses was last changed; 0 for other problems."""
+    """Modification time of a file that our parser rejects; 0 for other problems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A key in a place where no runtime looks for it."""
+    """Key in a place where the runtime ignores it."""
 
     file: str
     table: str
     key: str
     right: str
-    """The right place; "" for a key that exists nowhere."""
+    """The right table; "" for an unknown key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A file with NRI settings that is not part of the configuration."""
+    """File with NRI settings that the runtime does not read."""
 
     file: str
     table: str
@@ -61,7 +61,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class NriConfig:
-    """One runtime's configuration of NRI; None for settings that are not made."""
+    """NRI configuration of one runtime; None for settings that are not made."""
 
     runtime: str
     """``containerd``, ``cri-o`` or ``isulad``."""
@@ -70,7 +70,7 @@ class NriConfig:
     missing: str = ""
     """The main file's path, if it does not exist."""
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Files that we may not read, with the reason: their settings are unknown."""
+    """Files that could not be read, with the reason; their settings are unknown."""
     problems: tuple[Problem, ...] = ()
     misplaced: tuple[Misplaced, ...] = ()
     orphans: tuple[Orphan, ...] = ()
@@ -86,7 +86,7 @@ class NriConfig:
     """The value as written: a Go duration, or iSulad's number of seconds."""
     request_timeout: Setting | None = None
     enable_key: str = ""
-    """The syntax for "on", for a fix."""
+    """The setting that enables NRI, for a fix."""
     connections_key: str = ""
 
 
@@ -104,9 +104,9 @@ class TomlFile:
     table: dict[str, object] | None
     changed_at: float = 0.0
     denied: str = ""
-    """Why we may not read the file."""
+    """Why the file could not be read; "" if it could."""
     broken: str = ""
-    """Why the file is not valid TOML."""
+    """Why the file is not valid TOML; "" if it is."""
 
 
 def read_toml(host: Host, path: str) -> TomlFile:
@@ -150,7 +150,7 @@ def table_name(path: tuple[str, ...]) -> str:
 
 
 def is_backup(path: str) -> bool:
-    """Return whether a file's name is one of a backup by an editor or a package manager."""
+    """Return whether a file name is that of a backup by an editor or a package manager."""
     return _BACKUP.search(path.rpartition("/")[2]) is not None
 
 

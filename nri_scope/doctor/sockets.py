@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NRI socket: whether it exists, who may use it, and which process listens on it."""
+"""The NRI socket: its file, its permissions, and the listening process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .host import Host, words
 from .processes import RUNTIMES, process_name
 
 CONNECT_TIMEOUT = 2.0
-"""Timeout in seconds; a listening socket accepts immediately or is full."""
+"""Timeout in seconds for connecting, which takes time only if the queue of the socket is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketFile:
-    """The socket in the file system."""
+    """The socket's file and folder."""
 
     path: str
     problem: str = ""
@@ -33,31 +33,31 @@ class SocketFile:
     mode: int = 0
     uid: int = 0
     folder_mode: int | None = None
-    """Permission bits of the folder; None if there is none or it is hidden."""
+    """Permission bits of the folder; None if it does not exist or is hidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """The process at the other end, or the reason why there is none."""
+    """Result of connecting: the listening process, or a problem."""
 
     problem: str = ""
     refused: bool = False
-    """Whether the socket is a left-over on which no process listens."""
+    """Whether no process listens: the socket's file is left over."""
     denied: bool = False
-    """Whether we may not connect: it is unknown whether a process listens."""
+    """Whether connecting is not permitted, so it is unknown whether a process listens."""
     busy: bool = False
     """Whether a process listens but does not accept."""
     pid: int = 0
-    """Id of the process that called listen(2); 0 if its process namespace is hidden from us."""
+    """Id of the process that called listen(2); 0 if it is in a hidden process namespace."""
     uid: int = -1
     name: str = ""
     """Short name of the process, "" if unknown."""
     descriptor: int | None = None
-    """The connection, to be used or closed by the caller."""
+    """The connection, which the caller owns."""
 
 
 def look_at_socket(host: Host, path: str) -> SocketFile:
-    """Read the socket's facts from the file system, without connecting."""
+    """Read the status of the socket's file and folder, without connecting."""
     folder_mode = None
     try:
         folder_mode = stat.S_IMODE(host.status(str(PurePosixPath(path).parent)).st_mode)
@@ -77,7 +77,7 @@ def look_at_socket(host: Host, path: str) -> SocketFile:
 
 
 def connect(host: Host, path: str) -> Listener:
-    """Connect, and ask the kernel which process listens. Nothing is sent."""
+    """Connect, and get the listening process from the kernel. Nothing is sent."""
     try:
         address = check_path(host.resolve(path))
     except ConnectError as error:
@@ -93,7 +93,7 @@ def connect(host: Host, path: str) -> Listener:
         sock.close()
         return Listener(problem="no process listens", refused=True)
     except (BlockingIOError, TimeoutError):
-        # A unix socket's queue of waiting connections is full.
+        # The queue of pending connections is full.
         sock.close()
         return Listener(problem="it does not accept connections", busy=True)
     except PermissionError as error:
@@ -113,13 +113,15 @@ def check_socket(file: SocketFile) -> list[Check]:
     if file.problem:
         return [unknown("socket", f"{file.path}: {file.problem}", "run doctor as root")]
     if not file.exists:
-        text = f"there is no {file.path}"
+        text = f"{file.path} does not exist"
         if file.folder_mode is None:
-            text += ", nor its folder"
-        fix = "switch NRI on in the runtime and restart it, or give its socket with --socket"
+            text += ", nor does its folder"
+        fix = "enable NRI in the runtime and restart it, or pass its socket with --socket"
         return [fail("socket", text, fix)]
     if not file.is_socket:
-        return [fail("socket", f"{file.path} is no socket", "give the socket's path with --socket")]
+        return [
+            fail("socket", f"{file.path} is not a socket", "pass the socket's path with --socket")
+        ]
     text = f"{file.path} is a socket, mode {file.mode:04o}, owner {file.uid}"
     return [ok("socket", text), *_folder(file)]
 
@@ -130,18 +132,18 @@ def _folder(file: SocketFile) -> list[Check]:
     if mode is None:
         return []
     enters = _who_enters(mode)
-    # Replacing also takes search permission, and a sticky folder protects other users' files.
+    # Replacing a file also needs search permission; a sticky folder protects other users' files.
     if mode & stat.S_ISVTX == 0 and (mode & 0o030 == 0o030 or mode & 0o003 == 0o003):
-        text = f"{folder} has mode {mode:04o}: others than its owner can replace the socket"
+        text = f"{folder} has mode {mode:04o}: other users than its owner can replace the socket"
         return [warn("socket-folder", text, f"chmod 0700 {folder}")]
-    # A client that connects can change every container. It needs write permission on the socket and
-    # search permission on the folder, which runtimes make 0700. Folder and socket may belong to
-    # different groups, so a bit for either group counts for both.
+    # A plugin can change every container. To connect, it needs write permission for the socket and
+    # search permission for the folder, which has mode 0700 in all runtimes. Folder and socket may
+    # belong to different groups, so a permission of either group counts for both.
     if mode & 0o011 and file.mode & 0o022:
         text = (
             f"{folder} has mode {mode:04o}: {enters} may enter it, and with the socket's mode "
-            f"{file.mode:04o} others than its owner can register plugins, which can change every "
-            "container"
+            f"{file.mode:04o} other users than its owner can register plugins, which can change "
+            "every container"
         )
         return [warn("socket-folder", text, f"chmod 0700 {folder}")]
     text = f"{folder} has mode {mode:04o}: {enters} may enter it"
@@ -151,7 +153,7 @@ def _folder(file: SocketFile) -> list[Check]:
 
 
 def _who_enters(mode: int) -> str:
-    """Return the users that a folder's search bits admit; root needs none."""
+    """Return the users that a folder's search bits admit, besides root."""
     match bool(mode & 0o010), bool(mode & 0o001):
         case True, True:
             return "all users"
@@ -165,26 +167,26 @@ def _who_enters(mode: int) -> str:
 def check_listener(path: str, listener: Listener) -> list[Check]:
     """Check which process listens."""
     if listener.refused:
-        text = f"no process listens at {path}: it is left over from a runtime that has ended"
+        text = f"no process listens at {path}: the file is left over from a runtime that ended"
         return [fail("listener", text, "start or restart the runtime; it replaces the socket")]
     if listener.busy:
-        text = f"{listener.problem}: its queue of waiting plugins is full"
-        fix = "look for a plugin that connects and says nothing; restart the runtime if it hangs"
+        text = f"{path} does not accept connections: its queue is full"
+        fix = "look for a plugin that connects without registering; restart the runtime if it hangs"
         return [fail("listener", text, fix)]
     if listener.denied:
         fix = "run doctor as root"
         if not os.geteuid():
-            # Root does not need permission bits, so there is another obstacle.
-            fix = "look for SELinux or AppArmor denials; run doctor on the node, in no container"
+            # Permission bits do not apply to root, so there is another reason.
+            fix = "look for SELinux or AppArmor denials; run doctor on the node, not in a container"
         return [unknown("listener", f"cannot connect to {path}: {listener.problem}", fix)]
     if listener.problem:
         return [fail("listener", f"cannot connect to {path}: {listener.problem}")]
     if not listener.pid:
-        return [unknown("listener", "a process that is not visible from here listens")]
-    who = f"{listener.name or 'a process that we must not see'} (process {listener.pid})"
+        return [unknown("listener", "a process in a hidden process namespace listens")]
+    who = f"{listener.name or 'a hidden process'} (process {listener.pid})"
     if listener.pid == 1 and listener.name not in RUNTIMES:
-        return [ok("listener", f"{who} listens, a service manager as a rule")]
+        return [ok("listener", f"{who} listens, usually a service manager for the runtime")]
     if listener.name and listener.name not in RUNTIMES:
-        text = f"{who} listens, which is none of {', '.join(RUNTIMES)}"
-        return [warn("listener", text, "make sure that this is meant to be a container runtime")]
+        text = f"{who} listens, which is not one of {', '.join(RUNTIMES)}"
+        return [warn("listener", text, "check that it is a container runtime")]
     return [ok("listener", f"{who} listens")]

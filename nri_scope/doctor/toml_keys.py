@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI's settings in the runtimes' TOML files, in which each runtime uses its own keys."""
+"""NRI settings in TOML files, where each runtime has its own keys."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _FIELDS = (
     *("enabled", "socket_path", "plugin_path", "plugin_config_path"),
     *("registration_timeout", "request_timeout"),
 )
-"""Settings of `NriConfig` whose key in `NriKeys` has the same name."""
+"""Settings that have the same name in `NriConfig` and `NriKeys`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NriKeys:
-    """A runtime's keys for the settings of `NriConfig`."""
+    """One runtime's keys for the settings of `NriConfig`."""
 
     enabled: str
     disconnections: str
-    """The opposite of ``connections``."""
+    """Key for the negation of ``connections``."""
     socket_path: str
     plugin_path: str
     plugin_config_path: str
     registration_timeout: str
     request_timeout: str
     enabled_is_negated: bool = False
-    """Whether the key switches NRI off rather than on."""
+    """Whether the key `enabled` disables NRI when true."""
     others: frozenset[str] = frozenset()
-    """Valid keys that do not concern NRI."""
+    """Other valid keys in the table."""
 
     @property
     def all(self) -> frozenset[str]:
-        """Every key that the runtime knows in NRI's table."""
+        """All valid keys in NRI's table."""
         return self.others | {getattr(self, name) for name in (*_FIELDS, "disconnections")}
 
 
@@ -63,14 +63,14 @@ def overlay(
     *,
     replaces: bool = False,
 ) -> NriConfig:
-    """Return ``config`` with the NRI table at ``path`` of ``origin`` laid over it.
+    """Return ``config`` overridden by an NRI table, which is at ``path`` in the file ``origin``.
 
-    Settings missing in ``table`` stay as they were, unless it ``replaces`` earlier tables as a
-    whole. An empty table changes nothing.
+    Settings missing in ``table`` are unchanged, or unset if it ``replaces`` earlier tables. An
+    empty table changes nothing.
     """
     if not table:
         return config
-    # The Go packages that read these files accept keys in any case.
+    # The Go packages that parse these files ignore the case of keys.
     table = {key.lower(): value for key, value in table.items()} | dict(table)
 
     def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
@@ -97,11 +97,11 @@ def misplaced(
     file: TomlFile,
     right: TablePath,
     keys: NriKeys,
-    telling: Callable[[TablePath], frozenset[str]],
+    nri_keys_in: Callable[[TablePath], frozenset[str]],
 ) -> list[Misplaced]:
-    """Return keys without effect: unknown ones in NRI's table at ``right``, and NRI's elsewhere.
+    """Return keys without effect: unknown keys in the table at ``right``, NRI's keys elsewhere.
 
-    ``telling`` returns the keys that are NRI's even in the table at a given path.
+    ``nri_keys_in`` returns the keys that can only be NRI's in the table at a path.
     """
     found: list[Misplaced] = []
     right_name = table_name(right)
@@ -116,7 +116,7 @@ def misplaced(
             found += [
                 Misplaced(file.path, table_name(path), key, right_name)
                 for key in table
-                if key in telling(path)
+                if key in nri_keys_in(path)
             ]
     return found
 
@@ -128,10 +128,10 @@ def orphans(
     right: Callable[[Table], TablePath],
     keys: NriKeys,
 ) -> Iterator[Orphan]:
-    """Yield the files among ``paths`` that look like a part of ``config`` in the wrong place.
+    """Yield files of ``paths`` whose NRI settings the runtime does not read.
 
-    Such a file has a name and a table like a real part, and NRI settings that have no effect.
-    Backups, and copies that would change nothing, are not reported.
+    Backups, files with other suffixes, and files that would change nothing in ``config`` are
+    skipped.
     """
     for path in paths:
         if not path.endswith((".conf", ".toml")) or is_backup(path):

@@ -25,7 +25,7 @@ def test_a_failure_is_exit_status_1_with_words_and_a_way_out(
     assert examine(root) == 1
     output = capsys.readouterr()
     assert output.err == ""
-    assert "fail    socket: there is no /var/run/nri/nri.sock" in output.out
+    assert "fail    socket: /var/run/nri/nri.sock does not exist" in output.out
     assert "\n          fix: " in output.out
     assert "\x1b" not in output.out
 
@@ -54,7 +54,7 @@ def test_json_is_one_object(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
     socket = next(check for check in document["checks"] if check["name"] == "socket")
-    assert (socket["status"], socket["detail"]) == ("fail", "there is no /x/y.sock, nor its folder")
+    assert (socket["status"], socket["detail"]) == ("fail", "/x/y.sock does not exist, nor does its folder")
     assert all(set(check) == {"name", "status", "detail", "fix"} for check in document["checks"])
 
 

@@ -65,7 +65,7 @@ def test_a_configuration_switches_on_and_off() -> None:
     assert on.status is Status.OK
     off = one(Installation(replace(CONTAINERD, enabled=setting(False)), "2.1.0", None), "-enabled")
     assert off.status is Status.FAIL
-    assert off.detail == f"NRI is switched off: key in [table] of {FILE}"
+    assert off.detail == f"NRI is disabled: key in [table] of {FILE}"
     assert off.fix == "set ON and restart containerd"
     odd = one(Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled")
     assert odd.status is Status.FAIL
@@ -126,12 +126,12 @@ def test_closed_to_external_plugins_is_a_failure() -> None:
     [
         (CONTAINERD, "3s", Status.OK, "request timeout 3 s"),
         (CONTAINERD, "0", Status.OK, "default of 2 s"),
-        (CONTAINERD, "20ms", Status.WARN, "a short delay disconnects"),
-        (CONTAINERD, "5", Status.FAIL, "no duration"),
-        (CONTAINERD, 5, Status.FAIL, "no duration"),
-        (CRI_O, 2, Status.FAIL, "no duration"),
+        (CONTAINERD, "20ms", Status.WARN, "even short delays disconnect"),
+        (CONTAINERD, "5", Status.FAIL, "not a duration"),
+        (CONTAINERD, 5, Status.FAIL, "not a duration"),
+        (CRI_O, 2, Status.FAIL, "not a duration"),
         (ISULAD, 3, Status.OK, "request timeout 3 s"),
-        (ISULAD, True, Status.FAIL, "no duration"),
+        (ISULAD, True, Status.FAIL, "not a duration"),
     ],
 )
 def test_timeouts(config: NriConfig, value: object, status: Status, words: str) -> None:
@@ -146,13 +146,13 @@ def test_timeouts_are_compared_with_what_the_runtime_says() -> None:
     check = one(Installation(config, "2.1.9", None, SERVING), "-timeouts")
     assert (check.status, check.fix) == (
         Status.WARN,
-        "restart containerd to make it count",
+        "restart containerd to apply it",
     )
     assert "is 10 s, but the runtime uses 2 s" in check.detail
 
     slow = replace(SERVING, registration_timeout_ms=60_000)
     check = one(Installation(CONTAINERD, "2.1.9", None, slow), "-timeouts")
-    assert "registration timeout is 60 s, set in no file" in check.detail
+    assert "registration timeout is 60 s, which no file" in check.detail
     assert not found(Installation(CONTAINERD, "2.1.9", None, SERVING), "-timeouts")
 
 
@@ -168,8 +168,8 @@ def test_misplaced_keys_problems_and_orphans_are_told() -> None:
         (Status.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
         (
             Status.WARN,
-            f"x in [b] of {FILE} is no setting of NRI that is known; runtimes ignore unknown ones",
-            "check its spelling, or remove it",
+            f"x in [b] of {FILE} is not a known NRI setting; runtimes ignore unknown settings",
+            "correct its spelling, or remove it",
         ),
     ]
     assert [c.status for c in found(installation, "-config")] == [
@@ -185,7 +185,7 @@ def test_misplaced_keys_problems_and_orphans_are_told() -> None:
 def test_defaults_without_a_file_are_fine() -> None:
     config = replace(CONTAINERD, files=(), missing=FILE)
     check = one(Installation(config, "2.1.0", None), "-config")
-    assert (check.status, f"there is no {FILE}" in check.detail) == (Status.OK, True)
+    assert (check.status, f"{FILE} does not exist" in check.detail) == (Status.OK, True)
 
 
 def test_changes_since_the_start_need_a_restart() -> None:
@@ -194,6 +194,6 @@ def test_changes_since_the_start_need_a_restart() -> None:
     assert not found(Installation(config, "2.1.0", process), "-restart")
     config = replace(CONTAINERD, changed_at=1_700_000_000.0)
     check = one(Installation(config, "2.1.0", process), "-restart")
-    assert "(2023-11-14 22:13:20 UTC)" in check.detail
+    assert "at 2023-11-14 22:13:20 UTC" in check.detail
     process = replace(process, replaced=True, started_at=None)
     assert "was replaced" in one(Installation(config, "2.1.0", process), "-restart").detail

@@ -114,7 +114,7 @@ async def test_a_bystander_s_failures_are_no_failures(machine: Machine) -> None:
     )
     check = named(checks, "containerd-enabled")
     assert check.status is Status.WARN
-    assert check.detail.endswith("(not what serves /run/nri/nri.sock)")
+    assert check.detail.endswith("(it does not serve /run/nri/nri.sock)")
     assert named(checks, "cri-o-enabled").status is Status.OK
     assert not any(c.status is Status.FAIL for c in checks)
 
@@ -152,8 +152,8 @@ def test_where_plugins_are_is_unknown_without_the_configuration(
     check = named(examine(machine.host), "plugins")
     assert (check.status, check.fix) == (Status.UNKNOWN, "run doctor as root")
     assert check.detail == (
-        "not all of containerd's configuration could be read: which plugins it starts is unknown "
-        "(those in /opt/nri/plugins unless the rest says otherwise)"
+        "not all of containerd's configuration could be read: its plugin folder is unknown "
+        "(/opt/nri/plugins unless configured)"
     )
 
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)

@@ -30,7 +30,7 @@ def findings(checks: list[Check]) -> list[tuple[Status, str]]:
 def test_no_folder_is_fine(machine: Machine) -> None:
     (check,) = examine(machine)
     assert check.status is Status.OK
-    assert "starts none" in check.detail
+    assert "no plugins for the runtime" in check.detail
 
 
 def test_good_plugins_with_their_configuration(machine: Machine) -> None:
@@ -43,7 +43,7 @@ def test_good_plugins_with_their_configuration(machine: Machine) -> None:
     (check,) = examine(machine)
     assert (check.status, check.detail) == (
         Status.OK,
-        f"the runtime starts 10-a, 20-b, 30-c of {PLUGINS}",
+        f"the runtime starts 10-a, 20-b, 30-c in {PLUGINS}",
     )
 
 
@@ -54,7 +54,7 @@ def test_one_bad_name_stops_all(machine: Machine) -> None:
     ((status, detail),) = findings(checks)
     assert status is Status.FAIL
     assert f"{PLUGINS}/logger" in detail
-    assert "all plugins" in detail
+    assert "no plugin starts" in detail
     # Nothing says at the same time that they are started.
     assert len(checks) == 1
 
@@ -69,14 +69,14 @@ def test_isulad_starts_plugins_with_a_configuration_file_of_their_full_name(
     machine.link(f"{PLUGINS}/30-gone", "/nowhere")
     checks = examine(machine, runtime="isulad")
     (check,) = [check for check in checks if check.status is Status.OK]
-    assert check.detail == f"the runtime starts 10-a, 20-a of {PLUGINS}"
+    assert check.detail == f"the runtime starts 10-a, 20-a in {PLUGINS}"
     told = "\n".join(detail for _, detail in findings(checks))
     assert {status for status, _ in findings(checks)} == {Status.WARN}
     for words in (
-        f"{PLUGINS}/logger is passed over",
-        f"{PLUGINS}/30-gone is a link to nothing",
-        "a is there 2 times, with index 10, 20: one of them runs",
-        f"20-b is not started: there is no {CONFIGS}/20-b.conf",
+        f"{PLUGINS}/logger is skipped",
+        f"{PLUGINS}/30-gone is a broken link",
+        "a exists 2 times, with index 10, 20: one of them runs",
+        f"20-b is not started: {CONFIGS}/20-b.conf does not exist",
         f"{CONFIGS}/b.conf belongs to no plugin",
     ):
         assert words in told
@@ -87,7 +87,7 @@ def test_nothing_is_started_where_nri_is_off(machine: Machine) -> None:
     plugin(machine, "10-a")
     folder = look_at_plugins(machine.host, PLUGINS, CONFIGS)
     (check,) = check_plugins(folder, runtime="containerd", off=True)
-    assert check.detail == f"NRI is off: no plugin in {PLUGINS} is started"
+    assert check.detail == f"NRI is off: the plugins in {PLUGINS} are not started"
 
 
 def test_what_is_not_executable_is_passed_over(machine: Machine) -> None:
@@ -119,7 +119,7 @@ def test_plugins_that_cannot_start(machine: Machine) -> None:
     found = findings(examine(machine))
     assert [status for status, _ in found] == [Status.FAIL] * 4
     for (_, detail), words in zip(
-        found, ("link to nothing", "no file", "not executable", "is empty"), strict=True
+        found, ("broken link", "regular file", "not executable", "is empty"), strict=True
     ):
         assert words in detail
 
@@ -127,15 +127,15 @@ def test_plugins_that_cannot_start(machine: Machine) -> None:
 def test_a_link_with_a_bad_name_stops_all_wherever_it_leads(machine: Machine) -> None:
     machine.link(f"{PLUGINS}/x", "/nowhere")
     ((status, detail),) = findings(examine(machine))
-    assert (status, "all plugins" in detail) == (Status.FAIL, True)
+    assert (status, "no plugin starts" in detail) == (Status.FAIL, True)
 
 
 def test_equal_names_and_equal_indices_are_told(machine: Machine) -> None:
     for name in ("10-a", "20-a", "20-b"):
         plugin(machine, name)
     assert findings(examine(machine)) == [
-        (Status.WARN, "a is there 2 times, with index 10, 20: all of them run"),
-        (Status.WARN, "a, b have the same index 20: which goes first is left to chance"),
+        (Status.WARN, "a exists 2 times, with index 10, 20: all of them run"),
+        (Status.WARN, "a, b have the same index 20: their order is undefined"),
     ]
 
 
@@ -152,7 +152,7 @@ def test_plugins_newer_than_the_runtime_are_told(machine: Machine) -> None:
     changed = os.lstat(machine.at(f"{PLUGINS}/10-a")).st_ctime
     assert not findings(examine(machine, started_at=changed))
     ((_, detail),) = findings(examine(machine, started_at=changed - 60))
-    assert "after the runtime had started" in detail
+    assert "after the start of the runtime" in detail
 
 
 def test_configuration_for_nobody_is_told(machine: Machine) -> None:
@@ -162,9 +162,9 @@ def test_configuration_for_nobody_is_told(machine: Machine) -> None:
         machine.write(f"{CONFIGS}/{name}")
     details = [detail for _, detail in findings(examine(machine))]
     for name in ("10-a.yaml", "11-a.conf", "off.conf"):
-        text = f"{CONFIGS}/{name} belongs to no plugin in {PLUGINS}: the runtime gives it to none"
+        text = f"{CONFIGS}/{name} belongs to no plugin in {PLUGINS} and is not used"
         assert text in details
-    assert "a.conf does not count for 10-a: there is 10-a.conf too" in details
+    assert "a.conf is not used for 10-a: 10-a.conf takes precedence" in details
     assert len(details) == 5
 
 
@@ -175,7 +175,7 @@ def test_configuration_that_cannot_be_read_stops_all(machine: Machine) -> None:
     machine.link(f"{CONFIGS}/b.conf", "/nowhere")
     found = findings(examine(machine))
     assert [status for status, _ in found] == [Status.FAIL, Status.WARN]
-    assert "starts no plugin at all" in found[0][1]
+    assert "starts no plugin" in found[0][1]
 
 
 def test_only_the_configuration_that_counts_is_judged(machine: Machine) -> None:
@@ -186,8 +186,8 @@ def test_only_the_configuration_that_counts_is_judged(machine: Machine) -> None:
     machine.link(f"{CONFIGS}/20-b.conf", "/nowhere")
     machine.write(f"{CONFIGS}/b.conf")
     assert findings(examine(machine)) == [
-        (Status.WARN, "a.conf does not count for 10-a: there is 10-a.conf too"),
-        (Status.WARN, f"{CONFIGS}/20-b.conf is a link to nothing"),
+        (Status.WARN, "a.conf is not used for 10-a: 10-a.conf takes precedence"),
+        (Status.WARN, f"{CONFIGS}/20-b.conf is a broken link"),
     ]
 
 

@@ -78,7 +78,7 @@ def test_a_program_says_its_version(process: Process, says: str, version: str) -
 
 def test_a_program_without_a_version_is_told(process: Process) -> None:
     process.says("no version at all")
-    assert process.version() == ProgramVersion("", "its --version names none")
+    assert process.version() == ProgramVersion("", "--version printed no version")
 
 
 def test_a_program_that_does_not_answer_is_told(
@@ -86,7 +86,7 @@ def test_a_program_that_does_not_answer_is_told(
 ) -> None:
     monkeypatch.setattr(program_module, "VERSION_TIMEOUT", 0.05)
     process.program.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert process.version() == ProgramVersion("", "no answer to --version within 0.05 s")
+    assert process.version() == ProgramVersion("", "--version did not end within 0.05 s")
 
 
 def test_a_process_that_has_ended_has_no_version(process: Process) -> None:
@@ -100,30 +100,30 @@ def test_each_of_the_user_ids_of_a_process_counts(process: Process, position: in
     uids = [0, 0, 0, 0]
     uids[position] = STRANGER
     process.uids(*uids)
-    assert process.refused(f"the process is of user {STRANGER}")
+    assert process.refused(f"its process belongs to user {STRANGER}")
 
 
 def test_a_process_of_an_unknown_user_is_not_asked(process: Process) -> None:
     process.folder.joinpath("status").write_text("Name:\tUid:\\n0\n")
-    assert process.refused("its user is not known")
+    assert process.refused("its user is unknown")
 
 
 def test_a_process_with_another_root_folder_is_not_asked(process: Process) -> None:
     process.folder.joinpath("root").unlink()
     process.folder.joinpath("root").symlink_to(process.proc)
-    assert process.refused("the process has another root folder")
+    assert process.refused("its process has another root folder")
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
 def test_a_program_that_others_may_write_is_not_run(process: Process, mode: int) -> None:
     process.program.chmod(mode)
-    assert process.refused(f"others may write its program (mode {mode:04o})")
+    assert process.refused(f"other users may write to its program (mode {mode:04o})")
 
 
 def test_what_is_no_regular_file_is_not_run(process: Process) -> None:
     process.program.unlink()
     os.mkfifo(process.program, 0o755)
-    assert process.refused("its program is no regular file")
+    assert process.refused("its program is not a regular file")
 
 
 @as_root
@@ -174,7 +174,9 @@ def test_the_program_of_a_real_process_is_asked_even_when_its_file_is_gone(binar
 def test_the_program_of_a_real_process_of_another_user_is_not_run(binary: Path) -> None:
     with running(binary, STRANGER) as pid:
         version = program_version(pid)
-    assert version == ProgramVersion("", f"the process is of user {STRANGER}, so it was not run")
+    assert version == ProgramVersion(
+        "", f"its process belongs to user {STRANGER}, so it was not run"
+    )
 
 
 @as_root

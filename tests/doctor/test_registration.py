@@ -52,7 +52,7 @@ async def test_a_runtime_tells_about_itself_and_is_left_in_order(
     else:
         assert (limits.status, limits.detail) == (
             Status.OK,
-            "5 s to register, 2 s to answer a request",
+            "5 s to register, 2 s to reply to a request",
         )
 
 
@@ -88,7 +88,7 @@ async def test_every_part_of_the_state_is_answered_before_leaving() -> None:
 async def test_a_mute_runtime_is_given_up() -> None:
     ours, theirs = socket.socketpair()
     seen = await register(ours.detach(), timeout=0.05)
-    assert (seen.configured, seen.problem) == (False, "no answer within 0.05 s")
+    assert (seen.configured, seen.problem) == (False, "no reply within 0.05 s")
     theirs.setblocking(False)
     with theirs:
         loop = asyncio.get_running_loop()

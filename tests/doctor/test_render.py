@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 
-from nri_scope.doctor.check import Check, Status, exit_status, fail, ok, softened, unknown, warn
+from nri_scope.doctor.check import Check, Status, as_warnings, exit_status, fail, ok, unknown, warn
 from nri_scope.doctor.render import as_json, as_text
 from nri_scope.text.styled_text import spans_of
 
@@ -66,8 +66,8 @@ def test_the_exit_status_tells_a_failure_and_only_that() -> None:
     assert exit_status(CHECKS) == 1
 
 
-def test_softened_failures_are_warnings_with_a_reason() -> None:
-    assert softened([fail("a", "b", "c"), ok("d", "e")], "elsewhere") == [
+def test_failures_become_warnings_with_a_reason() -> None:
+    assert as_warnings([fail("a", "b", "c"), ok("d", "e")], "elsewhere") == [
         Check("a", Status.WARN, "b (elsewhere)", "c"),
         ok("d", "e"),
     ]

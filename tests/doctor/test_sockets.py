@@ -49,16 +49,16 @@ def test_a_socket_in_a_closed_folder_is_as_it_should_be(
 def test_no_socket_and_no_folder_are_told(machine: Machine) -> None:
     (check,) = check_socket(look_at_socket(machine.host, PATH))
     assert check.status is Status.FAIL
-    assert check.detail == f"there is no {PATH}, nor its folder"
+    assert check.detail == f"{PATH} does not exist, nor does its folder"
     machine.at(PATH)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
-    assert check.detail == f"there is no {PATH}"
+    assert check.detail == f"{PATH} does not exist"
 
 
 def test_a_file_is_no_socket(machine: Machine) -> None:
     machine.write(PATH)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
-    assert (check.status, check.detail) == (Status.FAIL, f"{PATH} is no socket")
+    assert (check.status, check.detail) == (Status.FAIL, f"{PATH} is not a socket")
 
 
 def test_a_hidden_folder_is_unknown(machine: Machine, unprivileged: None) -> None:
@@ -92,9 +92,9 @@ def test_who_else_can_connect(folder: int, mode: int, status: Status) -> None:
         (0o644, 0o777, "0644: only its owner may enter it"),
         (0o755, 0o600, "0755: all users may enter it, but the socket's mode 0600 lets only its"),
         (0o750, 0o600, "0750: only its owner and its group may enter it, but the socket's mode"),
-        (0o755, 0o666, "0755: all users may enter it, and with the socket's mode 0666 others"),
+        (0o755, 0o666, "0755: all users may enter it, and with the socket's mode 0666 other users"),
         (0o701, 0o602, "0701: all users but its group may enter it, and with the socket's mode"),
-        (0o777, 0o600, "0777: others than its owner can replace the socket"),
+        (0o777, 0o600, "0777: other users than its owner can replace the socket"),
         (0o1777, 0o600, "1777: all users may enter it, but the socket's mode 0600"),
         (0o722, 0o600, "0722: only its owner may enter it"),
     ],
