@@ -19,7 +19,7 @@ import pytest
 from nri_scope.errors import NriScopeError, UsageError
 
 if TYPE_CHECKING:
-    from nri_scope.replay.script import Choice
+    from nri_scope.replay.script import ReplaySelection
     from nri_scope.replay.testing import Goldens, Result
 
 _MARKER = "nri_recording"
@@ -143,7 +143,7 @@ class NriReplay:
             job = Job(
                 self._recording,
                 casting,
-                self._choice(),
+                self._selection(),
                 PlaybackOptions(faults=parse_faults(faults), effects=effects),
                 profile or self._profile,
             )
@@ -159,12 +159,12 @@ class NriReplay:
         # Outside of the handler: as its context, our own frames would be shown after all.
         pytest.fail(problem)
 
-    def _choice(self) -> Choice:
+    def _selection(self) -> ReplaySelection:
         from nri_scope.filter import parse
-        from nri_scope.replay.script import Choice
+        from nri_scope.replay.script import ReplaySelection
 
         where = cast("str", self._settings.get("where", ""))
-        return Choice(
+        return ReplaySelection(
             session=cast("int | None", self._settings.get("session")),
             where=parse(where) if where else None,
             only=cast("str", self._settings.get("only", "")),

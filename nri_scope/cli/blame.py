@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
 
 _LISTED = 5
+"""Maximum number of containers that an error lists."""
 
 _EPILOG = """
 \b
@@ -38,11 +39,13 @@ The gutter: owner, evidence (letters, explained below), and kind of change:
     "--history",
     "path",
     metavar="PATH",
-    help="All changes of a path of the spec, such as /process/env/FOO or FOO, in order.",
+    help="Show every change to one path of the spec, such as /process/env/FOO or FOO, in order.",
 )
-@click.option("--full", is_flag=True, help="Every line, not only what was changed.")
-@click.option("--changed", is_flag=True, help="Changed lines alone, and what they are part of.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 where a plugin changed it.")
+@click.option("--full", is_flag=True, help="Show every line, not only the changed ones.")
+@click.option(
+    "--changed", is_flag=True, help="Show only changed lines and the keys that contain them."
+)
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if a plugin changed it.")
 @redact_option
 @format_option(
     "text|json|markdown",
@@ -62,18 +65,18 @@ def command(
 ) -> None:
     """Show which plugin set each line of a container's OCI spec.
 
-    WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, an event about it, or
-    its pod where that has one container only.
+    WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, the number of an event
+    about it, or its pod if the pod has only one container.
 
-    Lines are in the order of the spec, as YAML, with their former values. Without --full those that
-    no plugin changed are only counted. Without --redact values are shown as they are, secrets
+    Lines are YAML in the order of the spec, with their former values. Without --full, lines that no
+    plugin changed are only counted. Without --redact, values are shown as recorded, secrets
     included.
 
-    Exit status: 0 it was shown; 2 it could not be done. With --exit-code: 0 no plugin was seen to
-    change it; 1 a plugin changed it.
+    Exit status: 0 shown; 2 an error occurred. With --exit-code: 0 no change by a plugin was
+    observed; 1 a plugin changed the container or the path.
     """
     if full and changed:
-        raise UsageError("--full and --changed contradict each other", "leave one of them out")
+        raise UsageError("--full and --changed exclude each other", "leave one of them out")
     if path is not None and (full or changed):
         raise UsageError("--history shows one path", "leave out --full and --changed")
     view: View = "full" if full else "changed" if changed else "usual"
@@ -90,17 +93,17 @@ def _perform(
     from nri_scope.events import Container
     from nri_scope.recording.records import json_in_parts
 
-    from .redacted_view import shown
+    from .redacted_view import open_view
 
     steps: Sequence[ChangeStep] = ()
-    with Output() as output, shown(file, rules) as seen:
-        container = seen.same(_container(seen.original, what))
+    with Output() as output, open_view(file, rules) as view:
+        container = view.counterpart(_container(view.original, what))
         assert isinstance(container, Container)
-        history = history_of(seen.recording, container)
+        history = history_of(view.recording, container)
         if not (history.spec or history.base or history.steps or history.real):
             raise UsageError(
-                f"{file} does not show what {history.name} is made of",
-                "record it from its creation on",
+                f"{file} does not contain the spec of {history.name}",
+                "start recording before the container is created",
             )
         lines = blame.lines(history)
         resolved = "" if path is None else blame.resolve(history, path)
@@ -172,8 +175,8 @@ def _container(recording: Recording, what: str) -> Container:
             if found:
                 return found[0]
             raise UsageError(
-                f"event {thing.id} ({thing.event}) is about no container",
-                "name a container, or an event of one",
+                f"event {thing.id} ({thing.event}) does not concern a container",
+                "name a container, or an event about one",
             )
         case Pod():
             containers = lookup.containers_of(recording, thing)
@@ -182,7 +185,7 @@ def _container(recording: Recording, what: str) -> Container:
             name = lookup.pod_name(thing)
             if not containers:
                 raise UsageError(
-                    f"{recording.path} has no container of {name}", "`log` shows what it has"
+                    f"{recording.path} has no container of {name}", "`log` shows what it contains"
                 )
             names = [lookup.container_name(one) for one in containers]
             if len({*names}) < len(names):
@@ -190,5 +193,5 @@ def _container(recording: Recording, what: str) -> Container:
             more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
             raise UsageError(
                 f"{name} has {len(containers)} containers",
-                f"say {' or '.join(names[:_LISTED])}{more}",
+                f"name one: {' or '.join(names[:_LISTED])}{more}",
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of all commands that replay: the plugins, the session, and the runtime's behaviour."""
+"""Options shared by the commands that replay: plugins, session and emulated runtime."""
 
 from __future__ import annotations
 
@@ -38,61 +38,71 @@ _CHAIN = (
         "plugins",
         multiple=True,
         metavar="NN=COMMAND",
-        help="A plugin of the chain, with its index. Several make a chain.",
+        help="Launch this plugin with this index. Repeat it for a chain of plugins.",
     ),
-    click.option("--index", type=INDEX, help="Index of COMMAND.  [default: 10, or its file's]"),
-    click.option("--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: its file's]"),
+    click.option(
+        "--index",
+        type=INDEX,
+        help="Index of COMMAND.  [default: from its file name NN-name, else 10]",
+    ),
+    click.option(
+        "--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: from its file name]"
+    ),
     click.option(
         "--config",
         "configs",
         multiple=True,
         metavar="[NN=]FILE",
-        help="Configuration to send to launched plugins with Configure, or to the one with this "
-        "index.",
+        help="Send this file in Configure to all launched plugins, or to the one with index NN.",
     ),
     click.option(
         "--env",
         "variables",
         multiple=True,
         metavar="NAME=VALUE",
-        help="An additional variable for launched plugins, which otherwise get only the three of a "
-        "runtime.",
+        help="Set an additional environment variable for launched plugins. Like a runtime, replay "
+        "otherwise sets only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
     ),
 )
-_MANNER = (
-    click.option("--session", type=click.IntRange(min=1), metavar="N", help="Session to replay."),
+_EMULATION = (
+    click.option(
+        "--session",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Replay this session.  [default: that of the first plugin in the chain]",
+    ),
     click.option(
         "--profile",
         default="recorded",
         show_default=True,
         metavar="NAME",
-        help="Behave like this runtime, such as containerd-2.1 or cri-o; an unknown name prints "
-        "all names.",
+        help="Behave like this runtime, such as containerd-2.1 or cri-o; an unknown name lists the "
+        "valid ones.",
     ),
     click.option(
         "--no-effects",
         is_flag=True,
-        help="Send every request as it was recorded, whatever plugins answer.",
+        help="Send every request as it was recorded, regardless of the plugins' replies.",
     ),
     click.option(
         "--fault",
         "faults",
         multiple=True,
         metavar="FAULT",
-        help="A fault to inject; `replay --help` lists them. Can be given several times.",
+        help="Inject this fault; `replay --help` lists all. Can be repeated.",
     ),
 )
 
 
 def chain_options(command: _Command) -> _Command:
-    """Add FILE, COMMAND and the options of its plugins."""
+    """Add FILE, COMMAND and the options of the plugins to launch."""
     for option in reversed(_CHAIN):
         command = option(command)
     return command
 
 
-def manner_options(command: _Command) -> _Command:
-    """Add the options of the session and of the runtime's behaviour."""
-    for option in reversed(_MANNER):
+def emulation_options(command: _Command) -> _Command:
+    """Add the options of the session and of the emulated runtime."""
+    for option in reversed(_EMULATION):
         command = option(command)
     return command

@@ -19,7 +19,7 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.text.escape import safe
 
 from .params import ANY_PATH
-from .tui import app_of, lack, say_made
+from .tui import make_app, report_saved_files, tui_obstacle
 
 if TYPE_CHECKING:
     from nri_scope.events import Session
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from .demo_runtime import Performance
 
 RECORDING = "containerd-1.7.nriscope.db"
-"""The sample recording that is played."""
+"""File name of the sample recording."""
 
 EVENTS_MAX = 1_000
-"""Maximum number of events that are played, as a demo should be short."""
+"""Maximum number of events to play, as a demo should be short."""
 
 QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times DESC"
 """An example for `sql`."""
@@ -44,23 +44,23 @@ QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times 
     "--output",
     type=ANY_PATH,
     metavar="FILE",
-    help="Recording to make.  [default: one in a new temporary folder]",
+    help="Recording to write.  [default: demo.nriscope.db in a new temporary folder]",
 )
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.1, max=1000),
     default=1.0,
     show_default=True,
-    help="2 plays twice as fast, 0.5 half as fast.",
+    help="Speed factor: 2 plays twice as fast, 0.5 half as fast.",
 )
 @click.option("--log", "as_log", is_flag=True, help="Print the events instead of showing `tui`.")
 def command(output: Path | None, speed: float, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
-    Plays a recording of a real containerd at a pace that people can follow, through an emulated
-    runtime, into a real `nri-scope record`, and shows the new recording in `tui`; where there is no
-    terminal, it prints the log. The other commands can be tried on that recording. The demo can be
-    left at any time, and need not be run as root.
+    An emulated runtime plays a recording of a real containerd, slowly enough to follow, into a real
+    `nri-scope record`. The new recording is shown in `tui`, or as a log if there is no terminal.
+    Every other command can be tried on that recording. You can quit the demo at any time; it does
+    not need root.
     """
     play_to_record(bundled_path(), output, speed, as_log=as_log)
 
@@ -78,34 +78,34 @@ def bundled_path() -> Path:
 
 
 def play_to_record(source: Path, output: Path | None, speed: float, *, as_log: bool) -> None:
-    """Show the first session of ``source``; ``output`` must not exist yet."""
+    """Play the first session of ``source``. Raise UsageError if ``output`` exists."""
     from nri_scope.recording.reader import Recording
 
     from .demo_runtime import Performance
 
     if output is not None and (output.exists() or output.is_symlink()):
-        raise UsageError(f"{output}: there is such a file already", "choose a new name")
+        raise UsageError(f"{output}: file exists", "choose a new name")
     with Recording.open(source) as recording:
         session, stored = _first_session(recording)
-    reason = "" if as_log else lack()
+    reason = "" if as_log else tui_obstacle()
     with _new_recording(output) as file:
         performance = Performance(session, stored, file, speed)
         if as_log or reason:
             if reason:
-                click.echo(f"demo: {reason}; this is its log instead", err=True)
+                click.echo(f"demo: {reason}; printing the log instead", err=True)
             _print(performance)
         else:
             _browse(performance)
-        _say(conclusion(performance))
+        _print_lines(conclusion(performance))
 
 
 def _print(performance: Performance) -> None:
     from nri_scope.transport.loop import run
 
-    _say(introduction(performance, "^C ends it earlier"))
+    _print_lines(introduction(performance, "^C ends the demo earlier"))
     status = run(performance.perform())
     if status:
-        raise UsageError(f"record ended with status {status}", "it has said why")
+        raise UsageError(f"record ended with status {status}", "see its message above")
 
 
 def _browse(performance: Performance) -> None:
@@ -116,43 +116,45 @@ def _browse(performance: Performance) -> None:
 
     config = load(config_path(), NAMES)
     key = config.keymap.first("quit")
-    _say(introduction(performance, f"{key} leaves"))
+    _print_lines(introduction(performance, f"{key} quits"))
 
-    app = app_of(performance.file, config, recorder=_News(performance, key), badge="demo")
+    app = make_app(performance.file, config, recorder=_DemoStatus(performance, key), badge="demo")
 
     async def watch() -> None:
         await app.run_async()
 
-    # Not on uvloop, which is for processes that answer runtimes.
+    # Not on uvloop, which only the processes that answer runtimes need.
     status = asyncio.run(performance.perform_for(watch))
-    say_made(app)
-    _say(iter(performance.said[-1:]))
+    report_saved_files(app)
+    _print_lines(iter(performance.record_output[-1:]))
     if app.failure is not None:
         raise app.failure
     if status:
         raise UsageError(f"record ended with status {status}", "try `nri-scope demo --log`")
 
 
-class _News:
-    """Messages for the screen while the demo plays."""
+class _DemoStatus:
+    """Status messages for the screen while the demo plays."""
 
     def __init__(self, performance: Performance, key: str) -> None:
         self._performance = performance
-        self.latest = f"all was played; {key} leaves, and shows what to try next"
+        self.latest = f"all events were played; {key} quits and shows what to try next"
 
     @property
     def ended(self) -> bool:
         """Whether all events were played."""
-        return self._performance.over
+        return self._performance.is_over
 
 
 def _first_session(recording: Recording) -> tuple[Session, list[Stored]]:
-    """Return the first session and all its requests, those of the set-up first."""
+    """Return the first session and its first `EVENTS_MAX` requests, set-up included."""
     from nri_scope.runtime import Stored
 
     sessions = recording.sessions()
     if not sessions:
-        raise RecordingError(recording.path, "it has no session to play", "install nri-scope again")
+        raise RecordingError(
+            recording.path, "contains no session to play", "install nri-scope again"
+        )
     stored: list[Stored] = []
     for event in recording.events():
         if event.session == sessions[0].id:
@@ -179,14 +181,14 @@ def _new_recording(output: Path | None) -> Iterator[Path]:
 
 
 def introduction(performance: Performance, ending: str) -> Iterator[str]:
-    """Yield an introduction to the demo; ``ending``: how to end it."""
+    """Yield an introduction to the demo. ``ending``: how to quit, such as ``q quits``."""
     from nri_scope.recording.display import moment, runtime
 
     session = performance.session
-    yield "This is what nri-scope shows of containers that come and go. There are none here:"
+    yield "This is how nri-scope shows containers being created and removed. None runs here:"
     yield f"a recording of {runtime(session)}, made {moment(session.started_ns)[:10]},"
-    yield "is played through an emulated runtime into a real `nri-scope record`. The events are"
-    yield "what was sent then, the times are today's. Nothing on this machine is touched."
+    yield "is played through an emulated runtime into a real `nri-scope record`. The events are the"
+    yield "recorded ones, with current times. Nothing on this machine is modified."
     yield ""
     seconds = math.ceil(performance.seconds)
     yield f"{performance.count} events follow in about {seconds} s; {ending}."
@@ -195,31 +197,32 @@ def introduction(performance: Performance, ending: str) -> Iterator[str]:
 
 def conclusion(performance: Performance) -> Iterator[str]:
     """Yield the recording's path, and commands to try on it."""
-    made = performance.file
-    if not made.exists():
+    recording = performance.file
+    if not recording.exists():
         yield "Nothing was recorded."
         return
-    program, file = program_name(), shlex.quote(str(made.absolute()))
+    program, file = program_name(), shlex.quote(str(recording.absolute()))
     yield ""
-    yield "Ended early; what was played so far is in" if performance.stopped else "This is now in"
+    ended = "Stopped early; the events so far are in" if performance.stopped else "Recorded in"
+    yield ended
     yield f"  {file}"
-    yield "and every command can be tried on it:"
+    yield "Every command can be tried on this recording:"
     yield from _commands(
-        ("all of it, to browse", f"{program} tui {file}"),
-        ("the log again", f"{program} log {file}"),
-        ("a part of it", f"{program} log {file} --where 'event:CreateContainer'"),
+        ("browse it", f"{program} tui {file}"),
+        ("print the log again", f"{program} log {file}"),
+        ("filter the log", f"{program} log {file} --where 'event:CreateContainer'"),
         *(
-            ("a container in full, with its history", f"{program} show {file} {container}")
-            for container in _containers(made)[:1]
+            ("show a container in full, with its history", f"{program} show {file} {container}")
+            for container in _containers(recording)[:1]
         ),
-        ("counts, answering times, gaps and sizes", f"{program} stats {file}"),
-        ("any question, in SQL", f'{program} sql {file} "{QUERY}"'),
+        ("counts, response times, gaps and sizes", f"{program} stats {file}"),
+        ("query it in SQL", f'{program} sql {file} "{QUERY}"'),
     )
     yield ""
     yield "On a machine that runs containers:"
     yield from _commands(
         ("does NRI work here?", f"{program} doctor"),
-        ("record what really happens, until ^C", f"sudo {program} record --print text"),
+        ("record real events, until ^C", f"sudo {program} record --print text"),
     )
 
 
@@ -231,7 +234,7 @@ def _commands(*commands: tuple[str, str]) -> Iterator[str]:
 
 
 def _containers(file: Path) -> list[str]:
-    """Return the recording's containers as arguments of `show`, those of kube-system last."""
+    """Return the recording's containers as arguments of `show`, kube-system last."""
     from nri_scope.recording.reader import Recording
 
     with Recording.open(file) as recording:
@@ -246,7 +249,7 @@ def _containers(file: Path) -> list[str]:
 
 
 def program_name() -> str:
-    """Return the command with which the shell called this program."""
+    """Return the command that starts this program from a shell."""
     called = Path(sys.argv[0])
     if called.name != "nri-scope":
         return f"{shlex.quote(sys.executable)} -m nri_scope"
@@ -256,8 +259,7 @@ def program_name() -> str:
     return shlex.quote(str(called))
 
 
-def _say(lines: Iterator[str]) -> None:
-
-    # Each line immediately, to keep the order with the output of `record`.
+def _print_lines(lines: Iterator[str]) -> None:
+    # Each line is flushed, to stay in order with the output of `record`.
     for line in lines:
         click.echo(safe(line))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -18,7 +19,7 @@ from .params import (
     NewRecording,
     complete_path,
     format_option,
-    given,
+    given_options,
     redact_option,
     socket_option,
     where_option,
@@ -26,7 +27,7 @@ from .params import (
 from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
-    # Importing it takes longer than showing the help.
+    # Importing it at run time would slow down --help.
     from .diff_files import Options
 
 _PROBES = "00,50,99"
@@ -41,22 +42,24 @@ _EVENTS_ONLY = ("where", "quiet_unchanged")
 _EPILOG = """
 \b
 Glyphs: + added, - removed, ~ changed, > moved, where order matters.
-Owners: "one of 01–29" is a plugin between two connections that we saw.
+Owners: "one of 01–29" is an unidentified plugin between two recorded connections.
 """
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]", shell_complete=complete_path)
-@click.option("--live", is_flag=True, help="Watch a runtime with passive connections.")
-@click.option("--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, as config.json is.")
+@click.argument("arguments", nargs=-1, metavar="[FILE [WHAT|OTHER]]", shell_complete=complete_path)
+@click.option("--live", is_flag=True, help="Watch a runtime through passive connections.")
+@click.option(
+    "--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, such as config.json."
+)
 @socket_option
 @click.option(
     "--probes",
     default=_PROBES,
     show_default=True,
     metavar="LIST",
-    help="--live: indices at which to connect, or auto: around the plugins of the chain, which "
-    "only --validate shows.",
+    help="--live: plugin indices of the passive connections, at least two. auto places them "
+    "around the plugins of the chain, and needs --validate to see the chain.",
 )
 @click.option(
     "--name",
@@ -69,103 +72,109 @@ Owners: "one of 01–29" is a plugin between two connections that we saw.
     "--validate",
     is_flag=True,
     help="--live: also subscribe to ValidateContainerAdjustment, which shows which plugin owns "
-    "which change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, "
-    "the runtime fails the creation of that container.",
+    "which change (NRI 0.10 and later). RISK: if this process dies or stalls during such a "
+    "request, the runtime fails the creation of that container.",
 )
 @click.option(
     "--cri",
     type=FilePath(),
     metavar="SOCKET",
-    help="--live: ask the runtime over CRI which spec it really used, and show what was applied.",
+    help="--live: query the runtime over CRI for the specs it used, and show what was applied.",
 )
 @click.option(
-    "-o", "--output", type=NewRecording(), metavar="REC", help="--live: keep the recording, as REC."
+    "-o", "--output", type=NewRecording(), metavar="REC", help="--live: save the recording as REC."
 )
 @click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
-@click.option("--once", is_flag=True, help="--live: stop when the runtime goes away.")
-@click.option("--wait", is_flag=True, help="--live: wait for the socket if it is not there yet.")
+@click.option("--once", is_flag=True, help="--live: stop when the runtime disconnects.")
+@click.option("--wait", is_flag=True, help="--live: wait for the socket if it does not exist yet.")
 @redact_option
 @where_option
 @since_option
 @until_option
-@click.option("--quiet-unchanged", is_flag=True, help="Leave out events that changed nothing.")
+@click.option("--quiet-unchanged", is_flag=True, help="Omit events that changed nothing.")
 @format_option(
     "text|json|markdown",
-    "Lines for people; one JSON object, with --live one a line; or Markdown for an issue.",
+    "text: for people. json: one object; with --live, one object per line. markdown: for an issue.",
 )
 @click.pass_context
 def command(context: click.Context, **options: Unpack[Options]) -> None:
     """Show which plugin changed what in a container's OCI spec.
 
     \b
-    diff FILE            every event of a recording that changed something
-    diff FILE WHAT       the same for an event, pod or container
-    diff FILE OTHER      what differs in another recording
-    diff --live          as it happens, on this machine
-    diff --json-spec X.json Y.json   what differs between two OCI specs
+    diff FILE            changes in a recording, event by event
+    diff FILE WHAT       changes of one event, pod or container
+    diff FILE OTHER      differences between two recordings
+    diff --live          changes on this machine, as they happen
+    diff --json-spec X.json Y.json   differences between two OCI specs
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
     NAMESPACE/POD/CONTAINER, or the beginning of an id. The second argument is OTHER if it is the
     name of an existing file, or ends in .nriscope.db or .nriscope.zip.
 
-    Each change comes with its owner and with the evidence for it. Without --redact values are shown
-    as they are, secrets included; with --live --redact secrets are not recorded either.
+    Each change is shown with its owner and the evidence for it. Without --redact, values are shown
+    as recorded, secrets included; with --live --redact, secrets are not recorded either.
 
-    Exit status: 0 nothing changed; 1 something changed, or differs; 2 it could not be done.
+    Exit status: 0 no change or difference; 1 a change or difference was found; 2 an error occurred.
     """
     context.exit(_perform(context, options))
 
 
 def _perform(context: click.Context, options: Options) -> int:
-    told = given(context)
-    things = options["things"]
+    explicit = given_options(context)
+    arguments = options["arguments"]
     if options["live"]:
-        return _live(options, told)
-    _refuse(told, _LIVE_ONLY, "for --live", "add it, or leave this out")
+        return _live(options, explicit)
+    _reject(explicit, _LIVE_ONLY, "only valid with --live", "add --live or leave this option out")
     if options["json_spec"]:
-        return _specs(options, told)
-    if not things:
-        raise UsageError("there is nothing to show", "name a recording, or say --live")
-    file, *more = things
+        return _specs(options, explicit)
+    if not arguments:
+        raise UsageError("no recording was named", "name a FILE, or add --live")
+    file, *more = arguments
     if len(more) > 1:
-        raise UsageError(f"{len(things)} things are too many", "name FILE and WHAT, or two files")
-
-    if more and all(name.endswith(".json") for name in things):
         raise UsageError(
-            f"{file} and {more[0]} look like OCI specs", "say --json-spec to compare them"
+            f"expected at most two arguments, got {len(arguments)}",
+            "name FILE and WHAT, or two files",
+        )
+
+    if more and all(name.endswith(".json") for name in arguments):
+        raise UsageError(
+            f"{file} and {more[0]} look like OCI specs", "add --json-spec to compare them"
         )
 
     from . import diff_files
 
     if more and diff_files.is_recording(more[0]):
-        _refuse(told, _RECORDING_ONLY + _EVENTS_ONLY, "for one recording", "leave it out")
+        _reject(
+            explicit,
+            _RECORDING_ONLY + _EVENTS_ONLY,
+            "not valid when comparing two recordings",
+            "leave it out",
+        )
         return diff_files.two_recordings(
-            Path(things[0]), Path(things[1]), options["redact"], options["output_format"]
+            Path(arguments[0]), Path(arguments[1]), options["redact"], options["output_format"]
         )
     check_interval(options["since"], options["until"])
     return int(diff_files.one_recording(Path(file), more[0] if more else None, options))
 
 
-def _specs(options: Options, told: dict[str, str]) -> int:
+def _specs(options: Options, explicit: dict[str, str]) -> int:
     from .diff_files import two_specs
 
-    _refuse(told, _RECORDING_ONLY + _EVENTS_ONLY, "for recordings", "leave it out")
+    _reject(explicit, _RECORDING_ONLY + _EVENTS_ONLY, "only valid for recordings", "leave it out")
     if options["redact"] is not None:
-        raise UsageError("--redact is for recordings", "leave it out")
-    if len(options["things"]) != 2:
-        raise UsageError("--json-spec compares two files", "name them: X.json Y.json")
-    before, after = options["things"]
+        raise UsageError("--redact is only valid for recordings", "leave it out")
+    if len(options["arguments"]) != 2:
+        raise UsageError("--json-spec needs exactly two files", "name them: X.json Y.json")
+    before, after = options["arguments"]
     return int(two_specs(before, after, options["output_format"]))
 
 
-def _live(options: Options, told: dict[str, str]) -> int:
+def _live(options: Options, explicit: dict[str, str]) -> int:
     if options["json_spec"]:
-        raise UsageError("--live and --json-spec are two things to do", "leave one of them out")
-    if options["things"]:
-        raise UsageError(
-            "--live shows what happens on this machine", "leave out the file, or --live"
-        )
-    _refuse(told, _RECORDING_ONLY, "for recordings", "leave it out")
+        raise UsageError("--live and --json-spec exclude each other", "leave one of them out")
+    if options["arguments"]:
+        raise UsageError("--live and FILE exclude each other", "leave one of them out")
+    _reject(explicit, _RECORDING_ONLY, "only valid for a recording", "leave it out")
     probes = _probes(options["probes"])
 
     from .diff_live import live
@@ -190,17 +199,21 @@ def _probes(text: str) -> tuple[str, ...] | None:
     """Return the indices in ascending order; None for ``auto``."""
     if text == _AUTO:
         return None
-    found = [check_index(index.strip()) for index in text.split(",")]
-    if len(set(found)) < len(found):
-        raise UsageError(f"--probes {text}: an index comes twice", "each gives one probe")
-    if len(found) < 2:
+    indices = sorted(check_index(index.strip()) for index in text.split(","))
+    for index, following in pairwise(indices):
+        if index == following:
+            raise UsageError(
+                f"--probes {text}: index {index} is listed twice", "list each index once"
+            )
+    if len(indices) < 2:
         raise UsageError(
-            f"--probes {text}: a difference needs two probes at least", f"write {_PROBES}"
+            f"--probes {text}: a comparison needs at least two probes", f"for example {_PROBES}"
         )
-    return tuple(sorted(found))
+    return tuple(indices)
 
 
-def _refuse(told: dict[str, str], options: tuple[str, ...], what: str, hint: str) -> None:
+def _reject(explicit: dict[str, str], options: tuple[str, ...], limit: str, hint: str) -> None:
+    """Raise UsageError if any of the options was given; ``limit``: where they are valid."""
     for name in options:
-        if name in told:
-            raise UsageError(f"{told[name]} is {what}", hint)
+        if name in explicit:
+            raise UsageError(f"{explicit[name]} is {limit}", hint)

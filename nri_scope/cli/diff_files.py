@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the changes in a recording, between two recordings, or between two specs, for ``diff``.
-
-Each function returns whether there is a change.
-"""
+"""Print changes in a recording, between two recordings, or between two specs, for ``diff``."""
 
 from __future__ import annotations
 
@@ -26,15 +23,15 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 
 from .output import Output
-from .redacted_view import shown, shown_together
+from .redacted_view import open_view, open_views
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
 
 _LISTED = 12
-"""Maximum number of connections that the title names."""
+"""Maximum number of connections listed in the title."""
 _RUNTIMES = 3
-"""Maximum number of runtimes that the title names."""
+"""Maximum number of runtimes listed in the title."""
 _SUFFIXES = (".nriscope.db", ".nriscope.zip")
 _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
@@ -42,7 +39,7 @@ _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 class Options(TypedDict):
     """The options of ``diff`` as click passes them."""
 
-    things: tuple[str, ...]
+    arguments: tuple[str, ...]
     live: bool
     json_spec: bool
     socket: Path
@@ -63,7 +60,7 @@ class Options(TypedDict):
 
 
 def is_recording(text: str) -> bool:
-    """Return whether `text` on the command line is a file name."""
+    """Return whether `text` names a recording: by its suffix, or as an existing file."""
     try:
         return text.endswith(_SUFFIXES) or Path(text).is_file()
     except (OSError, ValueError):
@@ -71,32 +68,35 @@ def is_recording(text: str) -> bool:
 
 
 def one_recording(file: Path, what: str | None, options: Options) -> bool:
-    """Show the changes in a recording, or of one event, pod or container."""
-    with Output() as output, shown(file, options["redact"]) as seen:
-        recording = seen.recording
-        thing = None if what is None else seen.same(lookup.find(seen.original, what))
+    """Print the changes of a recording, or of one event, pod or container in it.
+
+    Returns whether there were any.
+    """
+    with Output() as output, open_view(file, options["redact"]) as view:
+        recording = view.recording
+        subject = None if what is None else view.counterpart(lookup.find(view.original, what))
         sessions = recording.sessions()
-        # Whether changes were applied is recorded later, possibly when their container is gone.
-        told_later = any(session.role == Role.CRI for session in sessions)
+        # The CRI's answers are recorded later, possibly after the container was removed.
+        has_cri_answers = any(session.role == Role.CRI for session in sessions)
         gaps = recording.gaps()
-        differ = differ_of(recording, keep=told_later)
+        differ = differ_of(recording, keep=has_cri_answers)
         render = renderer(
             options["output_format"],
             width=output.width,
             quiet_unchanged=options["quiet_unchanged"],
         )
-        chosen = _chosen(seen.original, options)
+        selected = _selected_events(view.original, options)
         name_of = _names(recording, differ)
-        begun = False
-        for diff in rounds(recording, thing, differ=differ):
-            if not begun:
-                begun = True
-                for line in render.head(seen.name, _details(sessions, GapStats.of(gaps))):
+        has_rounds = False
+        for diff in rounds(recording, subject, differ=differ):
+            if not has_rounds:
+                has_rounds = True
+                for line in render.head(view.name, _details(sessions, GapStats.of(gaps))):
                     output.line(line)
-            if chosen is None or not chosen.isdisjoint(diff.events):
+            if selected is None or not selected.isdisjoint(diff.events):
                 for line in render.round(diff, name_of):
                     output.line(line)
-        if not begun:
+        if not has_rounds:
             raise _no_events(file, what)
         for line in render.end():
             output.line(line)
@@ -105,12 +105,12 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
 
 
 def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: Format) -> bool:
-    """Show which containers differ between two recordings."""
-    with shown_together([one, other], redact) as (a, b):
+    """Print which containers differ between two recordings; return whether any does."""
+    with open_views([one, other], redact) as (a, b):
         found = compare_recordings(a.recording, b.recording)
     if not (found.same or found.differs):
-        raise UsageError("neither recording has containers", "`log` shows what they have")
-    # The paths as given, which distinguish files of the same name in two folders.
+        raise UsageError("neither recording has containers", "`log` shows their events")
+    # Full paths distinguish files of the same name in two folders.
     names = (str(one), str(other)) if redact is None else (a.name, b.name)
     with Output() as output:
         for line in comparison(*names, found, output_format, width=output.width):
@@ -119,7 +119,7 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
 
 
 def two_specs(before: str, after: str, output_format: Format) -> bool:
-    """Show the differences between two files with OCI specs."""
+    """Print the differences between two files with OCI specs; return whether there are any."""
     one, other = (oci.read_spec(_read(name), name) for name in (before, after))
     found = oci.changes(one, other)
     with Output() as output:
@@ -131,29 +131,31 @@ def two_specs(before: str, after: str, output_format: Format) -> bool:
 def _read(name: str) -> bytes:
     try:
         with Path(name).open("rb") as stream:
-            # One byte more than the limit, to detect that a file is too large.
+            # One byte over the limit is enough to detect an oversized file.
             return stream.read(MAX_SPEC_SIZE + 1)
     except (OSError, ValueError) as error:
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(f"{name}: {words.lower()}", "name two files with OCI specs") from error
+        raise UsageError(
+            f"{name}: {words.lower()}", "name a readable file with an OCI spec"
+        ) from error
 
 
 def _names(recording: Recording, differ: Differ) -> NameOf:
-    """Return a function that returns names, from the whole recording or from the differ."""
-    # Names are made when they are needed: a million containers may have the same long pod name.
+    """Return a function from ids to names, as known to the recording, else to the differ."""
+    # Names are built on demand: a million containers may share one long pod name.
     subjects: dict[str, Pod | Container] = {one.id: one for one in recording.containers()}
     subjects |= {one.id: one for one in recording.pods()}
 
-    def name_of(thing: str) -> str:
-        subject = subjects.get(thing)
+    def name_of(object_id: str) -> str:
+        subject = subjects.get(object_id)
         name = "" if subject is None else lookup.subject_name(subject)
-        return name or differ.name_of(thing)
+        return name or differ.name_of(object_id)
 
     return name_of
 
 
-def _chosen(recording: Recording, options: Options) -> set[int] | None:
-    """Return the ids of the events to show; None for all. The others still count as evidence."""
+def _selected_events(recording: Recording, options: Options) -> set[int] | None:
+    """Return the ids of the events to show; None for all. Other events still count as evidence."""
     if options["where"] is None and options["since"] is None and options["until"] is None:
         return None
     events = recording.events(
@@ -163,7 +165,7 @@ def _chosen(recording: Recording, options: Options) -> set[int] | None:
 
 
 def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
-    """Return the connections, the runtime and the gaps, in words, for the head."""
+    """Return descriptions of connections, runtimes and gaps for the title."""
     plugins = [session for session in sessions if session.role != Role.CRI]
     answering = [session.plugin for session in plugins if session.role in _WITH_REPLIES]
     passive = [session.plugin for session in plugins if session.role not in _WITH_REPLIES]
@@ -172,16 +174,14 @@ def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
     found += [f"plugins with their answers: {_listed(answering)}"] if answering else []
     found += [f"runtime: {'; '.join(runtimes[:_RUNTIMES])}"] if runtimes else []
     if len({*passive}) == 1 and len(plugins) == len(sessions) and not answering:
-        found.append(
-            "only one connection: changes by plugins are seen where later events show them"
-        )
+        found.append("only one connection: changes by plugins are visible only in later events")
     if len(plugins) < len(sessions):
-        found.append("CRI: the runtime was asked which specs it really used")
+        found.append("CRI: the runtime was queried for the specs it used")
     if gaps.count:
-        gone = f"gaps: {gaps.count:,}, in which anything may have changed unseen"
-        found.append(f"{gone}; `log` shows them")
+        text = f"gaps: {gaps.count:,}, which may hide changes"
+        found.append(f"{text}; `log` shows them")
     if gaps.left_out:
-        found.append(f"a part of a recording: {gaps.left_out:,} events are not in it")
+        found.append(f"part of a recording: {gaps.left_out:,} events were left out")
     return found
 
 
@@ -192,8 +192,8 @@ def _listed(plugins: list[str]) -> str:
 
 
 def _no_events(file: Path, what: str | None) -> UsageError:
-    of = f' of "{what}"' if what else ""
+    about = f' about "{what}"' if what else ""
     return UsageError(
-        f"{file} has no events{of} in which plugins can change something",
-        "`log` shows what it has",
+        f"{file} has no events{about} in which plugins can make changes",
+        "`log` shows its events",
     )

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
 
 AHEAD_MAX = 1_000
-"""Maximum number of rounds that wait for a terminal or a pipe; the recording has all others."""
+"""Maximum number of rounds queued for a slow terminal or pipe; more stay in the recording only
+until the queue has room."""
 
 
 class Showing:
-    """Renders rounds, and prints them in a thread: a paused terminal blocks nothing else."""
+    """Renders rounds, and prints them in a thread, so that a paused terminal blocks only it."""
 
     def __init__(
         self, output: Output, renderer: Renderer, title: str, where: Filter | None
@@ -32,59 +33,59 @@ class Showing:
         self._renderer = renderer
         self._title = title
         self._where = where
-        self._chosen: set[int] = set()
-        """Events of future rounds that the filter matches."""
+        self._selected: set[int] = set()
+        """Ids of events that the filter matches, until their round is complete."""
         self._lines: queue.Queue[list[str] | None] = queue.Queue(AHEAD_MAX)
-        self._anything = False
-        self._headed = False
-        self.nobody_reads = False
+        self._has_events = False
+        self._has_title = False
+        self.has_no_reader = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._print, name="output", daemon=True)
         self._thread.start()
 
     @property
     def changed(self) -> bool:
-        """Whether any round shown had a change."""
+        """Whether any printed round had a change."""
         return self._renderer.changed
 
     def show(self, differ: Differ, seen: Seen) -> None:
-        """Show the completed rounds; wait only while `AHEAD_MAX` are waiting."""
-        self._anything = True
+        """Queue the completed rounds for printing; block only while the queue is full."""
+        self._has_events = True
         if self._where is not None and seen.event is not None and self._where.matches(seen.event):
-            self._chosen.add(seen.event.id)
+            self._selected.add(seen.event.id)
         for one in seen.rounds:
-            if self._is_chosen(one):
+            if self._is_selected(one):
                 self._put(self._renderer.round(one, differ.name_of))
 
     def finish(self) -> None:
-        """Print the end, and wait until all is printed. Raise the error of printing, if any.
+        """Print the end, and wait for the printing thread. Raise its error, if any.
 
-        If there were no events, nothing is printed.
+        Without events, nothing is printed.
         """
-        if self._anything:
+        if self._has_events:
             self._put(self._renderer.end())
         self._hand_over(None)
         self._thread.join()
         if self._error is not None:
             raise self._error
 
-    def _is_chosen(self, one: RoundDiff) -> bool:
+    def _is_selected(self, one: RoundDiff) -> bool:
         if self._where is None:
             return True
-        found = not self._chosen.isdisjoint(one.events)
-        self._chosen -= {event for event in self._chosen if event <= max(one.events)}
+        found = not self._selected.isdisjoint(one.events)
+        self._selected -= {event for event in self._selected if event <= max(one.events)}
         return found
 
     def _put(self, lines: Iterable[str]) -> None:
-        told = list(lines)
-        if not self._headed:
-            self._headed = True
-            told = [*self._renderer.head(self._title), *told]
-        if told:
-            self._hand_over(told)
+        output = list(lines)
+        if not self._has_title:
+            self._has_title = True
+            output = [*self._renderer.head(self._title), *output]
+        if output:
+            self._hand_over(output)
 
     def _hand_over(self, lines: list[str] | None) -> None:
-        while not self.nobody_reads:
+        while not self.has_no_reader:
             try:
                 self._lines.put(lines, timeout=0.1)
                 return
@@ -103,10 +104,10 @@ class Showing:
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for this one
             self._error = error
         finally:
-            self.nobody_reads = True
+            self.has_no_reader = True
 
     def _next(self) -> list[str] | None:
-        """Return the lines to print next; None at the end, also if the output is no longer read."""
+        """Return the next lines to print; None at the end, or once the output has no reader."""
         while True:
             try:
                 return self._lines.get(timeout=0.1)

@@ -14,8 +14,8 @@ from nri_scope.text.escape import safe
 from .output import Output
 from .params import ANY_PATH, format_option
 
-_WIDEST = 100
-"""Maximum number of columns of a terminal that are used."""
+_WIDTH_MAX = 100
+"""Maximum number of terminal columns to use."""
 
 
 @click.command()
@@ -32,17 +32,17 @@ _WIDEST = 100
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path("/"),
     hidden=True,
-    help="Examine the machine whose file system is mounted here.",
+    help="Examine the machine whose root file system is mounted here.",
 )
 def command(socket: Path | None, output_format: str, root: Path) -> int:
     """Find out why NRI does or does not work here.
 
-    Looks at the socket and the process that listens on it, registers for a moment as a passive
-    plugin (00-nri-scope-doctor) to learn the runtime's name and version, and reads the
-    configuration of containerd, CRI-O and iSulad and the folder of plugins that they start. It
-    changes nothing and takes some seconds at most. Run it as root.
+    Checks the socket and the process that listens on it, registers briefly as a passive plugin
+    (00-nri-scope-doctor) to get the runtime's name and version, and reads the configuration of
+    containerd, CRI-O and iSulad and the folder of pre-installed plugins. It changes nothing and
+    takes a few seconds at most. Run it as root.
 
-    Exit status: 0 fine, 1 a check failed.
+    Exit status: 0 all checks passed, 1 a check failed.
     """
     from nri_scope.doctor.check import exit_status
     from nri_scope.doctor.examine import examine
@@ -59,7 +59,7 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
             shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
             width = output.width
             if width is not None and output.is_terminal:
-                width = min(width, _WIDEST)
+                width = min(width, _WIDTH_MAX)
             plain = not (sys.stdout.encoding or "").lower().startswith("utf")
             for line in as_text(shown, width=width, plain=plain):
                 output.line(line)

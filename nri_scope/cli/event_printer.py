@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print events while they are recorded, without ever delaying the recorder.
+"""Print events as they are recorded, without delaying the recorder.
 
-Also the program of a process that writes a recording and prints its events.
+`main` is the entry point of a process that writes a recording and prints its events.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .log_lines import LogPrinter
 from .output import Output
 
 WAITING_MAX = 10_000
-"""Maximum number of events that wait for a slow terminal or pipe; later ones are skipped, and the
-output shows how many. The recording still has them."""
+"""Maximum number of events queued for a slow terminal or pipe. Later events are recorded but not
+printed, and the output shows their number."""
 
 
 class Printer:
@@ -33,19 +33,19 @@ class Printer:
         )
 
     def show(self, event: Event, captured: CapturedCall) -> None:
-        """Queue an event. Called by the writer's thread for each event that was stored."""
+        """Queue an event. Called in the writer's thread for each stored event."""
         self._background.put(event)
 
     def close(self) -> None:
-        """Print the events that are still waiting, for a limited time."""
+        """Print the queued events, within a limited time."""
         self._background.close()
 
     def _print_skipped(self, count: int) -> None:
-        words = f"{count} events are recorded but not shown"
-        self._output.line(to_json({"skipped": count}) if self._jsonl else words)
+        text = f"{count} events were recorded but not printed"
+        self._output.line(to_json({"skipped": count}) if self._jsonl else text)
 
 
 def main(descriptor: int, print_format: str) -> int:
-    """Write the entries received through a channel, and print them; return the exit status."""
+    """Write and print the events received through a channel; return the exit status."""
     printer = Printer(print_format)
     return serve(descriptor, printer.show, printer.close)

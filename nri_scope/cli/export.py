@@ -24,7 +24,7 @@ from .params import (
 from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
-    # Importing it takes longer than showing the help.
+    # Importing it at run time would slow down --help.
     from .export_job import Options
 
 EXIT_DIFFERS = 1
@@ -45,7 +45,7 @@ _EPILOG = "\n".join(
     "--output",
     type=FilePath(),
     metavar="X.nriscope.zip",
-    help="The file to write. With --format it may be left out: standard output.",
+    help="File to write. With --format, the default is standard output.",
 )
 @where_option
 @since_option
@@ -53,41 +53,41 @@ _EPILOG = "\n".join(
 @click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
 @redact_option
 @tokens_options
-@click.option("--note", default="", metavar="TEXT", help="Words for the recipient of the bundle.")
+@click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
 @click.option(
-    "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
+    "--split", is_flag=True, help="Write several bundles, split by time, if one would be too large."
 )
 @click.option(
     "--max-size",
     type=Size(),
-    help="Refuse a larger bundle, or split it.  [default: 25000000, what issue trackers take]",
+    help="Fail, or with --split write several bundles, above this size.  [default: 25000000, a "
+    "common limit of issue trackers]",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(list(FORMATS)),
-    help="Write a format for other programs instead of a bundle; see below.",
+    help="Write this format for other programs instead of a bundle; see below.",
 )
 @click.option(
     "--verify",
     is_flag=True,
-    help="With --redact: replay both the original and the bundle to COMMAND, and compare.",
+    help="With --redact: replay the original and the bundle to COMMAND, and compare its replies.",
 )
 @click.pass_context
 def command(context: click.Context, **options: Unpack[Options]) -> None:
-    """Pack a recording, or a part of it, to share it.
+    """Pack a recording, or a part of it, into a bundle for sharing.
 
-    A bundle is a zip with the recording, a README.md and a manifest. Every command takes it in
-    place of a recording. The recording in it is a new file, with the selected events and those
-    needed to replay them: what existed when they began, and how their pods and containers were
-    made.
+    A bundle is a zip file with the recording, a README.md and a manifest. Every command accepts it
+    in place of a recording. The recording in it is a new file with the selected events and the
+    events needed to replay them: the initial state, and the creation of their pods and containers.
 
-    With --redact everything that was written is searched for each replaced value, except for short
-    and ordinary ones, and if one is found no file is kept. Without it the bundle has all that the
+    With --redact, all output is searched for each replaced value, except short and ordinary ones;
+    if one is found, no file is kept. Without --redact, the bundle contains everything that the
     runtime sent, secrets included.
 
-    Exit status: 0 done, 1 --verify found a difference, 2 it could not be done.
+    Exit status: 0 written, 1 --verify found a difference, 2 an error occurred.
     """
     file = _check(options)
     if options["output_format"] is not None:
@@ -102,41 +102,41 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
 
 
 def _check(options: Options) -> Path:
-    """Return the file to export. Raise UsageError for options that contradict each other."""
+    """Return the file to export. Raise UsageError for options that exclude each other."""
     file, output = options["file"], options["output"]
     if file is None:
-        raise UsageError("no FILE to export was named", "see `nri-scope export --help`")
+        raise UsageError("FILE is missing", "see `nri-scope export --help`")
     check_interval(options["since"], options["until"])
-    # Possibly an unset variable of a script: exporting everything was not intended.
+    # Possibly an unset variable of a script, which must not export everything.
     if options["pod"] == "":
         raise UsageError("--pod is empty", "write NS/POD, or leave it out")
     if options["where"] is not None and not str(options["where"]).strip():
         raise UsageError("--where is empty", "write a filter, or leave it out")
     if options["output_format"] is None:
         if output is None:
-            raise UsageError("no file to write was named", "add -o X.nriscope.zip")
+            raise UsageError("-o is missing", "add -o X.nriscope.zip")
         if output.suffix.lower() != ".zip":
             raise UsageError(
-                f"{output}: a bundle is a zip, and its name does not say so",
+                f"{output}: the name of a bundle must end in .zip",
                 f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
             )
     else:
         if output is not None and output.suffix.lower() == ".zip":
             raise UsageError(
-                f"{output}: that is the name of a zip file, which --format does not write",
-                "choose another ending, or leave --format out",
+                f"{output}: --format does not write zip files",
+                "choose another suffix, or leave out --format",
             )
         for name in ("split", "max_size", "note", "verify"):
             if options[name]:
                 option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} is for bundles", "leave it or --format out")
+                raise UsageError(f"{option} is only valid for bundles", "leave out it or --format")
     check_tokens(stable=options["stable_tokens"], unlinked=options["unlinked"])
     if options["redact"] is None and (options["stable_tokens"] or options["unlinked"]):
-        raise UsageError("--stable-tokens and --unlinked are for --redact", "add it")
+        raise UsageError("--stable-tokens and --unlinked need --redact", "add --redact")
     if options["verify"]:
         _check_verify(options)
     elif options["command_line"]:
-        raise UsageError("COMMAND is for --verify", "add it, or leave COMMAND out")
+        raise UsageError("COMMAND is only valid with --verify", "add --verify or leave out COMMAND")
     return file
 
 
@@ -144,6 +144,6 @@ def _check_verify(options: Options) -> None:
     if not options["command_line"]:
         raise UsageError("--verify needs a plugin to replay to", "write its command after --")
     if options["redact"] is None:
-        raise UsageError("--verify compares before and after redaction", "add --redact")
+        raise UsageError("--verify needs --redact", "add --redact")
     if options["split"]:
-        raise UsageError("--verify looks at one bundle", "leave out --split")
+        raise UsageError("--verify and --split exclude each other", "leave one of them out")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run ``export`` after its options are read."""
+"""Run ``export`` once its options are parsed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nri_scope.text.escape import safe
 
 from .output import Output
 from .params import say
-from .share_options import progress, replaced, tell_lost_marks
+from .share_messages import progress, replacement_counts, warn_unreadable_marks
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from .export_verify import Verified
 
-# Worded to be true also for recordings made with --redact and for redacted bundles.
-_SECRETS = "nothing was replaced: secrets in the recording are in it too; --redact leaves them out"
-_AS_RECORDED = "values as in the recording; --redact leaves secrets out"
+# The wording must hold for recordings made with --redact and for redacted bundles, too.
+_SECRETS = "nothing was replaced: secrets in the recording are in the bundle; --redact removes them"
+_AS_RECORDED = "values as in the recording; --redact removes secrets"
 
 
 class Options(TypedDict):
@@ -60,20 +60,20 @@ class Options(TypedDict):
 
 
 def write_bundle(file: Path, options: Options) -> bool:
-    """Make the bundle and report it; return False if --verify found a difference."""
+    """Write the bundle and report it; return False if --verify found a difference."""
     output = options["output"]
     assert output is not None
-    found: list[Verified] = []
+    comparisons: list[Verified] = []
 
     def verify(bundle: Path) -> None:
-        # Imported late: replaying imports many modules that packing does not need.
+        # Imported late: a replay needs many modules that packing does not.
         from .export_verify import verified
 
-        found.append(verified(file, _selection(options), bundle, options["command_line"]))
+        comparisons.append(verified(file, _selection(options), bundle, options["command_line"]))
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
-        with progress(recording, "packing") as tell:
+        with progress(recording, "packing") as on_progress:
             exported = export(
                 recording,
                 output,
@@ -84,31 +84,31 @@ def write_bundle(file: Path, options: Options) -> bool:
                 split=options["split"],
                 force=options["force"],
                 inspect=verify if options["verify"] else None,
-                on_progress=tell,
+                on_progress=on_progress,
             )
     for bundle in exported.bundles:
         say(f"{bundle.path}: {_described(bundle)}")
     if exported.damage:
         say(
-            "the original cannot be read to its end, and what comes before that was packed: "
+            f"the original is damaged, and only the data before the damage was packed: "
             f"{exported.damage}"
         )
-    tell_lost_marks(recording)
+    warn_unreadable_marks(recording)
     if redactor is None:
         say(_SECRETS)
-    return all(map(_tell_verified, found))
+    return all(map(_report_comparison, comparisons))
 
 
-def _tell_verified(found: Verified) -> bool:
+def _report_comparison(found: Verified) -> bool:
     for gone in found.gone:
-        say(f"{gone}, before and after redaction; what it did until then was compared")
+        say(f"{gone}, before and after redaction; earlier events were compared")
     if not found.differences:
-        say("verified: the plugin does the same before and after redaction")
+        say("verified: the plugin behaves the same before and after redaction")
         return True
     with Output() as output:
         for line in found.differences:
             output.line(safe(line, output.width))
-    say("not verified: a rule may replace what the plugin decides by; a file of rules can keep it")
+    say("not verified: a rule may replace a value that the plugin depends on; RULES can keep it")
     return False
 
 
@@ -129,18 +129,25 @@ def _print_format(
     with Output() as output, io.BufferedWriter(_Raw(output)) as stdout:
         if output.is_terminal and not form.is_text:
             raise UsageError(
-                f"--format {form.name} is no text for a terminal", f"add -o FILE{form.suffix}"
+                f"--format {form.name} is binary, and the output is a terminal",
+                f"add -o FILE{form.suffix}",
             )
         if redactor is None:
             form.write(recording, selected_numbers(recording, selection), stdout)
             return
-        # Nothing is printed before the whole output was searched for replaced values.
+        # Nothing is printed until the whole output has been searched for replaced values.
         with temporary_folder() as folder:
             draft = folder / "draft"
             target = Path("standard output")
-            with writing_to(folder), progress(recording, "redacting") as tell:
+            with writing_to(folder), progress(recording, "redacting") as on_progress:
                 convert(
-                    recording, form, draft, selection, redactor, target=target, on_progress=tell
+                    recording,
+                    form,
+                    draft,
+                    selection,
+                    redactor,
+                    target=target,
+                    on_progress=on_progress,
                 )
             with draft.open("rb") as source:
                 shutil.copyfileobj(source, stdout)
@@ -151,17 +158,17 @@ def _write_format(
 ) -> None:
     with (
         Outputs(output, recording.path, force=options["force"]) as outputs,
-        progress(recording, "writing") as tell,
+        progress(recording, "writing") as on_progress,
     ):
         draft = outputs.new(form.suffix)
         selection = _selection(options)
         count = convert(
-            recording, form, draft, selection, redactor, target=output, on_progress=tell
+            recording, form, draft, selection, redactor, target=output, on_progress=on_progress
         )
         written = draft.stat().st_size
         outputs.place([draft])
-    what = _AS_RECORDED if redactor is None else replaced(redactor.tally.by_rule())
-    say(f"{output}: {size(written)}, {many(count, 'event')}; {what}")
+    values = _AS_RECORDED if redactor is None else replacement_counts(redactor.tally.by_rule())
+    say(f"{output}: {size(written)}, {many(count, 'event')}; {values}")
 
 
 class _Raw(io.RawIOBase):
@@ -204,5 +211,5 @@ def _described(bundle: Bundle) -> str:
     text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
     if manifest.redaction is None:
         return text
-    left = "; a search for all but short ones found none" if manifest.redaction.total else ""
-    return f"{text}; {replaced(manifest.redaction.by_rule())}{left}"
+    searched = "; a search for all but short ones found none" if manifest.redaction.total else ""
+    return f"{text}; {replacement_counts(manifest.redaction.by_rule())}{searched}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``export --verify``: check that a plugin answers a redacted recording like the original."""
+"""``export --verify``: check that a plugin replies to a redacted recording as to the original."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from .replay_job import play
 if TYPE_CHECKING:
     from nri_scope.replay.result import PlayedEvent, Replayed
 
-_MOST = 20
-"""Maximum number of differences that are listed; most others are consequences of the first one."""
+_LISTED = 20
+"""Maximum number of differences to list; later ones are mostly consequences of earlier ones."""
 
 
 class Verified(NamedTuple):
-    """The result of comparing two replays."""
+    """Result of comparing two replays."""
 
     differences: list[str]
     gone: list[str]
-    """Plugins that disconnected before the end of both replays, with the reason; later events were
-    left out of the comparison."""
+    """Plugins that disconnected early in both replays, with the reason; later events were not
+    compared."""
 
 
 def verified(
     original: Path, selection: Selection, bundle: Path, command_line: tuple[str, ...]
 ) -> Verified:
-    """Compare a replay of the selected events with one of the bundle made from them.
+    """Compare a replay of the selected events with a replay of the bundle made from them.
 
-    This compares verdicts, failed, skipped and dropped events, and the number of changes that each
-    plugin requests, but not the changes themselves, as their values may have been replaced. Raises
-    the errors of `replay`.
+    Compares the verdict of each reply, the failures, skipped events and dropped requests, and the
+    number of changes per event; not the changes themselves, as their values may have been replaced.
+    Raises the errors of `replay`.
     """
     casting = Casting(plugins=(chain.command(command_line),))
     if selection.is_all:
         before = play(Job(original, casting), Audience())
     else:
-        # Only the selected part, as a replay of the whole recording may have another result.
+        # Only the selected events: a replay of the whole recording may have another result.
         with temporary_folder() as folder:
             part = folder / "r.nriscope.db"
             with writing_to(folder), Recording.open(original) as source:
@@ -56,11 +56,11 @@ def verified(
             before = play(Job(part, casting), Audience())
     after = play(Job(bundle, casting), Audience())
     found = list(_differences(before, after))
-    more = len(found) - _MOST
-    told = [*found[:_MOST], *([f"and {many(more, 'more difference')}"] if more > 0 else [])]
+    more = len(found) - _LISTED
+    listed = [*found[:_LISTED], *([f"and {many(more, 'more difference')}"] if more > 0 else [])]
     both = zip(before.plugins, after.plugins, strict=False)
     return Verified(
-        told, [f"{one.plugin}: {one.gone}" for one, two in both if one.gone and two.gone]
+        listed, [f"{one.plugin}: {one.gone}" for one, two in both if one.gone and two.gone]
     )
 
 
@@ -72,34 +72,34 @@ def _differences(before: Replayed, after: Replayed) -> Iterator[str]:
         assert event is not None
         number = f"event {event.event_id}, {event.event}"
         if one is None or other is None:
-            yield f"{number}: comes {'after' if one is None else 'before'} redaction only"
+            yield f"{number}: occurs only {'after' if one is None else 'before'} redaction"
             continue
         first, second = _outcome(one), _outcome(other)
         if first != second:
-            yield f"{number}: before redaction {first}, after it {second}"
+            yield f"{number}: {first} before redaction, {second} after it"
     for plugin, again in zip(before.plugins, after.plugins, strict=False):
         if bool(plugin.gone) != bool(again.gone):
-            when = "before redaction, not after it" if plugin.gone else "after redaction only"
-            yield f"{plugin.plugin} is gone {when}: {plugin.gone or again.gone}"
+            when = "before" if plugin.gone else "after"
+            yield f"{plugin.plugin} disconnects only {when} redaction: {plugin.gone or again.gone}"
 
 
 def _by_key(replayed: Replayed) -> dict[tuple[int, str, int], PlayedEvent]:
-    """Return events by number, name and the count of earlier ones with the same two."""
-    seen: Counter[tuple[int, str]] = Counter()
+    """Return events by number, name, and number of earlier occurrences of the same two."""
+    counts: Counter[tuple[int, str]] = Counter()
     found: dict[tuple[int, str, int], PlayedEvent] = {}
     for played in replayed.events:
-        what = (played.event_id, played.event)
-        found[*what, seen[what]] = played
-        seen[what] += 1
+        key = (played.event_id, played.event)
+        found[*key, counts[key]] = played
+        counts[key] += 1
     return found
 
 
 def _outcome(played: PlayedEvent) -> str:
-    """Return the outcome of an event in words, without any of its values."""
-    told = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or [
-        "no plugin was asked"
+    """Return the outcome of an event as text, without any values."""
+    parts = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or [
+        "no plugin received it"
     ]
-    told += [many(len(played.changes), "change")] if played.changes else []
-    told += [f"{len(played.dropped)} dropped"] if played.dropped else []
-    told += [word for word in ("failure", "logged", "skipped") if getattr(played, word)]
-    return ", ".join(told)
+    parts += [many(len(played.changes), "change")] if played.changes else []
+    parts += [f"{len(played.dropped)} dropped"] if played.dropped else []
+    parts += [word for word in ("failure", "logged", "skipped") if getattr(played, word)]
+    return ", ".join(parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``replay --golden-from``: compare replies with those recorded in production."""
+"""``replay --golden-from``: compare replies with a tapped plugin's recorded ones."""
 
 from __future__ import annotations
 
@@ -17,61 +17,64 @@ if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
     from nri_scope.replay.result import Replayed
 
-WHAT = "the tap in"
-"""A description of the file with which replies are compared."""
+SOURCE_LABEL = "the tap in"
+"""Label printed before the recording's path, where a golden's label is used otherwise."""
+SESSIONS_LISTED = 20
+"""Maximum number of sessions listed in a verdict."""
 NOTES_MAX = 5
-"""Maximum number of notes of one session that are shown."""
-WIDTH_MAX = 400
+"""Maximum number of notes printed for one session."""
+NOTE_WIDTH_MAX = 400
+"""Maximum number of columns of a note."""
 
 
 class GoldenFrom:
-    """Compares one replay with a recording: use `prepared` before, `compare` after the replay."""
+    """Comparison of one replay with a tap's recording: `prepared` before it, `compare` after it."""
 
     def __init__(self, path: Path, job: Job) -> None:
         """Open the recording. Raise `RecordingError`, and `UsageError` if no plugin matches."""
         self.path = path
         self._production = Production.of(path, job.recording)
         self._models: Mapping[str, Model] = {}
-        # The names of plugins that connect later are not known yet.
+        # Names of external plugins are unknown until they connect.
         known = [] if job.casting.listen is not None else [one.id for one in job.casting.plugins]
-        session = self._production.session_for(known, job.choice)
-        self._choice = replace(job.choice, session=session)
+        session = self._production.session_for(known, job.selection)
+        self._selection = replace(job.selection, session=session)
         if known:
-            self._models = self._production.models(known, self._choice)
+            self._models = self._production.models(known, self._selection)
 
     def prepared(self, job: Job) -> Job:
-        """Return the replay with the tapped session, unless another one was named."""
-        return replace(job, choice=self._choice)
+        """Return the job with the tapped session selected, unless --session selects another."""
+        return replace(job, selection=self._selection)
 
     def compare(self, replayed: Replayed) -> list[Mismatch]:
-        """Return the differences between the replies and those in production.
+        """Return the differences between the replies and the recorded ones.
 
         Raises `RecordingError`, and `UsageError` if no recorded plugin matches.
         """
         if not self._models:
             plugins = [one.plugin for one in replayed.plugins]
-            self._models = self._production.models(plugins, self._choice)
-        return self._production.compare(replayed, self._models, self._choice)
+            self._models = self._production.models(plugins, self._selection)
+        return self._production.compare(replayed, self._models, self._selection)
 
     def warnings(self) -> Iterator[str]:
-        """Yield the recording's notes on the sessions with the compared replies."""
+        """Yield the recording's notes on the compared sessions."""
         for model in self._models.values():
             for session in model.sessions:
                 for note in self._production.notes.get(session, ())[:NOTES_MAX]:
-                    yield safe(f"note in {self.path}, session {session}: {note}", WIDTH_MAX)
+                    yield safe(f"note in {self.path}, session {session}: {note}", NOTE_WIDTH_MAX)
 
     def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
-        """Yield a line for each plugin: the recorded plugin and whether the replies are equal."""
+        """Yield a line for each plugin: whether its replies equal the recorded plugin's."""
         for plugin, model in self._models.items():
-            alike = not any(one.key.plugin == plugin for one in mismatches)
-            whose = model.plugin if plugin == model.plugin else f"{model.plugin} (for {plugin})"
-            sessions = ", ".join(map(str, model.sessions[:20]))
-            number = f"session{'s' if len(model.sessions) > 1 else ''} {sessions}"
-            as_it_did = "as" if alike else "not as"
-            yield f"{as_it_did} {safe(whose)} answered in {safe(str(self.path))}, {number}"
+            is_equal = not any(one.key.plugin == plugin for one in mismatches)
+            subject = "replies" if plugin == model.plugin else f"replies of {plugin}"
+            verdict = "equal those of" if is_equal else "differ from those of"
+            numbers = ", ".join(map(str, model.sessions[:SESSIONS_LISTED]))
+            sessions = f"session{'s' if len(model.sessions) > 1 else ''} {numbers}"
+            yield safe(f"{subject} {verdict} {model.plugin} in {self.path}, {sessions}")
 
     def data(self) -> list[Plain]:
-        """Return the compared plugins and sessions for programs."""
+        """Return the compared plugins and sessions for JSON output."""
         return [
             {"plugin": plugin, "tapped": model.plugin, "sessions": list(model.sessions)}
             for plugin, model in self._models.items()

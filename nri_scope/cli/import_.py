@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from nri_scope.recording.bundle.manifest import Manifest
 
 _SUFFIX = ".nriscope.zip"
-_MOST = 20
-"""Maximum number of shown runtimes, plugins and lines of a note; an untrusted bundle may have
+_LISTED = 20
+"""Maximum number of runtimes, plugins and note lines to print; an untrusted bundle may have
 thousands."""
 
 
@@ -30,15 +30,16 @@ thousands."""
     "--output",
     type=NewRecording(),
     metavar="X.nriscope.db",
-    help="The recording to write.  [default: the bundle's name, in the current folder]",
+    help="Recording to write.  [default: X.nriscope.db in the current folder, for the bundle "
+    "X.nriscope.zip]",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(file: Path, output: Path | None, force: bool) -> None:
-    """Take the recording out of a bundle.
+    """Extract the recording from a bundle.
 
-    Prints the bundle's description of itself. Every command takes a bundle as it is; this writes
-    the recording as a file, for sqlite3 or to keep. Bundles may be untrusted: a file that is not
-    exactly a bundle is refused, and only the recording is written.
+    Prints the bundle's manifest. Every command accepts a bundle directly; use import to get the
+    recording as a file, for example for sqlite3. Bundles may be untrusted: a file that is not
+    exactly a bundle is rejected, and only the recording is written.
     """
     from nri_scope.share.bundle.import_recording import import_bundle
 
@@ -57,19 +58,19 @@ def _stem(file: Path) -> str:
 def _lines(manifest: Manifest) -> list[str]:
     from nri_scope.recording.display import many, moment
 
-    from .share_options import replaced
+    from .share_messages import replacement_counts
 
     counts = manifest.counts
     lines: list[str] = []
     if manifest.part is not None:
         lines.append(f"part       {manifest.part.number} of {manifest.part.of}")
-    for one in manifest.runtimes[:_MOST]:
+    for one in manifest.runtimes[:_LISTED]:
         nri = f", NRI {one.nri_version}" if one.nri_version else ""
         lines.append(f"runtime    {one.name} {one.version}{nri}")
     if manifest.chain:
-        more = len(manifest.chain) - _MOST
+        more = len(manifest.chain) - _LISTED
         others = f" and {more:,} more" if more > 0 else ""
-        lines.append(f"plugins    {', '.join(manifest.chain[:_MOST])}{others}")
+        lines.append(f"plugins    {', '.join(manifest.chain[:_LISTED])}{others}")
     context = f" and {counts.context:,} that they need" if counts.context else ""
     lines.append(
         f"events     {counts.events:,}{context}, of {many(counts.pods, 'pod')} and "
@@ -78,10 +79,10 @@ def _lines(manifest: Manifest) -> list[str]:
     if manifest.first_ns is not None and manifest.last_ns is not None:
         lines.append(f"time       {moment(manifest.first_ns)} to {moment(manifest.last_ns)}")
     if manifest.redaction is None:
-        lines.append("redaction  none when it was packed: secrets in the original are in it too")
+        lines.append("redaction  none when packed: secrets in the original are in the bundle")
     else:
-        lines.append(f"redaction  {replaced(manifest.redaction.by_rule())}")
+        lines.append(f"redaction  {replacement_counts(manifest.redaction.by_rule())}")
     if manifest.damage:
         lines.append(f"damage     the original was damaged: {manifest.damage}")
-    lines += [f"note       {line}" for line in manifest.note.splitlines()[:_MOST]]
+    lines += [f"note       {line}" for line in manifest.note.splitlines()[:_LISTED]]
     return lines

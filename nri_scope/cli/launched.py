@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record as a plugin that a runtime launched as /opt/nri/plugins/NN-nri-scope."""
+"""Record as a pre-installed plugin, /opt/nri/plugins/NN-nri-scope, launched by a runtime."""
 
 from __future__ import annotations
 

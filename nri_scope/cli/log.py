@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.1
 
 @click.command(epilog=epilog())
 @click.argument("file", type=ANY_PATH)
-@click.option("-f", "--follow", is_flag=True, help="Go on with new events as they are recorded.")
+@click.option("-f", "--follow", is_flag=True, help="Print new events as they are recorded.")
 @where_option
 @since_option
 @until_option
@@ -34,10 +34,12 @@ _POLL_SECONDS = 0.1
     "--last",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help="Begin with the newest COUNT events.",
+    help="Start with the newest COUNT events.",
 )
-@click.option("--printed", is_flag=True, help="Also show what tapped plugins printed.")
-@format_option("text|jsonl", "Lines for people (in local time), or a JSON object a line (in UTC).")
+@click.option("--printed", is_flag=True, help="Also show the output of tapped plugins.")
+@format_option(
+    "text|jsonl", "text: for people, in local time. jsonl: one JSON object per line, in UTC."
+)
 def command(
     file: Path,
     follow: bool,
@@ -50,9 +52,9 @@ def command(
 ) -> None:
     """Show a recording's events, one line each, newest last.
 
-    A line shows the event's number (for `show`), its time, how long nri-scope took to answer, the
-    event's name and its subject. A ! marks errors, late answers and gaps: intervals that were not
-    observed.
+    A line shows the event's number (for `show`), its time, the response time of nri-scope or the
+    recorded plugin, the event's name, and its pod or container. A ! marks errors, late replies, and
+    gaps, which are intervals that were not observed.
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
@@ -64,8 +66,8 @@ def command(
     with Output() as output, Recording.open(file) as recording:
         if follow and recording.is_copy:
             raise UsageError(
-                f"{file}: other users can write there, so a copy is read, which does not grow",
-                "leave out --follow, or be the recording's owner",
+                f"{file}: other users can write to its folder, so an unchanging copy is read",
+                "leave out --follow, or run this as the recording's owner",
             )
         log = Log(
             recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log's lines for people."""
+"""Lines of the log, for people."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from nri_scope.text.styled_text import Style, paint
 from .output import Output
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
-"""All events except ValidateContainerAdjustment fit; that one shifts its line to the right."""
+"""Fits every event name but ValidateContainerAdjustment, which shifts the rest of its line."""
 _MAX_PRINTED = 4_000
-"""Maximum number of columns of a line that a plugin printed, if the terminal sets no width."""
+"""Maximum number of columns of a line of a plugin's output, if the width is not limited."""
 _MAX_DETAIL = 300
-"""Maximum number of columns of an error's text, if the terminal sets no width."""
+"""Maximum number of columns of an error's text, if the width is not limited."""
 
 
 class Lines:
-    """Makes lines, with an extra line for each new day.
+    """Formatter of log items, with an extra line for each new day.
 
-    ``width``: maximum number of columns; None: no limit. ``with_session``: show the session in each
-    line.
+    ``width``: maximum number of columns; None: no limit. ``with_session``: show the session's
+    number in each line.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Lines:
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
             if left < 0:
-                # Even number, time and duration do not fit; colour would not help.
+                # Not even number, time and duration fit; omit colour, too.
                 return safe(f"{first}{at} {took}", self._width)
             if len(rest) > left or not rest.isascii():
                 rest = safe(rest, max(left, 0))
@@ -85,22 +85,22 @@ class Lines:
         return f"{first}{at} {took}{rest}".rstrip()
 
     def _gap(self, gap: Gap) -> str:
-        whose = f", session {gap.session}" if gap.session is not None else ""
+        session = f", session {gap.session}" if gap.session is not None else ""
         lost = "unknown" if gap.lost is None else str(gap.lost)
         length = duration(max(0, gap.to_ns - gap.from_ns))
         if gap.is_left_out:
             text = f"   gap {clock(gap.from_ns)} {length:>6}   events not in this part: {lost}"
             return safe(text, self._width)
         text = (
-            f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{whose}"
+            f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{session}"
             f" ({safe(gap.reason, _MAX_DETAIL)})"
         )
         return self._paint(Style.WARN, safe(text, self._width))
 
     def _note(self, note: Note) -> str:
-        whose = f"session {note.session}: " if note.session is not None else ""
+        session = f"session {note.session}: " if note.session is not None else ""
         return self._paint(
-            Style.WARN, safe(f"  note {clock(note.at_ns)} {whose}{note.text}", self._width)
+            Style.WARN, safe(f"  note {clock(note.at_ns)} {session}{note.text}", self._width)
         )
 
     def _printed(self, line: Printed) -> str:
@@ -109,12 +109,12 @@ class Lines:
         return self._paint(Style.DIM, safe(text, self._width or _MAX_PRINTED))
 
     def _paint(self, style: Style, text: str) -> str:
-        # Not by `StyledText`, which would be slower for a pipe.
+        # Faster than `StyledText` when the output is a pipe.
         return paint(style, text) if self._colour else text
 
 
 class LogPrinter:
-    """Prints items of a log: lines for people, or one JSON object per line."""
+    """Printer of log items: lines for people, or one JSON object per line."""
 
     def __init__(self, output: Output, *, jsonl: bool, with_session: bool = False) -> None:
         self._output = output
@@ -148,10 +148,10 @@ def _detail(event: Event) -> str:
         deadline = deadline_ms(event.timeout_ns)
         limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""
         if event.status_message in ("", LATE):
-            parts.append(f"answered too late{limit}")
+            parts.append(f"reply too late{limit}")
         else:
-            # It is unknown whether an answer came later: the message is that of the waiting side.
-            parts.append(f"no answer in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
+            # The message is from the side that waited; whether a reply came later is unknown.
+            parts.append(f"no reply in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")

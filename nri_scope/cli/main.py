@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope``: find the command, and turn its errors into one line and an exit status."""
+"""``nri-scope``: run a command, and turn its errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ COMMANDS = (
     *("tap", "replay", "shrink", "new-plugin", "report"),
     *("export", "import", "redact"),
 )
-"""The commands in the order for new users. ``nri_scope.cli.NAME`` contains the command."""
+"""Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
 
 EXIT_TROUBLE = 2
-"""As in diff(1): 0 fine, 1 differs or failed its check, 2 could not be done."""
+"""As in diff(1): 0 success, 1 a difference or failed check, 2 an error."""
 EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when it is used: ``--version`` must not load SQLite."""
+    """Command group that imports a command's module on use: ``--version`` must not load SQLite."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, without importing anything."""
+        """Return the names of the commands, without importing their modules."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -68,10 +68,10 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="nri-scope %(version)s")
 def cli() -> None:
-    """See, record and debug what container runtimes and NRI plugins say to each other.
+    """Record, inspect and debug the traffic between container runtimes and NRI plugins.
 
-    FILE is a recording, *.nriscope.db, or a bundle, *.nriscope.zip. Exit status: 0 fine, 1 a check
-    failed, 2 could not do it.
+    FILE is a recording, *.nriscope.db, or a bundle, *.nriscope.zip. Exit status: 0 success, 1 a
+    difference or failed check, 2 an error.
     """
 
 
@@ -84,10 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _unbuffer_stderr() -> None:
     """Make stderr write immediately.
 
-    The interpreter flushes buffered text at exit: it would wait forever for a missing reader, or
+    The interpreter flushes buffered text at exit: it would block forever on a stalled reader, or
     exit with status 120 if stderr was closed.
     """
-    # None: closed from the start. Another stream: a caller of `main` captures the output.
+    # None: closed at start. Another stream: a caller of `main` captures the output.
     stderr = sys.__stderr__
     if stderr is not None and sys.stderr is stderr:
         sys.stderr = io.TextIOWrapper(
@@ -104,14 +104,14 @@ def run(arguments: Sequence[str]) -> int:
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def note(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        def collect(message: Warning | str, category: type[Warning], *rest: Any) -> None:
             if issubclass(category, RecordingCut):
                 cuts[str(message)] = None
             else:
                 show(message, category, *rest)
 
         warnings.simplefilter("always", RecordingCut)
-        warnings.showwarning = cast("Any", note)
+        warnings.showwarning = cast("Any", collect)
         status = _run(arguments)
     for cut in cuts:
         _say(cut)
@@ -120,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
-        # A runtime launched this process as a plugin, without arguments and without output.
+        # A runtime launched this process as a plugin, without arguments.
         from .launched import record_launched
 
         return record_launched()
@@ -138,16 +138,16 @@ def _run(arguments: Sequence[str]) -> int:
     except NriScopeError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # The reader closed the pipe. Prevent the interpreter from flushing into it.
+        # The reader closed the pipe: keep the interpreter from flushing into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        # The operating system's own message, if no command has handled the error.
+        # No command has handled the error: print the operating system's message.
         return _fail(_os_words(error))
 
 
 def _flush(stdout: TextIO | None) -> None:
-    # None: closed when this process was started.
+    # None: stdout was closed when this process started.
     if stdout is not None:
         stdout.flush()
 
@@ -157,7 +157,7 @@ def _os_words(error: OSError) -> str:
     try:
         pathlib.Path.cwd()
     except OSError:
-        return "the current folder does not exist any more; change to another"
+        return "the current folder no longer exists; change to another"
     return f"{error.filename}: {words}" if error.filename else words
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope new-plugin``: write an initial plugin in Python, with its tests."""
+"""``nri-scope new-plugin``: create a plugin in Python, with tests."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from .demo import RECORDING, bundled_path
 from .params import ANY_PATH, INDEX
 
 TEMPLATE = Path(__file__).parent.parent / "template"
-"""Template files: ``$name`` etc. are replaced, also in file names; the suffix is removed."""
+"""Folder of templates. ``$name`` etc. are replaced in file names and contents, `SUFFIX` removed."""
 
 SUFFIX = ".tmpl"
-"""Prevents tools from taking the files for nri-scope's own code."""
+"""Suffix that keeps tools from treating templates as nri-scope's own code."""
 
 NAME_MAX = 50
-"""Maximum length of a name; a longer one would make lines of the written files too long."""
+"""Maximum length of a plugin name, which keeps lines of the written files within 100 columns."""
 
 _NAME = re.compile(r"[a-z]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
-_TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
-"""Modules that a plugin's module of the same name would hide from the plugin or its tests."""
+_RESERVED = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
+"""Modules that a plugin module of the same name would shadow in the plugin or its tests."""
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=ANY_PATH)
-@click.option("--name", metavar="NAME", help="Plugin name.  [default: the folder's]")
+@click.option("--name", metavar="NAME", help="Plugin name.  [default: the name of DIR]")
 @click.option(
     "--index",
     type=INDEX,
     default="10",
     show_default=True,
-    help="Two digits, the plugin's usual place in the chain.",
+    help="Two-digit index: the plugin's default place in the chain.",
 )
 def command(folder: Path, name: str | None, index: str) -> None:
-    """Start a plugin of your own, in Python.
+    """Create a new plugin in Python.
 
-    Writes a small working plugin, tests that replay a recording into it, a README, a systemd unit
-    and a pyproject.toml to install it. DIR must be new or empty.
+    Writes a small working plugin, tests that replay a recording to it, a README, a systemd unit and
+    a pyproject.toml to DIR, which must be new or empty.
     """
     name = check_plugin_name(folder.resolve().name if name is None else name)
     written = write_plugin(folder, name, index)
@@ -62,23 +62,23 @@ def check_plugin_name(name: str) -> str:
     """Return ``name`` if it is valid for runtimes, Python packages and modules."""
     if not _NAME.fullmatch(name) or len(name) > NAME_MAX:
         raise UsageError(
-            f"{name!r} is no name for a plugin",
-            f"give --name: a letter, then letters, digits and . _ -, at most {NAME_MAX}",
+            f"{name!r} is not a valid plugin name",
+            f"choose --name: a letter, then letters, digits and . _ -, at most {NAME_MAX}",
         )
     module = module_name(name)
-    known = keyword.iskeyword(module) or module in sys.stdlib_module_names | _TAKEN
+    known = keyword.iskeyword(module) or module in sys.stdlib_module_names | _RESERVED
     if known or _is_installed(module):
         raise UsageError(
-            f"{name!r} is no name for a plugin: Python has a {module} already",
-            "give another with --name",
+            f"{name!r} is not a valid plugin name: {module} is a Python module or keyword",
+            "choose another with --name",
         )
     return name
 
 
 def _is_installed(module: str) -> bool:
-    """Return whether the plugin's module would hide one of this environment, such as a dependency.
+    """Return whether this Python environment already has a module of this name.
 
-    Modules in the current directory are the user's own, and do not count.
+    Modules in the current directory are the user's own and do not count.
     """
     here = Path.cwd().resolve()
     # Python puts the current directory first under -m and with PYTHONPATH.
@@ -98,7 +98,7 @@ def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
     """
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():
-            raise UsageError(f"{folder} exists and is no folder", "choose a new one")
+            raise UsageError(f"{folder} exists and is not a folder", "choose a new folder")
         if any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty", "choose a new folder")
     values = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output for the reading commands: fast for a pipe, with colours for a terminal."""
+"""Standard output of commands: batched for pipes, with colours for terminals."""
 
 from __future__ import annotations
 
@@ -15,31 +15,29 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from nri_scope.errors import UsageError
-from nri_scope.text.styled_text import painted
+from nri_scope.text.styled_text import paint_line
 
-_BATCH, _BATCH_SIZE = 256, 1 << 20
-"""Lines written together, as one call per line would take longer than making the line, and the
-characters after which they are fewer.
-"""
+_BATCH_LINES, _BATCH_CHARACTERS = 256, 1 << 20
+"""Maximum lines and characters per write: one call per line would take longer than making it."""
 
 
 class Output:
     """Standard output, with its capabilities ``colour`` and ``width`` (None: no limit).
 
-    As a context manager it ends the block silently when the reader is gone (``| head``), and raises
-    UsageError if output cannot be written. Raises UsageError if there is no standard output.
+    As a context manager, it ends the block silently when the reader is gone (``| head``), and
+    raises UsageError if output cannot be written. Raises UsageError if standard output is closed.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        # Python has none if it was started with a closed descriptor (``>&-``).
+        # Python has no stdout if it was started with a closed descriptor (``>&-``).
         standard: TextIO | None = sys.stdout
         found = standard if stream is None else stream
         if found is None:
-            raise UsageError("standard output is closed", "send it somewhere, e.g. > /dev/null")
+            raise UsageError("standard output is closed", "redirect it, for example > /dev/null")
         self._stream = found
         self._failure: OSError | None = None
         if isinstance(self._stream, io.TextIOWrapper):
-            # A terminal with another character set gets \u2026 instead of an error.
+            # Characters that the terminal cannot encode are written as escapes such as \u2026.
             self._stream.reconfigure(errors="backslashreplace")
         self.is_terminal = self._stream.isatty()
         self.colour = self.is_terminal and _wants_colour()
@@ -63,7 +61,7 @@ class Output:
         if error is None or error is not self._failure:
             return False
         self._lines = []
-        # Python would try to write its buffer again, and report an error.
+        # At exit, Python would flush its buffer again and report an error.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -73,32 +71,32 @@ class Output:
         raise UsageError(f"cannot write to standard output: {words.lower()}") from error
 
     def line(self, text: str) -> None:
-        """Print one line, with its styles as colours, no later than with the next ``flush``."""
-        self._lines.append(painted(text) if self.colour else text)
+        """Queue one line, with colours if enabled. The next ``flush`` writes it at the latest."""
+        self._lines.append(paint_line(text) if self.colour else text)
         self._waiting += len(text)
-        if len(self._lines) >= _BATCH or self._waiting > _BATCH_SIZE:
+        if len(self._lines) >= _BATCH_LINES or self._waiting > _BATCH_CHARACTERS:
             self._write()
 
     def text(self, text: str) -> None:
-        """Print text that has its own line ends."""
+        """Write text that contains its own line ends."""
         self._write()
-        with self._noticing():
+        with self._storing_errors():
             self._stream.write(text)
 
     def bytes(self, data: bytes) -> None:
         """Write bytes unchanged."""
         self.flush()
-        with self._noticing():
+        with self._storing_errors():
             self._stream.buffer.write(data)
 
     def flush(self) -> None:
-        """Write everything that was printed so far."""
+        """Write all queued output."""
         self._write()
-        with self._noticing():
+        with self._storing_errors():
             self._stream.flush()
 
     def wait(self, seconds: float) -> bool:
-        """Wait; return True, and immediately, when the output no longer has a reader."""
+        """Wait; return True as soon as the output has no reader, False after ``seconds``."""
         try:
             descriptor = self._stream.fileno()
         except (OSError, ValueError):
@@ -114,12 +112,12 @@ class Output:
             lines, self._lines = self._lines, []
             self._waiting = 0
             lines.append("")
-            with self._noticing():
+            with self._storing_errors():
                 self._stream.write("\n".join(lines))
 
     @contextmanager
-    def _noticing(self) -> Iterator[None]:
-        """Keep a write error, to distinguish it from errors of the command."""
+    def _storing_errors(self) -> Iterator[None]:
+        """Store a write error, to distinguish it from the command's own errors."""
         try:
             yield
         except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Option types shared by several commands, so that values have the same syntax everywhere."""
+"""Options and option types that several commands share."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Size(click.ParamType[int]):
 
         size = value if isinstance(value, int) else parse_size(value)
         if not size:
-            self.fail(f"{value!r} is no size; write for example 500M or 2G", param, ctx)
+            self.fail(f"{value!r} is not a size; write for example 500M or 2G", param, ctx)
         return size
 
 
@@ -67,12 +67,12 @@ class Duration(click.ParamType[float]):
             return value
         nanoseconds = parse_duration(value)
         if not nanoseconds:
-            self.fail(f"{value!r} is no duration; write for example 30s, 10m or 24h", param, ctx)
+            self.fail(f"{value!r} is not a duration; write for example 30s, 10m or 24h", param, ctx)
         return nanoseconds / 1e9
 
 
 class _Parsed(click.ParamType[_Value]):
-    """A value parsed by a function, whose errors are passed on."""
+    """Value parsed by a function, whose errors are raised unchanged."""
 
     def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class _Parsed(click.ParamType[_Value]):
 
 
 class _Checked(_Parsed[_Value]):
-    """A value parsed by a function, with errors that name the parameter."""
+    """Value parsed by a function, with errors that name the parameter."""
 
     def convert(
         self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
@@ -144,7 +144,7 @@ class RulesFile(click.ParamType["Rules"]):
 
 
 class FilePath(click.ParamType[Path]):
-    """A path that can be a file's: neither empty nor ending in a slash."""
+    """Path of a file: neither empty nor ending in a slash."""
 
     name = "path"
 
@@ -153,7 +153,7 @@ class FilePath(click.ParamType[Path]):
     ) -> Path:
         """Check the path and return it."""
         if isinstance(value, str) and (not value or value.endswith("/")):
-            self.fail(f"{value!r} is no name for a file" if value else "it is empty", param, ctx)
+            self.fail(f"{value!r} is not a file name" if value else "the path is empty", param, ctx)
         return Path(value)
 
     def shell_complete(
@@ -164,7 +164,7 @@ class FilePath(click.ParamType[Path]):
 
 
 class NewRecording(FilePath):
-    """The path of a recording to write: not a bundle's name, by which it would be opened as one."""
+    """Path of a recording to write. Rejects ``.zip``, which would be opened as a bundle."""
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
@@ -174,13 +174,13 @@ class NewRecording(FilePath):
         if path.suffix.lower() == ".zip":
             name = path.name[: -len(path.suffix)].removesuffix(".nriscope")
             raise UsageError(
-                f"{path}: that is the name of a zip file, which a recording is not",
+                f"{path}: a recording must not be named *.zip",
                 f"name it {name}.nriscope.db; `nri-scope export` makes bundles",
             )
         return path
 
 
-# `readable`: opening an unreadable file gives a better error, with advice.
+# Not readable=True: opening an unreadable file raises an error with a better hint.
 ANY_PATH = click.Path(readable=False, path_type=Path)
 """Any path, whether or not it exists."""
 command_line_argument = click.argument(
@@ -198,7 +198,7 @@ socket_option = click.option(
     help="The runtime's NRI socket.",
 )
 where_option = click.option(
-    "--where", type=WHERE, help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
+    "--where", type=WHERE, help="Include only events that match, e.g. 'ns:shop took:>1ms'."
 )
 redact_option = click.option(
     "--redact",
@@ -206,13 +206,13 @@ redact_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[RULES]",
-    help="Replace secret and personal values, by the default rules or as the file RULES changes "
-    "them. `redact --preview` shows how many and where.",
+    help="Replace secret and personal values, by the default rules or as modified by the file "
+    "RULES. `redact --preview` shows how many and where.",
 )
 
 
 def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command]:
-    """Return the option for the output's format: one of ``a|b``; the first is the default."""
+    """Return an option for the output format. ``formats``: as ``a|b``; the first is the default."""
     names = formats.split("|")
     return click.option(
         "--format",
@@ -224,8 +224,8 @@ def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command
     )
 
 
-def given(context: click.Context) -> dict[str, str]:
-    """Return the parameters given on the command line, by name, as spelled in help texts."""
+def given_options(context: click.Context) -> dict[str, str]:
+    """Return the spelling of each parameter given on the command line, by parameter name."""
     return {
         one.name: one.opts[0]
         for one in context.command.params
@@ -234,19 +234,19 @@ def given(context: click.Context) -> dict[str, str]:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, without the control characters in quoted text."""
+    """Print a line on stderr, with control characters escaped."""
     from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)
 
 
 def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
-    """Return variables from ``NAME=VALUE``; raise `UsageError`."""
+    """Parse variables written as ``NAME=VALUE``. Raise `UsageError`."""
     environment: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
+            raise UsageError(f"--env {text!r} is not a variable", "write NAME=VALUE")
         environment[name] = value
     return environment
 
@@ -256,13 +256,13 @@ def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
     for name, help_text in (
         (
             "--unlinked",
-            "Make different tokens in each event: values cannot be compared even within one "
-            "container, so diff and blame show them as changed from event to event.",
+            "Use different tokens in each event. Values then cannot be compared even within one "
+            "container: diff and blame show them as changed in each event.",
         ),
         (
             "--stable-tokens",
-            "Make tokens with this user's key, so that the same recording gets the same tokens "
-            "each time. Not for recordings that others made.",
+            "Make tokens with this user's key, so that a recording gets the same tokens each time. "
+            "Do not use it for recordings by others.",
         ),
     ):
         command = click.option(name, is_flag=True, help=help_text)(command)
@@ -270,6 +270,8 @@ def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_tokens(*, stable: bool, unlinked: bool) -> None:
-    """Raise UsageError if both options are given."""
+    """Raise UsageError if both options were given."""
     if stable and unlinked:
-        raise UsageError("--stable-tokens and --unlinked contradict each other", "leave one out")
+        raise UsageError(
+            "--stable-tokens and --unlinked exclude each other", "leave one of them out"
+        )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict):
-    """The options that `record` and ``tui --live`` share, as click passes them."""
+    """Options shared by `record` and ``tui --live``, as click passes them."""
 
     output: Path | None
     socket: Path
@@ -52,7 +52,7 @@ class Options(TypedDict):
     "--output",
     type=NewRecording(),
     metavar="FILE",
-    help="Recording to write, or to continue.  [default: nri-<host>-<UTC time>.nriscope.db]",
+    help="Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db]",
 )
 @socket_option
 @click.option(
@@ -60,8 +60,8 @@ class Options(TypedDict):
     type=INDEX,
     default="00",
     show_default=True,
-    help="Two digits, the place in the chain: 00 sees containers before other plugins changed "
-    "them, 99 after.",
+    help="Two-digit index, the place in the chain: 00 observes containers before the changes of "
+    "other plugins, 99 after them.",
 )
 @click.option(
     "--name",
@@ -74,23 +74,23 @@ class Options(TypedDict):
     "--events",
     type=EVENTS,
     metavar="LIST",
-    help="Subscribe to these events only: names, or pod, container, all; -NAME leaves one out.  "
+    help="Subscribe to these events only: names, or pod, container, all; -NAME excludes one.  "
     "[default: all]",
 )
-@click.option("--where", type=WHERE, help="Keep only events that this filter matches.")
+@click.option("--where", type=WHERE, help="Record only events that match this filter.")
 @click.option(
     "--max-size",
     type=Size(),
-    help="Keep the file below this size, e.g. 500M: the oldest stretches go.",
+    help="Keep the file below this size, e.g. 500M, by deleting the oldest events.",
 )
-@click.option("--max-age", type=Duration(), help="Keep no events older than this, e.g. 24h.")
+@click.option("--max-age", type=Duration(), help="Delete events older than this, e.g. 24h.")
 @click.option("--duration", type=Duration(), help="Stop after this time, e.g. 10m.")
 @click.option(
     "--once",
     is_flag=True,
-    help="Stop when the runtime goes away, instead of waiting for it to come back.",
+    help="Stop when the runtime disconnects, instead of waiting for it to restart.",
 )
-@click.option("--wait", is_flag=True, help="Wait for the socket if it is not there yet.")
+@click.option("--wait", is_flag=True, help="Wait for the socket if it does not exist yet.")
 @click.option(
     "--print",
     "print_format",
@@ -101,8 +101,8 @@ class Options(TypedDict):
     "--validate",
     is_flag=True,
     help="Also subscribe to ValidateContainerAdjustment, which shows which plugin owns which "
-    "change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, the "
-    "runtime fails the creation of that container.",
+    "change (NRI 0.10 and later). RISK: if this process dies or stalls during such a "
+    "request, the runtime fails the creation of that container.",
 )
 @click.option(
     "--redact",
@@ -111,33 +111,33 @@ class Options(TypedDict):
     flag_value="",
     metavar="[RULES]",
     help="Replace secret and personal values before they are written, by the default rules or as "
-    "the file RULES changes them. Events before the one that shows a value to be a secret may "
-    "still contain it.",
+    "modified by the file RULES. Events recorded before a value was recognized as secret may still "
+    "contain it.",
 )
 def command(where: Filter | None, print_format: str | None, **options: Unpack[Options]) -> None:
     """Record every NRI event of a container runtime to a file.
 
-    Passive: each event is answered at once with "no change"; no container is altered or delayed.
-    ^C ends it with a summary. The file holds all that the runtime says about its containers,
-    environment variables included; only you can read it: keep it so. With --redact it holds tokens
-    in place of secrets.
+    Passive: each event is answered immediately with "no change", and no container is modified. ^C
+    stops recording and prints a summary. The file contains everything that the runtime sends about
+    its containers, environment variables included, and is readable only by you. With --redact, it
+    contains tokens in place of secrets.
     """
     from nri_scope.logger.background_output import Background
     from nri_scope.logger.run import record
 
     if print_format:
-        # Fail without standard output before recording begins.
+        # Raise an error for a closed standard output before recording begins.
         Output()
-    # In the background: a stopped terminal must not keep the runtime waiting.
+    # In the background: a stopped terminal must not delay replies to the runtime.
     notices = Background(say, waiting_max=200)
     try:
-        record(understood(options, where), notices.put, print_format or "")
+        record(record_options(options, where), notices.put, print_format or "")
     finally:
         notices.close()
 
 
-def understood(options: Options, where: Filter | None = None) -> RecordOptions:
-    """Return the options of a recording from the command line's."""
+def record_options(options: Options, where: Filter | None = None) -> RecordOptions:
+    """Convert command-line options to those of the recorder."""
     from nri_scope.logger.default_file import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity

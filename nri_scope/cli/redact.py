@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=ANY_PATH)
-@click.option("--preview", is_flag=True, help="Show what would be replaced, and write nothing.")
+@click.option("--preview", is_flag=True, help="Show the replacements, and write nothing.")
 @click.option(
-    "-o", "--output", type=NewRecording(), metavar="X.nriscope.db", help="The recording to write."
+    "-o", "--output", type=NewRecording(), metavar="X.nriscope.db", help="Recording to write."
 )
 @click.option(
     "--rules",
     type=RulesFile(),
     default="",
     metavar="RULES",
-    help="Change the default rules as this file says.",
+    help="File of rules that change the default ones.",
 )
 @tokens_options
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--format",
     "output_format",
     type=click.Choice(["text", "json"]),
-    help="Of --preview: lines for people (the default), or one JSON object.",
+    help="With --preview: text for people (the default), or one JSON object.",
 )
 def command(
     file: Path,
@@ -50,30 +50,34 @@ def command(
     force: bool,
     output_format: str | None,
 ) -> None:
-    """Replace secret and personal values in a recording by tokens.
+    """Replace secret and personal values in a recording with tokens.
 
-    The same value of one container has the same token wherever it is, and other tokens in other
-    containers; they are made with a key that is discarded afterwards. Everything that was written
-    is searched for each replaced value, except for short and ordinary ones, and if one is found no
-    file is kept. `export --redact` does the same for a bundle.
+    Within one container, equal values get equal tokens; in other containers they get different
+    ones. Tokens are made with a key that is discarded afterwards. All output is searched for each
+    replaced value, except short and ordinary ones; if one is found, no file is kept. `export
+    --redact` does the same for a bundle.
 
-    --preview shows how many values each rule replaces, and where they are.
+    --preview shows how many values each rule replaces, and in which places.
     """
     if preview == (output is not None):
         raise UsageError(
-            "--preview shows and -o writes" if preview else "nothing was asked for",
+            "--preview and -o exclude each other"
+            if preview
+            else "neither --preview nor -o was given",
             "leave one of them out" if preview else "add --preview, or -o X.nriscope.db",
         )
     if preview:
         if force:
-            raise UsageError("--force is for -o", "leave it out")
+            raise UsageError("--force is only valid with -o", "leave it out")
         if stable_tokens or unlinked:
-            raise UsageError("--stable-tokens and --unlinked are for -o", "leave them out")
+            raise UsageError(
+                "--stable-tokens and --unlinked are only valid with -o", "leave them out"
+            )
         _preview(file, rules, output_format or "text")
         return
     assert output is not None
     if output_format is not None:
-        raise UsageError("--format is for --preview", "leave it out")
+        raise UsageError("--format is only valid with --preview", "leave it out")
     check_tokens(stable=stable_tokens, unlinked=unlinked)
     _write(file, rules, output, stable=stable_tokens, unlinked=unlinked, force=force)
 
@@ -84,15 +88,15 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import preview
 
-    from .share_options import progress
+    from .share_messages import progress
 
     with Output() as output:
         with interrupted_by_signals(), Recording.open(file) as recording:
             redactor = redactor_for(recording, rules)
-            with progress(recording, "reading") as tell:
-                tally = preview(recording, redactor, tell)
+            with progress(recording, "reading") as on_progress:
+                tally = preview(recording, redactor, on_progress)
         if output_format == "text":
-            _tell(output, tally)
+            _print_tally(output, tally)
             return
         output.line(
             to_json(
@@ -109,15 +113,15 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
         )
 
 
-def _tell(output: Output, tally: Tally) -> None:
-    from .share_options import replaced
+def _print_tally(output: Output, tally: Tally) -> None:
+    from .share_messages import replacement_counts
 
     if tally.total:
         rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
         for line in table(("rule", "values", "place"), rows, output.width, right=(1,)):
             output.line(line)
         output.line("")
-    output.line(f"{replaced(tally.by_rule())}; nothing was written")
+    output.line(f"{replacement_counts(tally.by_rule())}; nothing was written")
 
 
 def _write(
@@ -128,14 +132,14 @@ def _write(
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import redact
 
-    from .share_options import progress, replaced, tell_lost_marks
+    from .share_messages import progress, replacement_counts, warn_unreadable_marks
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)
-        with progress(recording, "redacting") as tell:
-            rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
-    found = replaced(redactor.tally.by_rule())
-    say(f"{output}: {many(rebuilt.counts.events, 'event')}; {found}")
-    tell_lost_marks(recording)
+        with progress(recording, "redacting") as on_progress:
+            rebuilt = redact(recording, output, redactor, force=force, on_progress=on_progress)
+    counts = replacement_counts(redactor.tally.by_rule())
+    say(f"{output}: {many(rebuilt.counts.events, 'event')}; {counts}")
+    warn_unreadable_marks(recording)
     if rebuilt.damage:
-        say(f"what comes after that is missing: {rebuilt.damage}")
+        say(f"data after the damage is missing: {rebuilt.damage}")

@@ -23,76 +23,76 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A recording prepared for showing."""
+class RecordingView:
+    """A recording prepared for display, redacted if requested."""
 
     name: str
     """The file's name, redacted."""
     original: Recording
-    """The recording in which names and filters of the command line are looked up."""
+    """The unredacted recording, in which names and filters of the command line are looked up."""
     recording: Recording
-    """The recording to show: the original, or a redacted one with the same numbers and ids."""
+    """The recording to show: the original, or a redacted copy with equal event numbers and ids."""
     redactor: Redactor | None
-    """The redactor that was applied; None if none was."""
+    """The redactor that was applied; None without redaction."""
 
-    def same(self, thing: Found) -> Found:
-        """Return the shown recording's version of a finding in the original. Raise UsageError."""
-        found: Found | None = thing
+    def counterpart(self, item: Found) -> Found:
+        """Return the shown recording's version of an item of the original. Raise UsageError."""
+        found: Found | None = item
         if self.redactor is not None:
-            match thing:
+            match item:
                 case Event():
-                    found = self.recording.event(thing.id)
+                    found = self.recording.event(item.id)
                 case Pod():
-                    found = next((one for one in self.recording.pods() if one.id == thing.id), None)
+                    found = next((one for one in self.recording.pods() if one.id == item.id), None)
                 case Container():
                     containers = self.recording.containers()
-                    found = next((one for one in containers if one.id == thing.id), None)
+                    found = next((one for one in containers if one.id == item.id), None)
         if found is None:
             raise UsageError(
-                "these rules replace the id of what was named",
-                "redact the recording first, and look",
+                "the redaction rules replace the id of the named event, pod or container",
+                "write a redacted copy with `redact`, and look up its id there",
             )
         return found
 
 
 @contextmanager
-def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
-    """Open the recording ``file``, redacted if there are rules.
+def open_view(file: Path, rules: Rules | None) -> Iterator[RecordingView]:
+    """Open the recording ``file``, with redaction unless ``rules`` is None.
 
     Raises UsageError, RedactionLeak and RecordingError.
     """
-    with shown_together([file], rules) as found:
-        yield found[0]
+    with open_views([file], rules) as views:
+        yield views[0]
 
 
 @contextmanager
-def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Shown]]:
-    """Open several recordings; equal values of containers of one name have equal tokens in all."""
+def open_views(files: Sequence[Path], rules: Rules | None) -> Iterator[list[RecordingView]]:
+    """Open several recordings; containers of the same name get the same tokens in all files."""
     with ExitStack() as stack:
         originals = [stack.enter_context(Recording.open(file)) for file in files]
         if rules is None:
             yield [
-                Shown(file.name, original, original, None)
+                RecordingView(file.name, original, original, None)
                 for file, original in zip(files, originals, strict=True)
             ]
             return
         from nri_scope.share.bundle import redactor_for_comparison
         from nri_scope.share.redacted_copy import redact_for_comparison
 
-        from .share_options import progress
+        from .share_messages import progress
 
         stack.enter_context(interrupted_by_signals())
         folder = stack.enter_context(temporary_folder())
         redactor = redactor_for_comparison(originals, rules)
-        with writing_to(folder), progress(originals[0], "redacting") as tell:
-            drafts = redact_for_comparison(originals, folder, redactor, tell)
+        with writing_to(folder), progress(originals[0], "redacting") as on_progress:
+            drafts = redact_for_comparison(originals, folder, redactor, on_progress)
         for draft in drafts:
             if draft.damage:
-                say(f"what comes after that is missing: {draft.damage}")
-        found: list[Shown] = []
+                say(f"data after the damage is missing: {draft.damage}")
+        views: list[RecordingView] = []
         for file, original, draft in zip(files, originals, drafts, strict=True):
             recording = stack.enter_context(Recording.open(draft.path))
-            # The name may contain the host name, as `record` writes it.
+            # A default name of `record` contains the host name.
             name = redactor.text(file.name, "file.name")
-            found.append(Shown(name, original, recording, redactor))
-        yield found
+            views.append(RecordingView(name, original, recording, redactor))
+        yield views

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from .chain_options import chain_options, manner_options
+from .chain_options import chain_options, emulation_options
 from .params import ANY_PATH, Duration, FilePath, NewRecording, format_option, where_option
 from .time_arguments import FORMS, parse_moment
 
@@ -21,17 +21,17 @@ EXIT_DIFFERS = 1
 
 _FAULTS = """
 \b
-Faults, each of which a real runtime has shown:
-  slow:EVENT:DURATION        each reply to EVENT is delayed by that time
-  error:EVENT                EVENT fails after the plugins were asked
+Faults, each of which was observed on a real runtime:
+  slow:EVENT:DURATION        each reply to EVENT is delayed by DURATION
+  error:EVENT                EVENT fails after the plugins have replied
   drop-connection:after=N    all connections are closed after N events
   restart-runtime:after=N    the runtime is restarted after N events
-  split-sync                 Synchronize comes in parts, however small it is
-  duplicate:EVENT            EVENT comes twice
-  skip:EVENT                 EVENT happens, and is not sent
-  reorder                    containers end after StopPodSandbox
-  unknown-event              an event of a later NRI version comes first
-  huge-sync:N                N more containers exist from the beginning
+  split-sync                 Synchronize is sent in parts, regardless of its size
+  duplicate:EVENT            EVENT is sent twice
+  skip:EVENT                 EVENT takes effect, but is not sent
+  reorder                    StopPodSandbox is sent before the pod's containers are stopped
+  unknown-event              an event of a later NRI version is sent first
+  huge-sync:N                Synchronize lists N additional containers
 """
 
 
@@ -43,7 +43,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     except ValueError:
         speed = math.nan
     if not 0 < speed < math.inf:
-        raise click.BadParameter(f"{text!r} is no speed; write 1x, 10x or 0.5x", param=parameter)
+        raise click.BadParameter(f"{text!r} is not a speed; write 1x, 10x or 0.5x", param=parameter)
     return speed
 
 
@@ -73,23 +73,35 @@ def _bound(
     "--listen",
     type=FilePath(),
     metavar="SOCK",
-    help="Listen on this NRI socket for plugins that connect by themselves.",
+    help="Listen on this NRI socket for external plugins.",
 )
 @click.option(
     "--expect",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Begin when N plugins have connected to --listen.  [default: 1]",
+    help="Start when N plugins have connected to --listen.  [default: 1]",
 )
-@manner_options
+@emulation_options
 @where_option
-@click.option("--from", "begin", callback=_bound, metavar="EVENT|TIME", help="First event to play.")
-@click.option("--to", "end", callback=_bound, metavar="EVENT|TIME", help="First one not to play.")
-@click.option("--only", default="", metavar="POD[/CTR]", help="Play ns/pod or ns/pod/container.")
 @click.option(
-    "--speed", callback=_speed, metavar="1x", help="Keep the recorded pace, or N times it."
+    "--from", "begin", callback=_bound, metavar="EVENT|TIME", help="Start at this event or time."
 )
-@click.option("--max-idle", type=Duration(), help="With --speed: wait no longer than this.")
+@click.option(
+    "--to", "end", callback=_bound, metavar="EVENT|TIME", help="Stop before this event or time."
+)
+@click.option(
+    "--only",
+    default="",
+    metavar="POD[/CTR]",
+    help="Play only events of this pod or container: ns/pod or ns/pod/container.",
+)
+@click.option(
+    "--speed",
+    callback=_speed,
+    metavar="1x",
+    help="Keep the recorded pauses; 10x plays ten times as fast.  [default: no pauses]",
+)
+@click.option("--max-idle", type=Duration(), help="With --speed: maximum pause between two events.")
 @click.option("--step", is_flag=True, help="Wait for Enter before each event.")
 @click.option(
     "--loop",
@@ -97,40 +109,45 @@ def _bound(
     type=click.IntRange(1, 1_000_000),
     default=1,
     metavar="N",
-    help="Play everything N times; the runtime restarts in between.",
+    help="Play all events N times, restarting the runtime before each repetition.",
 )
-@click.option("-o", "--output", type=NewRecording(), metavar="REC", help="Record the run itself.")
+@click.option(
+    "-o", "--output", type=NewRecording(), metavar="REC", help="Record this replay to REC."
+)
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with this file.")
 @click.option(
     "--golden-from",
     type=ANY_PATH,
     metavar="REC",
-    help="Compare replies with what the plugin answered in production: REC is a recording by "
-    "`tap`, possibly FILE itself.",
+    help="Compare replies with those recorded in production: REC is a recording by `tap`, possibly "
+    "FILE itself.",
 )
-@click.option("--update-golden", is_flag=True, help="Write --golden from these replies.")
+@click.option("--update-golden", is_flag=True, help="Write these replies to the file of --golden.")
 @click.option(
     "--compare-with",
     "others",
     multiple=True,
     metavar="NN=COMMAND",
-    help="Replay to this chain too ('none': to no plugin), and compare the containers.",
+    help="Also replay to this plugin and compare the resulting containers. Repeat it for a chain; "
+    "'none' means no plugins.",
 )
-@click.option("--junit", type=FilePath(), metavar="FILE", help="Write JUnit XML as well.")
-@format_option("text|json", "Lines for people, or one JSON object.")
+@click.option(
+    "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
+)
+@format_option("text|json", "text: for people. json: one object.")
 def command(**options: Unpack[Options]) -> None:
-    """Feed a recording to a plugin, and see what it answers.
+    """Replay a recording to a plugin, and show its replies.
 
-    An emulated runtime starts COMMAND as a real one would, sends it the events of a recorded
-    session, merges its replies, and shows what that did to each container. No container runtime is
-    needed and nothing on this machine is touched. Later events show containers as the plugins of
-    this replay have adjusted them.
+    An emulated runtime launches COMMAND as a real one would, sends it the events of a recorded
+    session, merges its replies, and shows the changes to each container. In later events,
+    containers are as adjusted by the plugins of this replay. No container runtime is needed, and
+    nothing on this machine is modified.
 
-    Exit status: 0 all replies are fine, or match the golden; 1 otherwise; 2 it could not be done.
+    Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
     from .replay_job import perform
-    from .replay_options import understood
+    from .replay_options import parse_options
 
-    job, wishes = understood(options)
-    if not perform(job, wishes):
+    job, result_options = parse_options(options)
+    if not perform(job, result_options):
         click.get_current_context().exit(EXIT_DIFFERS)

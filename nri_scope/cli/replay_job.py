@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run ``replay`` after its options are read: replay, compare, print."""
+"""Run ``replay`` once its options are parsed: replay, compare, print."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nri_scope.replay.run import Job, replay
 from nri_scope.text.escape import safe
 from nri_scope.transport.loop import run
 
-from .golden_from import WHAT, GoldenFrom
+from .golden_from import SOURCE_LABEL, GoldenFrom
 from .output import Output
 from .params import say
 
@@ -37,7 +37,7 @@ T = TypeVar("T", bound=BaseException)
 
 @dataclass(frozen=True, slots=True)
 class ResultOptions:
-    """Options on the result of a replay."""
+    """Options for output and comparison of a replay's result."""
 
     json: bool = False
     junit: Path | None = None
@@ -49,57 +49,60 @@ class ResultOptions:
     """The same replay with another chain, for comparison."""
 
 
-def perform(job: Job, wishes: ResultOptions) -> bool:
-    """Replay and report; return whether all is well, also if the output is no longer read."""
-    # Report an unreadable golden before any plugin is started.
-    golden = _load(wishes)
+def perform(job: Job, options: ResultOptions) -> bool:
+    """Replay and print the result; return whether the exit status is 0.
+
+    Also returns True if the output's reader is gone.
+    """
+    # Report an unreadable golden before plugins are started.
+    golden = _load(options)
     production = None
-    if wishes.golden_from is not None:
-        production = GoldenFrom(wishes.golden_from, job)
+    if options.golden_from is not None:
+        production = GoldenFrom(options.golden_from, job)
         job = production.prepared(job)
-    # What cannot be written either; a replay can take an hour.
-    if wishes.junit is not None:
-        _check_junit(wishes.junit)
-    if wishes.golden is not None and wishes.update_golden:
-        Golden.check_place(wishes.golden)
+    # The same for unwritable files, as a replay can take an hour.
+    if options.junit is not None:
+        _check_junit(options.junit)
+    if options.golden is not None and options.update_golden:
+        Golden.check_place(options.golden)
     with Output() as output:
-        return _perform(output, job, golden or production, wishes)
+        return _perform(output, job, golden or production, options)
     return True
 
 
 def _perform(
-    output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: ResultOptions
+    output: Output, job: Job, golden: Golden | GoldenFrom | None, options: ResultOptions
 ) -> bool:
     plugins = [plugin.id for plugin in job.casting.plugins]
-    # The names of plugins that connect later are not known yet.
+    # Names of external plugins are unknown until they connect.
     names = [*plugins, *["??-external"] * job.casting.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
+    audience = Audience() if options.json else _Printing(output, text, _recipients(job))
     replayed = play(job, audience)
-    mismatches = _compare(replayed, golden, wishes)
-    other = None if wishes.other is None else play(wishes.other, Audience())
-    done = _Done(replayed, mismatches, other, golden, wishes)
-    if wishes.junit is not None:
-        by_key = {one.key: list(done.lines_of([one])) for one in mismatches}
-        _write(wishes.junit, junit(replayed, by_key))
-    if wishes.json:
-        output.line(to_json(done.document()))
+    mismatches = _compare(replayed, golden, options)
+    other = None if options.other is None else play(options.other, Audience())
+    result = _Result(replayed, mismatches, other, golden, options)
+    if options.junit is not None:
+        by_key = {one.key: list(result.lines_of([one])) for one in mismatches}
+        _write(options.junit, junit(replayed, by_key))
+    if options.json:
+        output.line(to_json(result.document()))
     else:
-        done.tell(output, text)
-    return done.well
+        result.print(output, text)
+    return result.well
 
 
 class _Printing(Audience):
-    """Prints everything as it happens."""
+    """Prints events and output as they arrive."""
 
-    def __init__(self, output: Output, text: Report, to: str) -> None:
-        """Print to `output`. ``to``: the plugins of the replay, in words."""
+    def __init__(self, output: Output, text: Report, recipients: str) -> None:
+        """Print to `output`. ``recipients``: the plugins of the replay, as text."""
         self._output = output
         self._text = text
-        self._to = to
+        self._recipients = recipients
 
     def began(self, replayed: Replayed) -> None:
-        text = f"{replayed.source}, {self._to}, as {replayed.title}"
+        text = f"{replayed.source}, {self._recipients}, as {replayed.title}"
         self._print([safe(text, self._output.width), ""])
 
     def event(self, played: PlayedEvent) -> None:
@@ -114,12 +117,12 @@ class _Printing(Audience):
         self._output.flush()
 
 
-def _addressees(job: Job) -> str:
-    to = ", ".join(sorted(plugin.id for plugin in job.casting.plugins))
+def _recipients(job: Job) -> str:
+    plugins = ", ".join(sorted(plugin.id for plugin in job.casting.plugins))
     if job.casting.listen is not None:
-        who = "one plugin" if job.casting.expect == 1 else f"{job.casting.expect} plugins"
-        to = " and ".join(filter(None, [to, f"{who} from {job.casting.listen}"]))
-    return f"to {to or 'no plugin'}"
+        count = "one plugin" if job.casting.expect == 1 else f"{job.casting.expect} plugins"
+        plugins = " and ".join(filter(None, [plugins, f"{count} from {job.casting.listen}"]))
+    return f"to {plugins or 'no plugin'}"
 
 
 def play(job: Job, audience: Audience) -> Replayed:
@@ -140,11 +143,11 @@ def play(job: Job, audience: Audience) -> Replayed:
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except BaseExceptionGroup as group:
-        # The output's reader is gone, or writing failed: `Output` handles that.
-        unwritten = _first(group, OSError)
-        if unwritten is None:
+        # An error of writing output, including a broken pipe, which `Output` handles.
+        write_error = _first(group, OSError)
+        if write_error is None:
             raise
-        raise unwritten from None
+        raise write_error from None
 
 
 def _first(group: BaseExceptionGroup[BaseException], kind: type[T]) -> T | None:
@@ -158,32 +161,32 @@ def _first(group: BaseExceptionGroup[BaseException], kind: type[T]) -> T | None:
 # -- goldens ----------------------------------------------------------------------------------
 
 
-def _load(wishes: ResultOptions) -> Golden | None:
-    if wishes.golden is None or (wishes.update_golden and not wishes.golden.exists()):
+def _load(options: ResultOptions) -> Golden | None:
+    if options.golden is None or (options.update_golden and not options.golden.exists()):
         return None
-    return Golden.load(wishes.golden)
+    return Golden.load(options.golden)
 
 
 def _compare(
-    replayed: Replayed, golden: Golden | GoldenFrom | None, wishes: ResultOptions
+    replayed: Replayed, golden: Golden | GoldenFrom | None, options: ResultOptions
 ) -> list[Mismatch]:
     if isinstance(golden, GoldenFrom):
         found = golden.compare(replayed)
         for warning in golden.warnings():
             click.echo(warning, err=True)
         return found
-    if wishes.golden is None:
+    if options.golden is None:
         return []
     origin = replayed.origin
-    if wishes.update_golden:
+    if options.update_golden:
         new = (
             Golden.of(replayed.replies(), origin, replayed.name_of)
             if golden is None
             else golden.updated(replayed.replies(), origin, replayed.name_of)
         )
-        new.save(wishes.golden)
+        new.save(options.golden)
         for matcher in [] if golden is None else golden.lost(new):
-            say(f"warning: {matcher} does not fit any more and is gone")
+            say(f"warning: matcher removed, as it no longer matches: {matcher}")
         return []
     assert golden is not None
     golden.check_origin(origin)
@@ -194,36 +197,36 @@ def _compare(
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """A finished replay, with the objects that it was compared with."""
+class _Result:
+    """A finished replay, and the results of its comparisons."""
 
     replayed: Replayed
     mismatches: Sequence[Mismatch]
     other: Replayed | None
     golden: Golden | GoldenFrom | None
-    wishes: ResultOptions
+    options: ResultOptions
 
     @property
     def well(self) -> bool:
         """Whether the exit status will be 0."""
-        replayed, other, wishes = self.replayed, self.other, self.wishes
+        replayed, other, options = self.replayed, self.other, self.options
         if other is not None and (
             not other.ok or next(differing(replayed, other), None) is not None
         ):
             return False
-        if (wishes.golden is None and wishes.golden_from is None) or wishes.update_golden:
+        if (options.golden is None and options.golden_from is None) or options.update_golden:
             return replayed.ok
         return not self.mismatches and not any(
             plugin.left_behind or plugin.deserted for plugin in replayed.plugins
         )
 
     def lines_of(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
-        """Yield lines for people."""
+        """Yield the mismatches as lines for people."""
         if isinstance(self.golden, GoldenFrom):
-            return lines(mismatches, str(self.golden.path), what=WHAT)
-        return lines(mismatches, str(self.wishes.golden))
+            return lines(mismatches, str(self.golden.path), what=SOURCE_LABEL)
+        return lines(mismatches, str(self.options.golden))
 
-    def tell(self, output: Output, text: Report) -> None:
+    def print(self, output: Output, text: Report) -> None:
         """Print the results other than events."""
         for line in text.containers(self.replayed):
             output.line(line)
@@ -241,17 +244,17 @@ class _Done:
         if isinstance(self.golden, GoldenFrom):
             for line in self.golden.verdict(self.mismatches):
                 output.line(line)
-        if self.wishes.golden is not None:
-            file = safe(str(self.wishes.golden))
-            if self.wishes.update_golden:
+        if self.options.golden is not None:
+            file = safe(str(self.options.golden))
+            if self.options.update_golden:
                 output.line(f"wrote golden {file}")
                 if not self.replayed.ok:
-                    output.line("warning: it expects the failures of this replay to happen again")
+                    output.line("warning: this golden expects the failures of this replay")
             elif not self.mismatches:
-                output.line(f"as golden {file} wants it")
+                output.line(f"all replies match golden {file}")
 
     def document(self) -> dict[str, Plain]:
-        """Return the whole result for programs."""
+        """Return the whole result for JSON output."""
         found = document(self.replayed)
         times = found.pop("times")
         found["well"] = self.well
@@ -262,10 +265,10 @@ class _Done:
                 "tapped": self.golden.data(),
                 "mismatches": [as_data(one) for one in self.mismatches],
             }
-        if self.wishes.golden is not None:
+        if self.options.golden is not None:
             found["golden"] = {
-                "file": str(self.wishes.golden),
-                "updated": self.wishes.update_golden,
+                "file": str(self.options.golden),
+                "updated": self.options.update_golden,
                 "mismatches": [as_data(one) for one in self.mismatches],
             }
         if self.other is not None:
@@ -281,7 +284,7 @@ class _Done:
 
 
 def _check_junit(path: Path) -> None:
-    """Refuse a file that cannot be written, or is not JUnit XML. Raise `UsageError`."""
+    """Raise `UsageError` if the file cannot be written, or exists and is not JUnit XML."""
     start = b""
     try:
         with suppress(FileNotFoundError):
@@ -291,7 +294,7 @@ def _check_junit(path: Path) -> None:
         raise _unwritable(path, error) from error
     if start and b"<testsuites" not in start:
         raise UsageError(
-            f"{path}: there is such a file already, and it is no JUnit XML",
+            f"{path}: file exists and is not JUnit XML",
             "name another file after --junit",
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of ``replay``: checks for contradictions, and the resulting job."""
+"""Options of ``replay``: validation, and the resulting job."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nri_scope.errors import UsageError
 from nri_scope.filter import Filter
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.pace import Wait, at_once, paced
+from nri_scope.replay.pace import Wait, no_wait, paced
 from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job
-from nri_scope.replay.script import Choice, RecordingPlace
+from nri_scope.replay.script import RecordingPlace, ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions
@@ -25,7 +25,7 @@ from .replay_job import ResultOptions
 from .replay_step import stepped
 
 NO_PLUGINS = "none"
-"""The value of ``--compare-with`` for a chain without plugins."""
+"""Value of ``--compare-with`` for a chain without plugins."""
 
 CONFIG_MAX = 1 << 20
 """Maximum size of a configuration in bytes; a ttRPC message has at most 4 MiB."""
@@ -54,11 +54,11 @@ class Options(ChainOptions):
 
 
 def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | None = None) -> Job:
-    """Return the job from the options that `replay` and `shrink` share. Raises `UsageError`."""
+    """Return the job for the options that `replay` and `shrink` share. Raises `UsageError`."""
     return Job(
         recording=options["file"],
         casting=_casting(options, listen, expect),
-        choice=Choice(session=options["session"]),
+        selection=ReplaySelection(session=options["session"]),
         playback=PlaybackOptions(
             faults=parse_faults(options["faults"]), effects=not options["no_effects"]
         ),
@@ -66,15 +66,15 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
     )
 
 
-def understood(options: Options) -> tuple[Job, ResultOptions]:
-    """Return the job, and the wishes for its result. Raise `UsageError` for contradictions."""
+def parse_options(options: Options) -> tuple[Job, ResultOptions]:
+    """Return the job and the result options. Raise `UsageError` for conflicting options."""
     _check(options)
     json = options["output_format"] == "json"
     job = chain_job(options, options["listen"], options["expect"])
     job = replace(
         job,
-        choice=replace(
-            job.choice,
+        selection=replace(
+            job.selection,
             where=options["where"],
             only=options["only"],
             begin=options["begin"],
@@ -83,7 +83,7 @@ def understood(options: Options) -> tuple[Job, ResultOptions]:
         playback=replace(job.playback, wait=_wait(options)),
         rounds=options["rounds"],
         output=options["output"],
-        # Events that are only printed as they come need not stay in memory.
+        # Events that are only printed need not stay in memory.
         keep=bool(
             json
             or options["golden"]
@@ -92,7 +92,7 @@ def understood(options: Options) -> tuple[Job, ResultOptions]:
             or options["others"]
         ),
     )
-    wishes = ResultOptions(
+    result_options = ResultOptions(
         json=json,
         junit=options["junit"],
         golden=options["golden"],
@@ -100,37 +100,40 @@ def understood(options: Options) -> tuple[Job, ResultOptions]:
         update_golden=options["update_golden"],
         other=_other(job, options["others"]),
     )
-    return job, wishes
+    return job, result_options
 
 
 def _check(options: Options) -> None:
     listen = options["listen"]
     if options["update_golden"] and options["golden"] is None:
-        raise UsageError("--update-golden needs --golden", "name the file to write")
+        raise UsageError("--update-golden needs --golden", "add --golden FILE")
     if options["golden"] is not None and options["rounds"] > 1:
-        raise UsageError("--golden compares one round", "leave out --loop")
+        raise UsageError("--golden and --loop exclude each other", "leave out --loop")
     if options["golden_from"] is not None:
         if options["golden"] is not None:
-            raise UsageError("--golden and --golden-from both say what is expected", "choose one")
+            raise UsageError(
+                "--golden and --golden-from exclude each other", "leave one of them out"
+            )
         if options["rounds"] > 1:
-            raise UsageError("--golden-from compares one round", "leave out --loop")
+            raise UsageError("--golden-from and --loop exclude each other", "leave out --loop")
     if options["max_idle"] is not None and options["speed"] is None:
-        raise UsageError("--max-idle bounds the pauses of --speed", "add --speed 1x")
+        raise UsageError("--max-idle needs --speed", "add --speed 1x")
     if options["step"] and options["speed"] is not None:
-        raise UsageError("--step and --speed are two ways to wait", "leave one of them out")
+        raise UsageError("--step and --speed exclude each other", "leave one of them out")
     if options["expect"] is not None and listen is None:
-        raise UsageError("--expect counts the plugins at --listen", "name its socket")
+        raise UsageError("--expect needs --listen", "add --listen SOCK")
     if options["others"] and listen is not None:
         raise UsageError(
-            "--compare-with needs plugins that can be started twice", "give them with --plugin"
+            "--compare-with and --listen exclude each other",
+            "launch the plugins with --plugin",
         )
     if options["others"] and options["no_effects"]:
         raise UsageError(
-            "--no-effects leaves every container as it was recorded: there is nothing to compare",
-            "leave out --compare-with",
+            "--compare-with has no effect with --no-effects: containers stay as recorded",
+            "leave one of them out",
         )
     if listen is not None and not listen.absolute().parent.is_dir():
-        raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
+        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
     check_files(
         {
             "FILE": options["file"],
@@ -140,44 +143,46 @@ def _check(options: Options) -> None:
         }
     )
     begin, end = options["begin"], options["end"]
-    if begin is not None and end is not None and begin.not_before(end):
-        raise UsageError("--from is not before --to", "no event is left to be played")
+    if begin is not None and end is not None and begin.is_at_or_after(end):
+        raise UsageError("--from is not before --to, so there is no event to play", "swap them")
 
 
 def check_files(named: dict[str, Path | None]) -> None:
-    """Refuse a file that is given for two purposes."""
-    seen: dict[Path, str] = {}
+    """Raise UsageError if two options name the same file."""
+    option_of: dict[Path, str] = {}
     for option, path in named.items():
         if path is None:
             continue
-        other = seen.setdefault(Path(os.path.realpath(path)), option)
+        other = option_of.setdefault(Path(os.path.realpath(path)), option)
         if other != option:
-            raise UsageError(f"{other} and {option} name the same file, {path}", "name another one")
+            raise UsageError(
+                f"{other} and {option} name the same file, {path}", "use different files"
+            )
 
 
 def _casting(options: ChainOptions, listen: Path | None, expect: int | None) -> Casting:
     if options["variables"] and not (options["command_line"] or options["plugins"]):
         raise UsageError(
-            "--env is for plugins that are launched",
-            "plugins that connect by themselves have their own",
+            "--env is only valid for launched plugins",
+            "set variables where you start the external plugins",
         )
     commands = [chain.parse_plugin(text) for text in options["plugins"]]
     index, name = options["index"], options["name"]
     if options["command_line"]:
         commands.append(chain.command(options["command_line"], index or "", name or ""))
     elif index or name:
-        raise UsageError("--index and --name are for COMMAND", "write it after --")
+        raise UsageError("--index and --name need COMMAND", "write it after --")
     if not commands and listen is None:
         raise UsageError(
-            "there is no plugin to replay to",
-            "write its command after --; --help shows other ways",
+            "no plugin was given",
+            "write its command after --, or use --plugin or --listen",
         )
     for each in commands:
         check_unwrapped(each.argv[0])
     if options["configs"] and not commands:
         raise UsageError(
-            "--config is for plugins that are launched",
-            "runtimes send no configuration to plugins that connect by themselves",
+            "--config is only valid for launched plugins",
+            "runtimes send no configuration to external plugins",
         )
     return Casting(
         plugins=tuple(commands),
@@ -195,9 +200,11 @@ def _configs(texts: tuple[str, ...], indices: set[str]) -> dict[str, str]:
         if not equals or len(index) != 2 or not index.isdigit():
             index, rest = "", text
         elif index not in indices:
-            raise UsageError(f"--config {text}: no plugin has index {index}")
+            raise UsageError(f"--config {text}: no plugin has index {index}", "correct the index")
         if index in configs:
-            raise UsageError(f"--config {text}: there is one for the same plugin already")
+            raise UsageError(
+                f"--config {text}: this plugin already has a configuration", "leave one of them out"
+            )
         configs[index] = _read(rest)
     return configs
 
@@ -207,7 +214,7 @@ def _read(file: str) -> str:
         with Path(file).open("rb") as stream:
             data = stream.read(CONFIG_MAX + 1)
         if len(data) > CONFIG_MAX:
-            raise UsageError(f"--config {file}: larger than 1 MiB", "runtimes take no such file")
+            raise UsageError(f"--config {file}: larger than 1 MiB", "use a smaller file")
         return data.decode()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not text"
@@ -219,7 +226,7 @@ def _wait(options: Options) -> Wait:
     if options["step"]:
         return stepped()
     if speed is None:
-        return at_once
+        return no_wait
     return paced(speed, math.inf if max_idle is None else max_idle)
 
 
@@ -227,13 +234,15 @@ def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
     if not texts:
         return None
     if NO_PLUGINS in texts and len(texts) > 1:
-        raise UsageError("--compare-with none is a chain of its own", "leave out the others")
+        raise UsageError(
+            "--compare-with none excludes other --compare-with options", "leave it out"
+        )
     plugins = () if texts == (NO_PLUGINS,) else tuple(map(chain.parse_plugin, texts))
     return replace(
         job,
         casting=replace(job.casting, plugins=plugins),
-        # The events of this replay are not shown.
-        playback=replace(job.playback, wait=at_once),
+        # Events of the comparison replay are not printed.
+        playback=replace(job.playback, wait=no_wait),
         rounds=1,
         output=None,
     )

@@ -14,15 +14,15 @@ from nri_scope.replay.pace import Wait
 from nri_scope.replay.script import ReplayStep
 from nri_scope.text.escape import safe
 
-_AT_ONCE = 4096
-"""Number of bytes of standard input that are read together; any number would do."""
+_READ_SIZE = 4096
+"""Maximum number of bytes per read of standard input."""
 
 
 def stepped() -> Wait:
-    """Return a `Wait` for Enter before each event; the end of the input ends the replay."""
-    # Python has none if it was started with a closed descriptor.
+    """Return a `Wait` for Enter; it raises UsageError at the end of the input."""
+    # Python has no stdin if it was started with a closed descriptor.
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]
-        raise UsageError("--step waits for Enter, and there is no standard input")
+        raise UsageError("--step needs standard input, which is closed", "run it in a terminal")
     return _Steps(sys.stdin.fileno()).wait
 
 
@@ -35,24 +35,22 @@ class _Steps:
     async def wait(self, step: ReplayStep) -> None:
         """Return at the next Enter."""
         name = f"{step.recorded.id}  {step.recorded.event} {step.subject}".rstrip()
-        click.echo(f"Enter for {safe(name)} ", err=True, nl=False)
+        click.echo(f"press Enter for {safe(name)} ", err=True, nl=False)
         while not self._presses and not self._ended:
             await self._readable()
-            data = os.read(self._descriptor, _AT_ONCE)
+            data = os.read(self._descriptor, _READ_SIZE)
             self._presses += data.count(b"\n")
             self._ended = not data
         if not self._presses:
             click.echo(err=True)
-            raise UsageError(
-                "--step waits for Enter, and the input has ended", "press Enter for each event"
-            )
+            raise UsageError("--step: standard input has ended", "press Enter for each event")
         self._presses -= 1
         if not os.isatty(self._descriptor):
             # On a terminal, Enter itself ends the line.
             click.echo(err=True)
 
     async def _readable(self) -> None:
-        """Wait in the event loop, not in a thread, so that ^C and plugins are handled meanwhile."""
+        """Wait in the event loop, which keeps handling ^C and plugins."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         try:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _EPILOG = """
 \b
-What --diagnose looks for:
-  deadline                   a plugin near its deadline, or over it
+Findings of --diagnose:
+  deadline                   a plugin that came close to its deadline, or exceeded it
   disconnected               a plugin that disconnected, and containers created without it
-  conflict, failed           two plugins that set one field; errors and refusals
-  dropped                    requests of plugins that were not applied
-  unified-on-cgroup-v1       settings for cgroup v2 where a node has v1
-  duplicate-name             two plugins of one name
-  missed-around-synchronize  containers that a plugin was never notified of
-  order                      an order of events, or of plugins, that may surprise
+  conflict, failed           two plugins that set the same field; errors and rejections
+  dropped                    requests of plugins that the runtime did not apply
+  unified-on-cgroup-v1       cgroup v2 settings on a node with cgroup v1
+  duplicate-name             two plugins with the same name
+  missed-around-synchronize  containers of which a plugin was never notified
+  order                      an unusual order of events, or of plugins
 """
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
@@ -42,18 +42,16 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
     "-o",
     "--output",
     type=FilePath(),
-    help="The file to write: *.html, one page that needs nothing else; or *.md for an issue.",
+    help="File to write: *.html for one self-contained page, *.md for an issue.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @redact_option
-@click.option(
-    "--diagnose", is_flag=True, help="Print what needs attention, instead of writing a report."
-)
+@click.option("--diagnose", is_flag=True, help="Print the findings instead of writing a report.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(["text", "json"]),
-    help="Of --diagnose: lines for people (the default), or one JSON object.",
+    help="With --diagnose: text for people (the default), or one JSON object.",
 )
 @click.pass_context
 def command(
@@ -66,27 +64,27 @@ def command(
     diagnose: bool,
     output_format: str | None,
 ) -> None:
-    """Make a report of a recording, or diagnose what is wrong in it.
+    """Write a report of a recording, or diagnose problems in it.
 
-    WHAT narrows it down to a container (NAMESPACE/POD/CONTAINER), a pod (NAMESPACE/POD), the
-    beginning of an id, or an event's number.
+    WHAT limits it to a container (NAMESPACE/POD/CONTAINER) or a pod (NAMESPACE/POD), which can also
+    be given by the beginning of its id, or to the subject of an event, given by its number.
 
-    The report has what ran, the chain of plugins with their times, a timeline, the changes with
-    their owners, and the findings of --diagnose. Without --redact it shows values as they were
+    The report lists pods and containers, the chain of plugins with their times, a timeline, the
+    changes with their owners, and the findings of --diagnose. Without --redact, values are shown as
     recorded, secrets included.
 
-    Exit status: 0 fine, 2 it could not be done. With --diagnose: 0 nothing found, 1 something.
+    Exit status: 0 success, 2 an error occurred. With --diagnose: 0 no findings, 1 findings.
     """
     if diagnose:
         if output is not None or force:
-            raise UsageError("--diagnose prints, and writes no file", "leave out -o and --force")
+            raise UsageError("--diagnose writes no file", "leave out -o and --force")
         context.exit(_diagnose(file, what, redact, output_format or "text"))
     if output_format is not None:
-        raise UsageError("--format is for --diagnose", "the name after -o says what is written")
-    if output is None:
         raise UsageError(
-            "no file to write was named", "add -o report.html or -o report.md, or --diagnose"
+            "--format is only valid with --diagnose", "the suffix of -o selects the format"
         )
+    if output is None:
+        raise UsageError("-o is missing", "add -o report.html or -o report.md, or --diagnose")
     _write(file, what, redact, output, force=force)
 
 
@@ -111,7 +109,7 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
 
-    from .share_options import replaced
+    from .share_messages import replacement_counts
 
     render = _renderer(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
@@ -119,19 +117,19 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
         draft = outputs.new(output.suffix)
         size = write(draft, render(facts))
         if redactor is None:
-            done = "values as in the recording; --redact leaves secrets out"
+            values = "values as in the recording; --redact removes secrets"
         else:
-            _look(redactor, draft, output)
-            done = replaced(redactor.tally.by_rule())
+            _scan_for_leaks(redactor, draft, output)
+            values = replacement_counts(redactor.tally.by_rule())
         outputs.place([draft])
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
-    say(f"{output}: {size:,} bytes; {done}{found}")
+    say(f"{output}: {size:,} bytes; {values}{found}")
 
 
 def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
     suffix = output.suffix.lower()
     if suffix in _HTML:
-        # Imported late, as it takes a tenth of a second to load.
+        # Imported late, as loading it takes 0.1 s.
         from nri_scope.report.html import html
 
         return html
@@ -139,11 +137,11 @@ def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
         from nri_scope.report.markdown import markdown
 
         return lambda facts: [markdown(facts)]
-    raise UsageError(f"{output}: the name does not say what to write", "end it in .html or .md")
+    raise UsageError(f"{output}: unknown format", "name the file *.html or *.md")
 
 
-def _look(redactor: Redactor, draft: Path, output: Path) -> None:
-    """Search the report for replaced values. Raises RedactionLeak."""
+def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
+    """Raise RedactionLeak if the report contains a replaced value."""
     from html import unescape
 
     from nri_scope.report.own_words import own_words
@@ -160,13 +158,13 @@ def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, 
     from nri_scope.recording import lookup
     from nri_scope.report.collect import collect
 
-    from .redacted_view import shown
-    from .share_options import progress
+    from .redacted_view import open_view
+    from .share_messages import progress
 
-    with shown(file, rules) as seen:
-        thing = None if what is None else seen.same(lookup.find(seen.original, what))
-        with progress(seen.recording, "reading") as tell:
-            facts = collect(seen.recording, thing, on_progress=tell)
-    if seen.redactor is not None:
-        facts = replace(facts, file=seen.name, redacted=True)
-    return facts, seen.redactor
+    with open_view(file, rules) as view:
+        subject = None if what is None else view.counterpart(lookup.find(view.original, what))
+        with progress(view.recording, "reading") as on_progress:
+            facts = collect(view.recording, subject, on_progress=on_progress)
+    if view.redactor is not None:
+        facts = replace(facts, file=view.name, redacted=True)
+    return facts, view.redactor

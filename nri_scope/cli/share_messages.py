@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code shared by commands that make files for others: progress, warnings, wording."""
+"""Messages of the commands that write files for sharing: progress, warnings, counts."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from .params import say
 if TYPE_CHECKING:
     from nri_scope.recording.reader import Recording
 
-_MANY = 20_000
-"""Number of events above which progress is shown."""
+_PROGRESS_EVENTS_MIN = 20_000
+"""Minimum number of events for which progress is shown."""
 
 
 @contextmanager
-def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], None] | None]:
-    """Yield a function to call with the share done; None for a short recording."""
+def progress(recording: Recording, action: str) -> Iterator[Callable[[float], None] | None]:
+    """Yield a callback for the completed share, 0 to 1; None if progress is not shown."""
     from nri_scope.recording import lookup
 
     first, last = lookup.event_range(recording)
-    if last - first < _MANY or sys.stderr is None or not sys.stderr.isatty():
+    if last - first < _PROGRESS_EVENTS_MIN or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
 
-    def tell(share: float) -> None:
-        click.echo(f"\r{doing}: {share:4.0%}", nl=False, err=True)
+    def show(share: float) -> None:
+        click.echo(f"\r{action}: {share:4.0%}", nl=False, err=True)
 
     try:
-        yield tell
+        yield show
     finally:
         click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def tell_lost_marks(recording: Recording) -> None:
-    """Warn if the marks beside a recording cannot be read, and so are not copied."""
+def warn_unreadable_marks(recording: Recording) -> None:
+    """Warn if the marks beside a recording cannot be read and were not copied."""
     from nri_scope.recording.marks import sidecar
 
     try:
         sidecar.read(sidecar.path_of(recording.path))
     except sidecar.Unusable as error:
-        say(f"{error}; the marks in it do not come along")
+        say(f"{error}; its marks were not copied")
 
 
-def replaced(by_rule: Mapping[str, int]) -> str:
-    """Return the counts in words, as in ``63 values replaced (42 env-values, …)``."""
+def replacement_counts(by_rule: Mapping[str, int]) -> str:
+    """Return the counts as text, such as ``63 values replaced (42 env-values, …)``."""
     total = sum(by_rule.values())
     if not total:
-        return "nothing to replace was found"
+        return "no values to replace were found"
     rules = sorted(by_rule.items(), key=lambda one: (-one[1], one[0]))
     listed = ", ".join(f"{values:,} {rule}" for rule, values in rules)
     return f"{many(total, 'value')} replaced ({listed})"

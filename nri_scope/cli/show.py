@@ -18,17 +18,17 @@ from .params import ANY_PATH, format_option
 @click.argument("what")
 @format_option(
     "yaml|json|raw",
-    "raw: the request of an event, or the newest message about a pod or container, as "
-    "protobuf has it.",
+    "raw: the protobuf bytes of an event's request, or of the newest message about a pod or "
+    "container.",
 )
 def command(file: Path, what: str, output_format: str) -> None:
     """Show one event, pod or container in full.
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, or the beginning of a pod's or container's id. Pods and containers
-    come with the newest message about them and with all their events.
+    NAMESPACE/POD/CONTAINER, or the beginning of a pod's or container's id. Pods and containers are
+    shown with the newest message about them and all their events.
 
-    The output holds all that the runtime sent, environment variables included.
+    The output contains everything that the runtime sent, environment variables included.
     """
     from nri_scope.recording.documents import document, message_bytes
     from nri_scope.recording.lookup import find
@@ -38,14 +38,16 @@ def command(file: Path, what: str, output_format: str) -> None:
 
     with Output() as output, Recording.open(file) as recording:
         if output_format == "raw" and output.is_terminal:
-            raise UsageError("--format raw is no text for a terminal", "redirect it: > message.bin")
-        thing = find(recording, what)
+            raise UsageError(
+                "--format raw is binary, and the output is a terminal", "redirect it: > message.bin"
+            )
+        subject = find(recording, what)
         match output_format:
             case "raw":
-                output.bytes(message_bytes(recording, thing))
+                output.bytes(message_bytes(recording, subject))
             case "json":
                 output.line(
-                    to_json({"schema_version": SCHEMA_VERSION, **document(recording, thing)})
+                    to_json({"schema_version": SCHEMA_VERSION, **document(recording, subject)})
                 )
             case _:
-                output.text(to_yaml(document(recording, thing)))
+                output.text(to_yaml(document(recording, subject)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope shrink``: find the smallest part of a recording with which a plugin still fails."""
+"""``nri-scope shrink``: find a small part of a recording with which a plugin still fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Unpack
 
 import click
 
-from .chain_options import ChainOptions, chain_options, manner_options
+from .chain_options import ChainOptions, chain_options, emulation_options
 from .params import ANY_PATH, Duration, FilePath, NewRecording
 
 EXIT_INTERRUPTED = 130
@@ -28,22 +28,22 @@ class Options(ChainOptions):
 
 @click.command()
 @chain_options
-@click.option("-o", "--output", type=NewRecording(), metavar="SMALL", help="Recording to make.")
+@click.option("-o", "--output", type=NewRecording(), metavar="SMALL", help="Recording to write.")
 @click.option(
     "--pytest",
     "folder",
     type=ANY_PATH,
     metavar="DIR",
-    help="Write it as a test case for pytest, into this folder.",
+    help="Write the result as a pytest test case to this folder.",
 )
-@click.option("--golden", type=FilePath(), metavar="FILE", help="The expected replies.")
+@click.option("--golden", type=FilePath(), metavar="FILE", help="Golden with the expected replies.")
 @click.option(
     "--check",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Which of the failing checks has to keep failing, in their order.",
+    help="Reduce for the Nth failing check.",
 )
 @click.option(
     "--max-replays",
@@ -51,30 +51,30 @@ class Options(ChainOptions):
     default=500,
     show_default=True,
     metavar="N",
-    help="Give up looking for a smaller part after so many replays.",
+    help="End the search after N replays.",
 )
 @click.option(
     "--max-time",
     type=Duration(),
     default="5m",
     show_default=True,
-    help="The same after this time.",
+    help="End the search after this time.",
 )
-@manner_options
+@emulation_options
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.pass_context
 def command(context: click.Context, **options: Unpack[Options]) -> None:
     """Reduce a recording to the fewest events that still fail.
 
-    Replays FILE to COMMAND, takes the first check that fails (a reply that is an error, late, a
-    conflict or, with --golden, not as expected), and leaves out pods, containers and events as long
-    as that same check keeps failing. The result is a recording of its own, to be replayed, or a
-    test that fails until the plugin is corrected.
+    Replays FILE to COMMAND, selects the first failing check (a reply that is an error, late, a
+    conflict or, with --golden, unexpected), and removes pods, containers and events while the same
+    check keeps failing. The result is a new recording for `replay`, or a test that fails until the
+    plugin is fixed.
 
-    The result holds all that FILE has about the remaining events, secrets included.
+    The result contains everything that FILE has about the remaining events, secrets included.
 
-    ^C ends the search with the smallest part so far. Exit status: 0 it was made; 130 it was made,
-    but the search was interrupted; 2 nothing fails, or it could not be done.
+    ^C ends the search and writes the smallest part so far. Exit status: 0 written; 130 written
+    after an interrupted search, or nothing was reduced yet; 2 no check fails, or an error occurred.
     """
     from nri_scope.replay.shrink import Limits
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run ``shrink`` after its options are read: search the smallest part, write it, report."""
+"""Run ``shrink`` once its options are parsed: search, write the result, report."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from .replay_job import play
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The files to write."""
+    """Files to write."""
 
     recording: Path | None
     folder: Path | None
     """The folder of a test case."""
     faults: tuple[str, ...]
-    """The faults as given on the command line, for the test case."""
+    """Faults as written on the command line, for the test case."""
     force: bool = False
     """Whether existing files are overwritten."""
 
 
 def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Destination) -> bool:
-    """Make the recording smaller; return whether the search was completed.
+    """Reduce the recording; return whether the search was completed.
 
-    Raises `UsageError`, also if nothing fails, and `RecordingError`.
+    Raises `UsageError`, also if no check fails, and `RecordingError`.
     """
     _check(to, job.recording)
     expected = None if golden is None else Golden.load(golden)
@@ -64,16 +64,20 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
 
 
 def _check(to: Destination, source: Path) -> None:
-    """Report predictable errors before the replays, which can take an hour."""
+    """Raise predictable errors before the replays, which can take an hour."""
     if to.recording is None and to.folder is None:
-        raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
+        raise UsageError(
+            "no result was requested", "name a recording with -o, or a folder with --pytest"
+        )
     if to.recording is not None:
         with Outputs(to.recording, source, force=to.force):
             pass
     if to.folder is not None:
         if os.path.lexists(to.folder) and not to.folder.is_dir():
-            raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
-        # The folder is made, and those above it.
+            raise UsageError(
+                f"{to.folder}: not a folder", "name an existing or new folder after --pytest"
+            )
+        # The folder and missing parents are created later.
         folders = to.folder, *to.folder.absolute().parents
         above = next(folder for folder in folders if os.path.lexists(folder))
         try:
@@ -86,18 +90,18 @@ def _check(to: Destination, source: Path) -> None:
 
 
 def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
-    progress = _Telling()
+    progress = _ProgressLine()
     shrinking = Shrinking(wanted, play)
     failure = shrinking.confirm()
     place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
-    _tell_failure(failure, wanted.check)
+    _report_failure(failure, wanted.check)
     try:
         shrunk = shrinking.shrink(failure, progress)
     finally:
         progress.clear()
     interrupted = shrunk.interrupted
     if interrupted and shrunk.after == shrunk.before:
-        # No part was left out yet, so there is no result to write.
+        # Nothing was removed yet, so there is no result to write.
         raise KeyboardInterrupt
     _write(output, shrinking, shrunk, wanted, to, place)
     return not interrupted
@@ -106,22 +110,22 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
 # -- reporting --------------------------------------------------------------------------------
 
 
-def _tell_failure(failure: Failure, number: int) -> None:
-    say(f"looking for the fewest events with: {failure.check.text}")
+def _report_failure(failure: Failure, number: int) -> None:
+    say(f"searching for the fewest events with: {failure.check.text}")
     others = len(failure.checks) - 1
     if others:
         more = "another check fails" if others == 1 else f"{others:,} other checks fail"
-        which = "--check 2 takes the second one" if number == 1 else "--check chooses"
-        say(f"{more}, which need not go on failing; {which}")
+        option = "--check 2 selects the second one" if number == 1 else "--check selects one"
+        say(f"{more}, and may pass in the result; {option}")
     if not failure.stable:
         say(
-            f"warning: not stable: it failed in {failure.shown} of {failure.replays} replays of "
-            "the whole recording, so each part is tried as often; there may be a smaller one"
+            f"warning: unstable: it failed in {failure.shown} of {failure.replays} replays of the "
+            "whole recording, so each part is replayed as often; a smaller part may exist"
         )
 
 
 @dataclass(slots=True)
-class _Telling:
+class _ProgressLine:
     """Shows progress on stderr: one changing line on a terminal, else a line for each success."""
 
     _smallest: int = 0
@@ -146,7 +150,7 @@ class _Telling:
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    # None: closed when this process was started.
+    # None: the stream was closed when this process started.
     return stream is not None and stream.isatty()
 
 
@@ -164,7 +168,7 @@ def _write(
     check = shrunk.failure.check
     files = [] if to.recording is None else [to.recording]
     if place is not None:
-        _make(place.folder)
+        _create_folder(place.folder)
         files.append(place.recording)
     first, *others = files
     rebuilt = _write_recording(first, shrinking, shrunk, wanted, to)
@@ -173,9 +177,9 @@ def _write(
     replayed, shown = shrinking.replay(shrunk.failure, first)
     if place is not None:
         if shrunk.against is not None:
-            _make(place.golden.parent)
+            _create_folder(place.golden.parent)
             golden_of(shrunk.against, check, replayed).save(place.golden)
-        # The file that makes the folder a test comes last.
+        # The test file is written last: it makes the folder a test case.
         write_test(
             place,
             wanted.job,
@@ -185,16 +189,16 @@ def _write(
             force=to.force,
         )
     output.line(safe(check.text))
-    there = rebuilt.counts
+    counts = rebuilt.counts
     output.line(
-        f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(there.pods, 'pod')} and"
-        f" {many(there.containers, 'container')}; "
+        f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(counts.pods, 'pod')} and"
+        f" {many(counts.containers, 'container')}; "
         f"{many(shrunk.replays, 'replay')} in {shrunk.seconds:.1f} s"
     )
     if shrunk.ended:
-        output.line(f"{shrunk.ended}: there may be a smaller part")
+        output.line(f"{shrunk.ended}: a smaller part may exist")
     if not shown:
-        output.line("warning: it did not fail when what was written was replayed once more")
+        output.line("warning: the written recording did not fail in a final replay")
     if to.recording is not None:
         output.line(f"wrote {safe(str(to.recording))}")
     if place is not None:
@@ -211,10 +215,11 @@ def _write_recording(
     return rebuilt
 
 
-def _make(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be made: {error_words(error)}", "name another folder after --pytest"
+            f"{folder}: cannot be created: {error_words(error)}",
+            "name another folder after --pytest",
         ) from error

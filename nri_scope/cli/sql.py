@@ -31,20 +31,20 @@ Examples:
   nri-scope sql FILE "SELECT nri_json(id) FROM log WHERE event = 'CreateContainer'"
 
 The view log has a row for each event, like the output of nri-scope log. The tables are described in
-docs/recording-format.md and by SELECT sql FROM sqlite_master. Besides SQLite's own functions there
-are nri_json(event id) and nri_json(event id, 'reply') for messages as JSON, and x REGEXP y with
-the filters' regular expressions."""
+docs/recording-format.md and by SELECT sql FROM sqlite_master. In addition to SQLite's functions,
+nri_json(event id) and nri_json(event id, 'reply') return messages as JSON, and x REGEXP y uses the
+regular expressions of filters."""
 )
 @click.argument("file", type=ANY_PATH)
 @click.argument("query")
 @format_option(
     "table|json|csv",
-    "json: one object with the rows as objects; bytes are in base64. csv: control characters "
-    "are shown as \\x1b, and text that a spreadsheet would take for a formula has a ' in front; "
-    "numbers stay numbers. Texts in json are unchanged.",
+    "json: one object with the rows as objects; bytes are base64, and text is unchanged. csv: "
+    "control characters are written as \\x1b, and text that a spreadsheet would evaluate as a "
+    "formula is prefixed with '.",
 )
 def command(file: Path, query: str, output_format: str) -> None:
-    """Run an SQL query on a recording, which is never modified."""
+    """Run an SQL query on a recording, read-only."""
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.user_sql import run
 
@@ -64,7 +64,7 @@ def command(file: Path, query: str, output_format: str) -> None:
 def _json(result: Result) -> Iterator[str]:
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
 
-    # Two columns with the same name would become one key.
+    # Number repeated column names, as an object's keys must be unique.
     keys: list[str] = []
     for name in result.columns:
         number = 2
@@ -75,13 +75,13 @@ def _json(result: Result) -> Iterator[str]:
         keys.append(key)
     columns: list[Plain] = [*keys]
     yield f'{{"schema_version": {SCHEMA_VERSION}, "columns": {to_json(columns)}, "rows": ['
-    before: str | None = None
+    previous: str | None = None
     for row in result.rows:
-        if before is not None:
-            yield f"{before},"
-        before = to_json(dict(zip(keys, map(_jsonable, row), strict=True)))
-    if before is not None:
-        yield before
+        if previous is not None:
+            yield f"{previous},"
+        previous = to_json(dict(zip(keys, map(_jsonable, row), strict=True)))
+    if previous is not None:
+        yield previous
     yield "]}"
 
 
@@ -89,7 +89,7 @@ def _jsonable(value: Cell) -> Plain:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
-        # JSON cannot represent it.
+        # JSON has no infinity or NaN.
         return str(value)
     return value
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope stats``: counts, rates and times of a recording."""
+"""``nri-scope stats``: event counts, rates and times of a recording."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=ANY_PATH)
-@format_option("text|json", "json: one object, with all pods and all gaps.")
+@format_option("text|json", "json: one object, with all pods and gaps.")
 def command(file: Path, output_format: str) -> None:
-    """Count events, with rates, answering times, gaps and sizes.
+    """Show event counts, rates, response times, gaps and sizes.
 
-    Events are counted by name and by pod. The answering time is how long nri-scope itself took to
-    answer the runtime: from the last byte of a request to handing over the reply; in a plugin's own
-    session, such as `replay -o` writes, it is how long the plugin took.
+    Events are counted by name and by pod. The response time is that of nri-scope itself, from the
+    last byte of a request to the write of the reply; in a session of a tapped or replayed plugin,
+    it is that of the plugin.
 
-    If several connections of one chain were recorded, or the plugins' own, the time that events
-    spent in plugins is shown, too. Between two connections, that is the time of all plugins
-    between them and some tens of µs of the runtime itself.
+    If several connections of one chain, or plugins' own connections, were recorded, the time that
+    events spent in plugins is also shown. Between two connections, it is the time of all plugins
+    between them, plus some tens of µs of the runtime itself.
     """
     from nri_scope.differ.latency import latency
     from nri_scope.recording.reader import Recording
@@ -38,12 +38,12 @@ def command(file: Path, output_format: str) -> None:
 
     with Output() as output, Recording.open(file) as recording:
         found = summarise(recording)
-        times = latency(recording)
+        plugin_times = latency(recording)
         if output_format == "json":
-            chain: list[Plain] = [entry.record() for entry in times]
+            chain: list[Plain] = [entry.record() for entry in plugin_times]
             output.line(
                 to_json({"schema_version": SCHEMA_VERSION, **found.record(), "chain": chain})
             )
         else:
-            for line in summary_lines(found, times, file, output.width):
+            for line in summary_lines(found, plugin_times, file, output.width):
                 output.line(line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of a recording, as lines for people."""
+"""Lines of a recording's statistics, for people."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from nri_scope.text.escape import safe
 
 from .table import table
 
-_PODS = 20
-"""Number of pods that the text lists; JSON has all."""
-_TIMES = 20
-"""Number of rows of times in plugins in the text; each connection of a chain adds a few."""
+_PODS_LISTED = 20
+"""Maximum number of pods listed; JSON has all."""
+_TIMES_LISTED = 20
+"""Maximum number of rows of times in plugins; each connection of a chain adds a few."""
 
 
 def summary_lines(
     found: Summary, times: Sequence[TimeIn], file: Path, width: int | None
 ) -> Iterator[str]:
-    """Yield the lines of a recording's summary."""
+    """Yield the lines for a recording's statistics."""
     stats = found.stats
     yield safe(f"file      {file} (recording version {found.version})", width)
     yield f"events    {_events(stats)}"
     if stats.took is not None:
-        yield f"answered  {_statuses(stats)}; {_who(found)} took {_took(stats)}"
+        yield f"replies   {_statuses(stats)}; {_responder(found)} took {_took(stats)}"
     yield f"gaps      {_gaps(found)}"
-    ratio = "" if found.ratio is None else f", {_few_digits(found.ratio)} × as much"
+    ratio = "" if found.ratio is None else f", {_few_digits(found.ratio)} × the wire size"
     yield f"size      {size(stats.wire_bytes)} on the wire, {size(found.file_bytes)} on disk{ratio}"
     if found.sessions:
         yield ""
         yield from table(
-            ("session", "plugin", "runtime", "began", "ended", "because"),
+            ("session", "plugin", "runtime", "started", "ended", "end reason"),
             [
                 (
                     session.id,
@@ -77,23 +77,23 @@ def summary_lines(
             ("pod", "count"),
             [
                 (f"{entry.namespace}/{entry.pod}", f"{entry.count:,}")
-                for entry in stats.by_pod[:_PODS]
+                for entry in stats.by_pod[:_PODS_LISTED]
             ],
             width,
             right=(1,),
         )
-        if len(stats.by_pod) > _PODS:
-            yield f"and {len(stats.by_pod) - _PODS:,} more pods; --format json has them all"
+        if len(stats.by_pod) > _PODS_LISTED:
+            yield f"and {len(stats.by_pod) - _PODS_LISTED:,} more pods; --format json lists all"
 
 
 def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
     """Yield a table of times in plugins.
 
-    The columns that identify a row come first, as terminals cut off the last ones.
+    The columns that identify a row come first, as a narrow terminal cuts off the last ones.
     """
     yield safe(f"time in plugins{_deadlines(times)}", width)
     yield from table(
-        ("plugin", "count", "p50", "p99", "max", "> half", "> all", "between"),
+        ("plugin", "count", "p50", "p99", "max", ">50%", ">100%", "between connections"),
         [
             (
                 entry.owner.index if entry.after else str(entry.owner),
@@ -103,37 +103,37 @@ def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
                 f"{entry.over:,}" if entry.deadline_ns else "",
                 f"{entry.after}, {entry.before}" if entry.after else "",
             )
-            for entry in times[:_TIMES]
+            for entry in times[:_TIMES_LISTED]
         ],
         width,
         right=range(1, 7),
     )
-    if len(times) > _TIMES:
-        yield f"and {len(times) - _TIMES:,} more; --format json has them all"
+    if len(times) > _TIMES_LISTED:
+        yield f"and {len(times) - _TIMES_LISTED:,} more; --format json lists all"
 
 
 def _deadlines(times: Sequence[TimeIn]) -> str:
-    """Return how long a plugin may take, in words; "" if the runtime does not send it."""
-    told = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
-    if not told:
+    """Return the deadlines as text; "" if the runtime sends none."""
+    deadlines = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
+    if not deadlines:
         return ""
-    limits = " to ".join(duration(ms * 1_000_000) for ms in dict.fromkeys((told[0], told[-1])))
-    return f"; each may take {limits} for an event"
+    bounds = dict.fromkeys((deadlines[0], deadlines[-1]))
+    limits = " to ".join(duration(ms * 1_000_000) for ms in bounds)
+    return f" (deadline {limits}; >50% and >100% count events beyond that share of it)"
 
 
 def _events(stats: Stats) -> str:
-
     if stats.rate is None or stats.busiest_ns is None:
         return f"{stats.count:,}"
     return (
         f"{stats.count:,} in {duration(round(stats.seconds * 1e9))}, "
-        f"{_few_digits(stats.rate)} a second; "
-        f"{stats.busiest_count:,} in the second at {clock(stats.busiest_ns)[:8]}"
+        f"{_few_digits(stats.rate)} per second; "
+        f"at most {stats.busiest_count:,} per second, at {clock(stats.busiest_ns)[:8]}"
     )
 
 
 def _few_digits(number: float) -> str:
-    """Return a number with three significant digits, or all digits before the point."""
+    """Format a number with three significant digits, or with all its integer digits."""
     if number < 0.01:
         return "less than 0.01"
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
@@ -144,8 +144,8 @@ def _statuses(stats: Stats) -> str:
     return ", ".join(parts)
 
 
-def _who(found: Summary) -> str:
-    """Return the answering side, as the subject of a sentence."""
+def _responder(found: Summary) -> str:
+    """Return the side that replied, as the subject of a sentence."""
     ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
     if ours == {False}:
         return "plugins"
@@ -153,12 +153,10 @@ def _who(found: Summary) -> str:
 
 
 def _direction(event: str) -> str:
-
     return ", by plugins" if is_plugins_call(event, "") else ""
 
 
 def _took(stats: Stats) -> str:
-
     took = stats.took
     assert took is not None
     return (
@@ -168,10 +166,9 @@ def _took(stats: Stats) -> str:
 
 
 def _gaps(found: Summary) -> str:
-
     gaps = GapStats.of(found.gaps)
     if gaps.left_out:
-        part = f"{gaps.left_out:,} events are not in this part of a recording"
+        part = f"{gaps.left_out:,} events were left out of this part of a recording"
         return f"{part}; {_lost(gaps)}" if gaps.count else part
     return _lost(gaps) if gaps.count else "none"
 
@@ -181,7 +178,7 @@ def _lost(gaps: GapStats) -> str:
     if not gaps.unknown:
         lost = known
     elif gaps.unknown == gaps.count:
-        lost = "how many events were lost is not known"
+        lost = "an unknown number of events lost"
     else:
-        lost = f"{known}, and an unknown number more in {gaps.unknown:,} of them"
-    return f"{gaps.count:,}: {lost}; `log` shows them"
+        lost = f"{known}, and an unknown number in {gaps.unknown:,} of them"
+    return f"{gaps.count:,}, with {lost}; `log` shows them"

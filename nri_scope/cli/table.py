@@ -9,9 +9,9 @@ from itertools import chain, islice
 from nri_scope.text.escape import columns, safe
 
 _LOOK_AHEAD = 200
-"""Number of rows that set the widths of columns: the first line must not wait for the last row."""
-_WIDEST = 60
-"""Width in characters above which columns are not padded, and are cut in a terminal."""
+"""Number of rows that determine column widths, so that output starts before the last row."""
+_COLUMN_WIDTH_MAX = 60
+"""Maximum width of a padded column; in a terminal, wider cells are cut."""
 
 Value = None | int | float | str | bytes
 
@@ -41,14 +41,16 @@ def table(
     rows = iter(rows)
     first = list(islice(rows, _LOOK_AHEAD))
     # The last column may take the rest of the line.
-    most = [None if width is None else _WIDEST] * (len(headings) - 1) + [None]
-    names = [cell(heading, limit) for heading, limit in zip(headings, most, strict=True)]
+    limits = [None if width is None else _COLUMN_WIDTH_MAX] * (len(headings) - 1) + [None]
+    names = [cell(heading, limit) for heading, limit in zip(headings, limits, strict=True)]
 
     def cells(row: Sequence[Value]) -> list[str]:
-        return [cell(value, limit) for value, limit in zip(row, most, strict=True)]
+        return [cell(value, limit) for value, limit in zip(row, limits, strict=True)]
 
     shown = [names, *(cells(row) for row in first)]
-    widths = [min(_WIDEST, max(map(columns, column))) for column in zip(*shown, strict=True)]
+    widths = [
+        min(_COLUMN_WIDTH_MAX, max(map(columns, column))) for column in zip(*shown, strict=True)
+    ]
     numeric = [
         at in right
         or (bool(first) and all(isinstance(row[at], int | float | None) for row in first))

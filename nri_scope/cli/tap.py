@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope tap``: relay between a runtime and one plugin, and record both directions."""
+"""``nri-scope tap``: relay between a runtime and one plugin, recording both directions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .params import (
     Size,
     command_line_argument,
     environment_of,
-    given,
+    given_options,
     say,
     socket_option,
 )
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from .trace_printer import Trace
 
 _FAULTS = (
-    "Faults are for tests of resilience, not for runtimes in production: EVENT is an event's name,"
-    " or `all`, P a probability (1 unless given). Their effects are noted in the recording."
+    "--delay, --drop and --error inject faults, to test resilience; do not use them in production."
+    " EVENT is an event's name or `all`, P a probability (default 1). Each injected fault is noted"
+    " in the recording."
 )
 
 
@@ -47,49 +48,56 @@ _FAULTS = (
     "--output",
     type=NewRecording(),
     metavar="FILE",
-    help="Recording to write, or to continue.  [default: nri-<host>-<UTC time>.nriscope.db, "
+    help="Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db, "
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",
 )
 @socket_option
-@click.option("--index", type=INDEX, help="Two digits for COMMAND.  [default: its file's, or 10]")
-@click.option("--name", type=PLUGIN_NAME, help="Name for COMMAND.  [default: its file's]")
+@click.option(
+    "--index", type=INDEX, help="Index of COMMAND.  [default: from its file name NN-name, else 10]"
+)
+@click.option("--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: from its file name]")
 @click.option(
     "--env",
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An additional variable for COMMAND, which otherwise gets only the three of a runtime.",
+    help="Set an additional environment variable for COMMAND. Like a runtime, tap otherwise sets "
+    "only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
 )
 @click.option(
     "--listen",
     type=FilePath(),
     metavar="SOCKET",
-    help="Listen for plugins that are started elsewhere, and connect each to the runtime.",
+    help="Listen on this socket for external plugins, and connect each to the runtime.",
 )
 @click.option(
     "--wrap",
     type=FilePath(),
     metavar="PLUGIN",
-    help="Tap a pre-installed plugin, e.g. /opt/nri/plugins/10-name, whenever the runtime launches "
-    "it.",
+    help="Install a wrapper that taps this pre-installed plugin, e.g. /opt/nri/plugins/10-name, "
+    "whenever the runtime launches it.",
 )
 @click.option(
-    "--unwrap", type=FilePath(), metavar="PLUGIN", help="Put such a plugin back as it was."
+    "--unwrap", type=FilePath(), metavar="PLUGIN", help="Remove the wrapper of such a plugin."
 )
-@click.option("--where", default="", metavar="FILTER", help="Keep only events that this matches.")
+@click.option(
+    "--where", default="", metavar="FILTER", help="Record only events that match this filter."
+)
 @click.option(
     "--max-size",
     type=Size(),
-    help="Keep the file below this size, e.g. 500M: the oldest stretches go.  "
+    help="Keep the file below this size, e.g. 500M, by deleting the oldest events.  "
     "[default: 256 MiB with --wrap]",
 )
-@click.option("--max-age", type=Duration(), help="Keep no events older than this, e.g. 24h.")
-@click.option("--wait", is_flag=True, help="Wait for the runtime if it is not there.")
+@click.option("--max-age", type=Duration(), help="Delete events older than this, e.g. 24h.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for the runtime's socket if it does not exist yet."
+)
 @click.option(
     "--print",
     "print_format",
     type=click.Choice(["text", "jsonl"]),
-    help="Show requests and replies while they happen, as strace does.",
+    help="Print requests and replies as they happen, like strace.",
 )
 @click.option(
     "--redact",
@@ -97,41 +105,48 @@ _FAULTS = (
     flag_value="",
     metavar="[RULES]",
     help="Replace secret and personal values before they are written, by the default rules or as "
-    "the file RULES changes them.",
+    "modified by the file RULES.",
 )
 @click.option(
     "--delay",
     "delays",
     multiple=True,
     metavar="EVENT=DURATION[:P]",
-    help="Hold the plugin's reply back.",
+    help="Delay the plugin's reply by DURATION.",
 )
 @click.option(
     "--drop",
     "drops",
     multiple=True,
     metavar="EVENT[:P]",
-    help="Keep the request from the plugin; the runtime waits until its deadline.",
+    help="Do not forward the request to the plugin; the runtime waits until its deadline.",
 )
 @click.option(
     "--error",
     "errors",
     multiple=True,
     metavar="EVENT[:P]",
-    help="Answer with an error instead of the plugin.",
+    help="Reply with an error instead of forwarding the request to the plugin.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="For the probabilities.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the random generator for probabilities.",
+)
 @click.pass_context
 def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
-    """See exactly what one plugin gets and answers.
+    """Record the requests and replies of one plugin.
 
     Launches the plugin COMMAND as a runtime would, connects it to the real runtime, relays every
-    byte and records both directions, with the time that the plugin took and what it printed. The
-    plugin need not be changed. Its exit status is the tap's. ^C is passed on to it.
+    byte and records both directions, with the plugin's response times and output. The plugin need
+    not be modified. ^C is forwarded to it, and its exit status becomes that of tap.
 
-    The file holds all that the runtime says about its containers, environment variables included.
+    The file contains everything that the runtime sends about its containers, environment variables
+    included.
     """
-    check(options, given(ctx))
+    check(options, given_options(ctx))
     if options["unwrap"] is not None:
         from .tap_wrapping import unwrap_plugin
 
@@ -157,7 +172,7 @@ def _tap(options: Options) -> int:
     settings = settings_of(options, output)
     settings.check()
     plugin = _launch(options) if listen is None else None
-    # In the background: a stopped terminal must not keep the runtime waiting.
+    # In the background: a stopped terminal must not delay the runtime.
     notices = Background(say, waiting_max=1000)
     printed = Background(say, waiting_max=10_000)
     print_format = options["print_format"]
@@ -192,7 +207,7 @@ def _work(
 
     def on_output(stream: Stream, line: str, mono_ns: int) -> None:
         if trace is not None:
-            trace.said(time_ns(), name, stream.value, line)
+            trace.printed(time_ns(), name, stream.value, line)
         else:
             printed.put(line)
 

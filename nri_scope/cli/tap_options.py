@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of ``tap``: checks for contradictions, and the resulting settings."""
+"""Options of ``tap``: validation, and the resulting settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Options(TypedDict):
     seed: int
 
 
-_ALONE = {
+_VALID_WITH = {
     "unwrap": frozenset[str](),
     "wrap": frozenset(
         ("output", "where", "max_size", "max_age", "redact", "delays", "drops", "errors", "seed")
@@ -44,33 +44,31 @@ _ALONE = {
 }
 
 
-def check(options: Options, told: dict[str, str]) -> None:
-    """Refuse options that contradict each other; ``told``: the given ones, as help texts spell
-    them.
-    """
-    spelled = told | {"command_line": "COMMAND"}
+def check(options: Options, given: dict[str, str]) -> None:
+    """Raise UsageError for conflicting options; ``given``: see `given_options`."""
+    spelled = given | {"command_line": "COMMAND"}
     values: dict[str, object] = dict(options)
-    ways = [way for way in ("command_line", "listen", "wrap", "unwrap") if values[way]]
-    if not ways:
+    modes = [mode for mode in ("command_line", "listen", "wrap", "unwrap") if values[mode]]
+    if not modes:
         raise UsageError(
-            "nothing to tap", "write the plugin's command after --, or use --listen or --wrap"
+            "no plugin was given", "write the plugin's command after --, or use --listen or --wrap"
         )
-    if len(ways) > 1:
+    if len(modes) > 1:
         raise UsageError(
-            f"{spelled[ways[0]]} and {spelled[ways[1]]} exclude each other",
+            f"{spelled[modes[0]]} and {spelled[modes[1]]} exclude each other",
             "leave one of them out",
         )
-    way = ways[0]
-    if way in _ALONE:
-        beside = sorted(told.keys() - _ALONE[way] - {way})
-        if beside:
-            raise UsageError(f"{spelled[beside[0]]} has no effect with --{way}", "leave it out")
-    if way == "listen":
+    mode = modes[0]
+    if mode in _VALID_WITH:
+        invalid = sorted(given.keys() - _VALID_WITH[mode] - {mode})
+        if invalid:
+            raise UsageError(f"{spelled[invalid[0]]} has no effect with --{mode}", "leave it out")
+    if mode == "listen":
         for name in ("index", "name", "variables"):
-            if name in told:
+            if name in given:
                 raise UsageError(
-                    f"{spelled[name]} is for a plugin that the tap launches",
-                    "plugins that connect to --listen register with their own",
+                    f"{spelled[name]} is not valid with --listen",
+                    "leave it out: external plugins set their own",
                 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tap --wrap`` and ``tap --unwrap``: wrap a pre-installed plugin, and restore it."""
+"""``tap --wrap`` and ``tap --unwrap``: install and remove the wrapper of a plugin."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .tap_options import Options, settings_of
 
 
 def wrap_plugin(plugin: Path, options: Options) -> None:
-    """Wrap a plugin, and report the effect. Raises `NriScopeError`."""
+    """Install the wrapper of a plugin, and report it. Raises `NriScopeError`."""
     places = Places.of(plugin)
     output = options["output"]
     if output is None:
         output = LAUNCHED_FOLDER / f"{places.place.name}{SUFFIX}"
     elif not output.absolute().parent.is_dir():
-        raise UsageError(f"{output}: no such folder", "make it, or name another one")
+        raise UsageError(f"{output}: no such folder", "create it, or choose another")
     settings = settings_of(options, output.absolute())
     if settings.max_size is None and settings.max_age is None:
-        # It runs unattended, so its recording has a limited size.
+        # The tap runs unattended, so the size of its recording is bounded.
         settings = replace(settings, max_size=DEFAULT_MAX_SIZE)
     if settings.redact:
         settings = replace(settings, redact=str(Path(settings.redact).absolute()))
@@ -38,16 +38,18 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
     instructions = {"settings": settings.plain(), "paths": _paths()}
     wrap(plugin, starter, json.dumps(instructions).encode())
     say(
-        f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
-        f" {settings.output}; --unwrap puts it back"
+        f"wrapped {places.place}: from its next launch by the runtime, it is recorded to"
+        f" {settings.output}; --unwrap restores it"
     )
     for path in (Path(sys.executable).resolve(), Path(nri_scope.__file__).parent):
-        if _may_be_changed(path, places.place):
-            say(f"warning: others than the plugin's owner can change {path}, which runs with it")
+        if _can_be_modified(path, places.place):
+            say(
+                f"warning: users other than the plugin's owner can modify {path}, which it executes"
+            )
 
 
-def _may_be_changed(path: Path, plugin: Path) -> bool:
-    """Return whether users who cannot change the plugin itself can change ``path``."""
+def _can_be_modified(path: Path, plugin: Path) -> bool:
+    """Return whether ``path`` can be modified by users who cannot modify the plugin."""
     status = path.stat()
     return status.st_uid not in (0, plugin.stat().st_uid) or bool(status.st_mode & 0o022)
 
@@ -62,10 +64,10 @@ def _paths() -> list[str]:
 
 
 def unwrap_plugin(plugin: Path) -> None:
-    """Unwrap a plugin, and report the result. Raises `NriScopeError`."""
+    """Remove the wrapper of a plugin, and report it. Raises `NriScopeError`."""
     found = unwrap(plugin)
     place = Places.of(plugin).place
     if found in (State.WRAPPED, State.GONE):
-        say(f"{place} is what it was before; the runtime runs that when it starts it again")
+        say(f"unwrapped {place}: the runtime launches the original the next time")
     else:
-        say(f"{place} was not wrapped; what was left of an interrupted --wrap is removed")
+        say(f"{place} was not wrapped; removed the files of an interrupted --wrap")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the moments given for ``--since`` and ``--until``."""
+"""Parse the values of ``--since`` and ``--until``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DAYS = {"today": 0, "yesterday": 1}
 
 
 def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | None:
-    """Return the wall-clock nanoseconds of ``text``; None if it is not a moment.
+    """Return ``text`` in nanoseconds since the epoch; None if it is not a time.
 
-    RFC 3339, a date, ``HH:MM[:SS]`` of today, ``today``, ``yesterday`` (optionally with a time of
-    day), ``now``, or a duration before ``now_ns``. Moments without a zone are in ``zone``, by
-    default the local one.
+    Accepts RFC 3339, a date, ``HH:MM[:SS]`` of today, ``today`` and ``yesterday`` (optionally with
+    a time of day), ``now``, or a duration before ``now_ns``. Times without a zone are in ``zone``,
+    by default the local one.
     """
     text = text.strip()
     if text.lower() == "now":
@@ -34,7 +34,7 @@ def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | No
         return now_ns - ago if ago <= now_ns else None
     fraction = 0
     if found := _FRACTION.search(text):
-        # datetime only has microseconds.
+        # datetime has only microseconds.
         fraction = int(found[2].ljust(9, "0"))
         text = text[: found.end(1)] + text[found.end() :]
     today = datetime.fromtimestamp(now_ns // 1_000_000_000, zone).replace(tzinfo=zone)
@@ -77,7 +77,7 @@ def _convert(_context: click.Context, parameter: click.Parameter, text: str | No
         return None
     moment = parse_moment(text, time.time_ns())
     if moment is None:
-        raise click.BadParameter(f"{text!r} is no time; write {FORMS}", param=parameter)
+        raise click.BadParameter(f"{text!r} is not a time; write {FORMS}", param=parameter)
     return moment
 
 
@@ -86,8 +86,8 @@ def check_interval(since: int | None, until: int | None) -> None:
     if since is None or until is None or since < until:
         return
     raise UsageError(
-        f"nothing is both from {_shown(since)} on and before {_shown(until)}",
-        "--since takes the earlier time, --until the later",
+        f"--since {_shown(since)} is not before --until {_shown(until)}",
+        "give the earlier time to --since",
     )
 
 
@@ -101,10 +101,10 @@ since_option = click.option(
     "--since",
     metavar="TIME",
     callback=_convert,
-    help=f"Only what happened from then on: {FORMS}.",
+    help=f"Include only events at or after this time: {FORMS}.",
 )
-"""An option with a value in nanoseconds of the wall clock, or None."""
+"""Option whose value is in nanoseconds since the epoch, or None."""
 until_option = click.option(
-    "--until", metavar="TIME", callback=_convert, help="Only what happened before then."
+    "--until", metavar="TIME", callback=_convert, help="Include only events before this time."
 )
-"""An option like ``since_option``."""
+"""Option like ``since_option``."""

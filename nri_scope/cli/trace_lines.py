@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange between a runtime and a plugin as a line for people, or as a record."""
+"""Format an exchange between a runtime and a plugin as a line, or as a JSON record."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.wire import Code
 
 NAMES_MAX = 20_000
-"""Maximum number of containers whose names are remembered: several times those of a large node."""
+"""Maximum number of stored container names: several times the containers of a large node."""
 DETAIL_MAX = 1000
-"""Maximum number of columns of requests, replies and output, if the terminal sets no width."""
+"""Maximum number of columns of requests, replies and output, if the width is not limited."""
 
 
 class Exchange(NamedTuple):
-    """One request with its answer."""
+    """One request with its reply."""
 
     event: Event
     captured: CapturedCall | None
-    """The messages; None if there was no memory for them."""
+    """The messages; None if they exceeded the memory limit for waiting messages."""
 
 
 class TraceLines:
-    """Makes lines, with an extra line for each new day; remembers the names of containers.
+    """Formatter of exchanges, with an extra line for each new day.
 
-    ``width``: maximum number of columns; None: `DETAIL_MAX`. ``with_tap``: leave room for a tap's
-    own time beside the plugin's.
+    ``width``: maximum number of columns; None: `DETAIL_MAX`. ``with_plugin``: show the plugin's
+    name. ``with_tap``: reserve columns for the tap's own time after the plugin's.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TraceLines:
         self._names: OrderedDict[str, str] = OrderedDict()
 
     def learn(self, exchange: Exchange) -> None:
-        """Remember the names of the containers in this exchange, by their ids."""
+        """Store the names of the containers in this exchange, by their ids."""
         event, captured = exchange
         if event.container_id and event.container:
             self._name(event.container_id, f"{event.namespace}/{event.pod}/{event.container}")
@@ -70,28 +70,28 @@ class TraceLines:
     def of(self, exchange: Exchange) -> list[str]:
         """Return the lines of an exchange, without line ends."""
         event = exchange.event
-        bad = event.status != "ok" or bool(event.mark)
+        is_bad = event.status != "ok" or bool(event.mark)
         plugin = f"{safe(event.plugin)} " if self._with_plugin else ""
         start = f"{event.id:>6} {clock(event.at_ns)} "
         took = duration(event.took_ns)
         if exchange.captured is not None and exchange.captured.held_ns is not None:
             took += f"+{duration(exchange.captured.held_ns)}"
-        rest = f"{took:>{self._took_width}} {'!' if bad else ' '} {plugin}{self._call(exchange)}"
+        rest = f"{took:>{self._took_width}} {'!' if is_bad else ' '} {plugin}{self._call(exchange)}"
         rest = safe(rest, DETAIL_MAX if self._width is None else max(0, self._width - len(start)))
-        if bad:
+        if is_bad:
             line = styled(Style.BAD, f"{start}{rest}")
         else:
             line = StyledText(Span(start, Style.DIM), rest)
         return [*self._new_day(event.at_ns), line]
 
-    def said(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
-        """Return the lines for a line printed by a plugin."""
-        whose = f"{plugin} " if self._with_plugin else ""
-        line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {whose}{text}"
+    def printed(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
+        """Return the lines for one line that a plugin printed."""
+        prefix = f"{plugin} " if self._with_plugin else ""
+        line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {prefix}{text}"
         return [*self._new_day(at_ns), styled(Style.DIM, safe(line, self._width or DETAIL_MAX))]
 
     def record(self, exchange: Exchange) -> dict[str, Plain]:
-        """Return an exchange for programs: with the keys of `log`, and the messages."""
+        """Return the JSON record of an exchange: the keys of `log`, and the messages."""
         event, captured = exchange
         record = event_record(event)
         record["called_by"] = "plugin" if is_plugins_call(event.method, event.mark) else "runtime"
@@ -120,28 +120,28 @@ class TraceLines:
             message = decode_request(captured.method, captured.request, captured.service).message
             if message is not None:
                 arguments.append(request_words(message, self._name_of))
-        # A plugin's own calls go in the other direction.
+        # Calls by the plugin go in the other direction.
         marked = f" ({mark_words(event.mark)})" if event.mark else ""
         arrow = "← " if is_plugins_call(event.method, event.mark) else ""
         call = f"{event.event}({', '.join(filter(None, arguments))})"
-        return f"{arrow}{call} = {self._end(exchange)}{_eviction(exchange)}{marked}"
+        return f"{arrow}{call} = {self._outcome(exchange)}{_eviction(exchange)}{marked}"
 
-    def _end(self, exchange: Exchange) -> str:
+    def _outcome(self, exchange: Exchange) -> str:
         """Return the result of the call."""
         event, captured = exchange
-        told = f": {event.status_message}" if event.status_message else ""
+        message = f": {event.status_message}" if event.status_message else ""
         if event.status_code == Code.DEADLINE_EXCEEDED:
             limit = deadline_ms(event.timeout_ns)
             within = f" within {duration(limit * 1_000_000)}" if limit else " in time"
             reply = _reply(event, captured) if captured is not None and captured.reply else None
-            was = "" if reply is None else f"; it was {reply_words(reply, self._name_of)}"
-            return f"{event.status_message or f'no answer{within}'}{was}"
+            late = "" if reply is None else f"; late reply: {reply_words(reply, self._name_of)}"
+            return f"{event.status_message or f'no reply{within}'}{late}"
         if event.status_code == Code.UNAVAILABLE:
-            return f"no answer{told}"
+            return f"no reply{message}"
         if event.status_code:
-            return f"error {event.status_code}{told}"
+            return f"error {event.status_code}{message}"
         if captured is None:
-            return "(not shown: too much to be shown in time)"
+            return "(not shown: the output is too slow)"
         if not captured.reply:
             return NOTHING
         reply = _reply(event, captured)
@@ -164,7 +164,7 @@ class TraceLines:
 
 
 def _eviction(exchange: Exchange) -> str:
-    """Return a remark on requested evictions that the runtime ignores; "" if there are none."""
+    """Return a remark if the runtime ignores requested evictions; else ""."""
     event, captured = exchange
     if captured is None or event.mark or not runtime_rules_of(event.runtime).ignores_evictions:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope tui``: browse a recording, or current events, in the terminal."""
+"""``nri-scope tui``: browse a recording, or live events, in the terminal."""
 
 from __future__ import annotations
 
@@ -23,41 +23,43 @@ if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.config import Config
-    from nri_scope.tui.polling import RecorderNews
+    from nri_scope.tui.polling import RecorderStatus
     from nri_scope.tui.store.store import Store
 
 MIN_COLUMNS, MIN_LINES = 40, 10
-"""The smallest usable size of the terminal."""
+"""Minimum size of the terminal."""
 NICER = 5
-"""Difference in niceness between the process that answers the runtime and the one that draws."""
-_OWN = ("where", "print_format")
+"""Niceness added to this process, which draws, so that the recorder is scheduled first."""
+_NOT_SHARED = ("where", "print_format")
 """Options of `record` that `tui` does not share."""
-_OF_RECORD = tuple(
+_RECORD_OPTIONS = tuple(
     option
     for option in record.command.params
-    if isinstance(option, click.Option) and option.name not in _OWN
+    if isinstance(option, click.Option) and option.name not in _NOT_SHARED
 )
 
 
-def _with_options_of_record(command: click.Command) -> click.Command:
-    command.params += _OF_RECORD
+def _with_record_options(command: click.Command) -> click.Command:
+    command.params += _RECORD_OPTIONS
     return command
 
 
-@_with_options_of_record
+@_with_record_options
 @click.command(epilog=epilog())
 @click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
     type=WHERE,
-    help="Begin with this filter, e.g. 'ns:shop took:>1ms'; all events are still recorded.",
+    help="Set this filter at the start, e.g. 'ns:shop took:>1ms'. With --live, all events are "
+    "recorded nevertheless.",
 )
-@click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colours.")
-@click.option("--keys", is_flag=True, help="List all keys, and end.")
+@click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colour theme.")
+@click.option("--keys", is_flag=True, help="List all keys and exit.")
 @click.option(
     "--live",
     is_flag=True,
-    help="Record what happens now, and show it. The options below are for this, as with `record`.",
+    help="Record from a runtime and show events as they arrive. The options below, shared with "
+    "`record`, need --live.",
 )
 @click.pass_context
 def command(
@@ -69,9 +71,9 @@ def command(
     live: bool,
     **recording: Unpack[record.Options],
 ) -> None:
-    """Browse a recording, or what happens now.
+    """Browse a recording, or live events.
 
-    FILE may still be recorded to: new events are shown as they come. ? shows the keys, q leaves.
+    FILE may still be growing: new events are shown as they are recorded. ? shows the keys, q quits.
     Keys can be changed in ~/.config/nri-scope/keys.toml.
     """
     from nri_scope.tui.config import config_path, load
@@ -84,7 +86,7 @@ def command(
         _print_keys(config)
         return
     _check(context, file, live=live)
-    reason = lack()
+    reason = tui_obstacle()
     if reason:
         _fall_back(context, reason, file, where)
         return
@@ -92,37 +94,37 @@ def command(
         _run(file, where, config, theme, None)
         say(f"recording: {file}")
         return
-    _record_and_show(record.understood(recording), where, config, theme)
+    _record_and_show(record.record_options(recording), where, config, theme)
 
 
 def _check(context: click.Context, file: Path | None, *, live: bool) -> None:
     given = [
         option.opts[-1]
-        for option in _OF_RECORD
+        for option in _RECORD_OPTIONS
         if option.name and context.get_parameter_source(option.name) is _COMMANDLINE
     ]
     if live and file is not None:
-        raise UsageError("--live makes a recording of its own", f"use -o {file} to name it")
-    if not live and file is None:
         raise UsageError(
-            "there is nothing to show", "name a recording, or use --live to record what happens"
+            "--live and FILE exclude each other", f"use -o {file} to name the recording"
         )
+    if not live and file is None:
+        raise UsageError("no recording was named", "name a FILE, or use --live to record")
     if given and not live:
-        raise UsageError(f"{given[0]} is for recording", "add --live and leave out FILE")
+        raise UsageError(f"{given[0]} is only valid with --live", "add --live and leave out FILE")
 
 
 _COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
-def lack() -> str:
+def tui_obstacle() -> str:
     """Return why this terminal cannot show the interface; "" if it can."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if not all(stream is not None and stream.isatty() for stream in streams):
-        return "this is no terminal"
+        return "this is not a terminal"
     if os.environ.get("TERM", "dumb") in ("dumb", ""):
-        return "TERM says that this terminal can only print"
+        return "TERM is unset or dumb"
     size = os.get_terminal_size(sys.stdout.fileno())
-    # 0: unknown, as on a serial line.
+    # 0 means unknown, as on a serial line.
     if 0 < size.columns < MIN_COLUMNS or 0 < size.lines < MIN_LINES:
         return f"the terminal is smaller than {MIN_COLUMNS}×{MIN_LINES}"
     return ""
@@ -135,14 +137,14 @@ def _fall_back(
     where: Filter | None,
 ) -> None:
     instead = f"log {file}" if file is not None else "record --print text"
-    # The recorded events must not depend on whether there is a terminal.
+    # Which events are recorded must not depend on the terminal.
     left_out = ", without --where" if where is not None and file is None else ""
-    say(f"tui: {reason}; this is `{instead}` instead{left_out}")
+    say(f"tui: {reason}; running `{instead}` instead{left_out}")
     if file is not None:
         context.invoke(log.command, file=file, where=where)
     else:
-        given = {option.name: context.params[option.name] for option in _OF_RECORD if option.name}
-        context.invoke(record.command, **given, where=None, print_format="text")
+        options = {one.name: context.params[one.name] for one in _RECORD_OPTIONS if one.name}
+        context.invoke(record.command, **options, where=None, print_format="text")
 
 
 def _record_and_show(
@@ -178,26 +180,26 @@ def _run(
         live = recorder is not None
         # Errors in the file are reported before the interface takes over the screen.
         store = await Store.open(file, live=live)
-        app = app_of(
+        app = make_app(
             file, config, theme=theme, where=where, live=live, recorder=recorder, store=store
         )
-        # A screen is thousands of short-lived objects: to look among all for cycles each time took
-        # a fifth of what it takes to draw. To look as rarely as elsewhere would keep 8 MiB of them.
+        # A screen has thousands of short-lived objects. With Python's defaults, cycle collection
+        # took a fifth of the drawing time; with the intervals used elsewhere, 8 MiB stay allocated.
         collect_rarely(5_000, 5, 5)
         await app.run_async()
         return app
 
-    say_made(asyncio.run(show()))
+    report_saved_files(asyncio.run(show()))
 
 
-def app_of(
+def make_app(
     file: Path,
     config: Config,
     *,
     theme: str | None = None,
     where: Filter | None = None,
     live: bool = False,
-    recorder: RecorderNews | None = None,
+    recorder: RecorderStatus | None = None,
     badge: str = "",
     store: Store | None = None,
 ) -> ScopeApp:
@@ -220,8 +222,8 @@ def app_of(
     )
 
 
-def say_made(app: ScopeApp) -> None:
-    """Print the names of files that were saved in the interface."""
+def report_saved_files(app: ScopeApp) -> None:
+    """Print the paths of files that were saved in the interface."""
     for path in app.made:
         say(f"saved: {path}")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tap for the wrapper of a plugin, which a runtime launches instead of the plugin.
+"""Tap a wrapped plugin: a runtime launches the wrapper in place of the plugin.
 
-Its output is discarded, so messages go to a file beside the recording.
+Runtimes discard a plugin's output, so messages are written to a file beside the recording.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
 
 START_S = 2.5
-"""Seconds for the tap to start; after that the plugin runs without it. Runtimes give a plugin 5 s
-altogether to register."""
-FORMER_S = 2.0
-"""Maximum share of these seconds spent waiting for another tap that records to the file."""
+"""Seconds for the tap to start, after which the plugin runs without it. Runtimes allow 5 s in total
+for a plugin to register."""
+PREVIOUS_TAP_S = 2.0
+"""Seconds, as part of `START_S`, to wait for a previous tap that still writes to the recording."""
 RELAY_S = 0.5
-"""Minimum time in seconds for the relaying process to start, regardless of earlier steps."""
+"""Minimum seconds for the relay process to start, even if `START_S` has passed."""
 
 
 def run_wrapped(
@@ -42,14 +42,14 @@ def run_wrapped(
     arguments: list[str],
     environment: Mapping[bytes, bytes],
 ) -> None:
-    """Tap ``program``, which the runtime calls by the path ``place``, and exit with its status.
+    """Tap ``program``, launched by the runtime as ``place``, and exit with its status.
 
-    Returns, or raises, only while the runtime's connection is untouched: the caller then has to
-    execute the plugin instead.
+    Returns or raises only before the runtime's connection is used: the caller must then execute the
+    plugin itself.
     """
-    how = launched()
-    if how is None:
-        # It was launched by a user, to see its help for example, not by a runtime.
+    launch = launched()
+    if launch is None:
+        # Started by a user, for example for --help, not by a runtime.
         return
     plain = instructions.get("settings")
     if not isinstance(plain, dict):
@@ -57,20 +57,20 @@ def run_wrapped(
     settings = Settings.read(plain)
     log = LogFile()
     log.use(log_beside(Path(settings.output)))
-    taken = False
+    is_taken = False
     status = 1
     began = monotonic()
 
     def take() -> socket.socket:
-        nonlocal taken
-        taken = True
-        return socket.socket(fileno=how.descriptor)
+        nonlocal is_taken
+        is_taken = True
+        return socket.socket(fileno=launch.descriptor)
 
     async def work(tap: Tap) -> int:
-        return await tap_launched(plugin, take, _unheard, tap)
+        return await tap_launched(plugin, take, _discard_output, tap)
 
     try:
-        _checked(how.descriptor)
+        _check_socket(launch.descriptor)
         index, name = parse_plugin_file(Path(place).name)
         plugin = Launch(
             Command(program, (place, *arguments), _for_plugin(environment), str(Path.cwd())),
@@ -78,35 +78,35 @@ def run_wrapped(
             named=True,
         )
         if Path(settings.output).parent == LAUNCHED_FOLDER:
-            # The user gave any other folder, which existed then.
+            # Any other folder was given by the user, and existed when the plugin was wrapped.
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _wait_for_former(Path(settings.output))
+        _wait_for_previous_tap(Path(settings.output))
         status = run_tap(
             settings, work, log.write, start_s=max(RELAY_S, began + START_S - monotonic())
         )
     except BaseException as error:
         kind = "" if isinstance(error, NriScopeError) else f"{type(error).__name__}: "
         words = f"{kind}{error}"
-        log.write(words if taken else f"{words}; the plugin runs without a tap")
-        if not taken:
+        log.write(words if is_taken else f"{words}; the plugin runs without a tap")
+        if not is_taken:
             log.close()
             raise
     log.close()
-    # Threads that still run here are no longer needed.
+    # Skip joining remaining threads, which are no longer needed.
     os._exit(status)
 
 
-def _wait_for_former(path: Path) -> None:
-    """Wait for the tap from before a runtime's restart, which may still write to the same file."""
-    deadline = monotonic() + FORMER_S
+def _wait_for_previous_tap(path: Path) -> None:
+    """Wait for a tap from before the runtime's restart, which may still write to the file."""
+    deadline = monotonic() + PREVIOUS_TAP_S
     while monotonic() < deadline and _is_recorded_to(path):
         sleep(0.05)
 
 
 def _is_recorded_to(path: Path) -> bool:
     try:
-        # Opening the recording reports a bad file; opening a named pipe would wait for a writer.
+        # O_NONBLOCK: opening a named pipe would block. Other bad files are reported later.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
@@ -121,21 +121,21 @@ def _is_recorded_to(path: Path) -> bool:
     return False
 
 
-def _checked(descriptor: int) -> None:
+def _check_socket(descriptor: int) -> None:
     """Raise `UsageError` if the descriptor is not a socket."""
     try:
         is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except OSError:
         is_socket = False
     if not is_socket:
-        raise UsageError(f"descriptor {descriptor} is no socket")
+        raise UsageError(f"descriptor {descriptor} is not a socket")
 
 
 def _for_plugin(environment: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the runtime's variables, with the plugin's own descriptor number."""
-    given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
-    return given | {"NRI_PLUGIN_SOCKET": str(PLUGIN_DESCRIPTOR)}
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    return variables | {"NRI_PLUGIN_SOCKET": str(PLUGIN_DESCRIPTOR)}
 
 
-def _unheard(stream: Stream, line: str, mono_ns: int) -> None:
+def _discard_output(stream: Stream, line: str, mono_ns: int) -> None:
     pass

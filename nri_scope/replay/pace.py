@@ -15,7 +15,7 @@ Wait = Callable[[ReplayStep], Awaitable[None]]
 """Returns when the event may be sent."""
 
 
-async def at_once(step: ReplayStep) -> None:
+async def no_wait(step: ReplayStep) -> None:
     """Do not wait at all."""
 
 

@@ -16,7 +16,7 @@ from nri_scope.runtime import RECORDED, Answer, LifecycleState, Outcome, Runtime
 
 from .effects import Effects
 from .faults import INJECTED, NONE, Faults
-from .pace import Wait, at_once
+from .pace import Wait, no_wait
 from .progress import ReplayProgress
 from .read_ahead import ReadAhead
 from .replies import Reply
@@ -30,7 +30,7 @@ from .world import World
 class PlaybackOptions:
     """How a script is played."""
 
-    wait: Wait = field(default=at_once)
+    wait: Wait = field(default=no_wait)
     faults: Faults = NONE
     effects: bool = True
     """Whether replies affect later requests; otherwise each request is sent as recorded."""
@@ -90,7 +90,7 @@ class Player:
             if not step.wanted:
                 self._follow(step)
                 continue
-            if self._playback.wait is not at_once:
+            if self._playback.wait is not no_wait:
                 self._story.settle()
                 await self._playback.wait(step)
             await self._step(step)

@@ -29,7 +29,7 @@ from nri_scope.wire import Code
 from .golden import Golden, Mismatch
 from .replies import Reply, Verdict
 from .result import Replayed
-from .script import Choice, subject_of
+from .script import ReplaySelection, subject_of
 
 _NAMED_MAX = 20
 """Maximum number of plugins named in an error if there are too many."""
@@ -85,13 +85,13 @@ class Production:
             )
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
-    def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
+    def models(self, plugins: Sequence[str], selection: ReplaySelection) -> dict[str, Model]:
         """Return the recorded plugin whose answers each of ``plugins`` (``NN-name``) must give.
 
         It is the one of the same name, else the only one, or the one with the same index; none for
         plugins of a chain that were not tapped. Raises `UsageError` if none is left.
         """
-        session = choice.session if self.is_replayed else None
+        session = selection.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
         found: dict[str, Model] = {}
         for plugin in plugins:
@@ -111,7 +111,7 @@ class Production:
         if not found:
             raise self._nobody(plugins)
         inexact = [plugin for plugin, model in found.items() if not model.is_replayed]
-        if inexact and (choice.where is not None or choice.begin is not None):
+        if inexact and (selection.where is not None or selection.begin is not None):
             raise UsageError(
                 f"the session that is replayed is not the one of {safe(found[inexact[0]].plugin)} "
                 f"in {safe(str(self.path))}, so its answers are told apart by counting events",
@@ -119,17 +119,17 @@ class Production:
             )
         return found
 
-    def session_for(self, plugins: Sequence[str], choice: Choice) -> int | None:
+    def session_for(self, plugins: Sequence[str], selection: ReplaySelection) -> int | None:
         """Return the default session to replay: that of the first one of ``plugins`` that was
         tapped; None if another recording is replayed. Raises UsageError.
         """
-        if choice.session is not None or not self.is_replayed:
-            return choice.session
+        if selection.session is not None or not self.is_replayed:
+            return selection.session
         if not plugins and len(self.tapped) > 1:
             raise self._nobody(plugins)
         # There is at most one external plugin, which may have any name.
         if plugins:
-            everything = Choice()
+            everything = ReplaySelection()
             tapped = min(model.plugin for model in self.models(plugins, everything).values())
         else:
             (tapped,) = self.tapped
@@ -137,12 +137,12 @@ class Production:
         return next((one for one in sessions if one in self.whole), sessions[0])
 
     def compare(
-        self, replayed: Replayed, models: Mapping[str, Model], choice: Choice
+        self, replayed: Replayed, models: Mapping[str, Model], selection: ReplaySelection
     ) -> list[Mismatch]:
         """Return where replies differ from the answers in production. Raises RecordingError."""
         with Recording.open(self.path) as recording:
             names = {one.id: container_name(one) for one in recording.containers()}
-            answers = _Answers(recording, replayed, models, is_part=bool(choice.only))
+            answers = _Answers(recording, replayed, models, is_part=bool(selection.only))
             expected, unreadable = answers.all()
 
         def name_of(container_id: str) -> str:

@@ -17,7 +17,7 @@ from .plugins import Casting
 from .progress import Audience
 from .replay_recording import Tape
 from .result import Replayed
-from .script import Choice, Script
+from .script import ReplaySelection, Script
 from .session import Performance
 
 
@@ -27,7 +27,7 @@ class Job:
 
     recording: Path
     casting: Casting
-    choice: Choice = field(default_factory=Choice)
+    selection: ReplaySelection = field(default_factory=ReplaySelection)
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
     profile: str = RECORDED
     rounds: int = 1
@@ -47,7 +47,7 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
     began_ns = monotonic_ns()
     with ExitStack() as stack:
         recording = stack.enter_context(Recording.open(job.recording))
-        script = Script(recording, job.choice)
+        script = Script(recording, job.selection)
         profile = profile_named(job.profile, script.profile)
         _check(job, profile)
         tape = None

@@ -76,7 +76,7 @@ class RecordingPlace:
             return event.id >= self.event_id
         return self.at_ns is None or event.at_ns >= self.at_ns
 
-    def not_before(self, other: RecordingPlace) -> bool:
+    def is_at_or_after(self, other: RecordingPlace) -> bool:
         """Return whether this place is known to be at or after ``other``."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
@@ -84,7 +84,7 @@ class RecordingPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ReplaySelection:
     """The part of a recording to play."""
 
     session: int | None = None
@@ -100,11 +100,11 @@ class Choice:
 class Script:
     """One session of a recording, which can be played repeatedly."""
 
-    def __init__(self, recording: Recording, choice: Choice) -> None:
+    def __init__(self, recording: Recording, selection: ReplaySelection) -> None:
         """Choose the session. Raises UsageError if it is missing, or has no state."""
         self._recording = recording
-        self._choice = choice
-        self.session = _choose(recording, choice.session)
+        self._selection = selection
+        self.session = _choose(recording, selection.session)
         state = recording.state(self.session.id)
         if not state.complete:
             raise UsageError(
@@ -119,8 +119,8 @@ class Script:
             raise RecordingError(
                 recording.path, f"Synchronize cannot be decoded: {error}"
             ) from error
-        if choice.only:
-            self._check_only(choice.only)
+        if selection.only:
+            self._check_only(selection.only)
 
     @property
     def profile(self) -> Profile:
@@ -142,8 +142,8 @@ class Script:
         """Yield every event of the session up to the end, including those not to be played: the
         state in Synchronize depends on them.
         """
-        choice = self._choice
-        begun = choice.begin is None
+        selection = self._selection
+        begun = selection.begin is None
         for recorded, request, _ in self._recording.exchanges(
             where=parse(f"session:{self.session.id}"),
             # Few at once: they are read while a plugin is busy.
@@ -151,24 +151,24 @@ class Script:
         ):
             if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
                 continue
-            begun = begun or (choice.begin is not None and choice.begin.reached(recorded))
-            if choice.end is not None and choice.end.reached(recorded):
+            begun = begun or (selection.begin is not None and selection.begin.reached(recorded))
+            if selection.end is not None and selection.end.reached(recorded):
                 return
-            wanted = begun and (choice.where is None or choice.where.matches(recorded))
-            wanted = wanted and (not choice.only or concerns(choice.only, recorded))
+            wanted = begun and (selection.where is None or selection.where.matches(recorded))
+            wanted = wanted and (not selection.only or concerns(selection.only, recorded))
             yield self._step(recorded, request, wanted)
 
     def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first one to be played.
 
-        Raises `UsageError` at the end if the choice leaves no events to be played.
+        Raises `UsageError` at the end if the selection leaves no events to be played.
         """
         for step in self.steps():
             if step.wanted:
                 return
             yield step
-        choice = self._choice
-        if choice.where or choice.only or choice.begin or choice.end:
+        selection = self._selection
+        if selection.where or selection.only or selection.begin or selection.end:
             raise UsageError(
                 f"{self._recording.path}: session {self.session.id} has no event that you chose",
                 "see `log` for what it has, and widen --where, --only, --from or --to",

@@ -134,7 +134,7 @@ def test_the_exit_status_tells_where_asked_whether_a_plugin_changed_it(
 ) -> None:
     said = Said(capsys, path, APP, "--history", part)
     assert said.status == 0
-    assert ("nothing seen to change it" in said.out) == (status == 0)
+    assert ("no change seen" in said.out) == (status == 0)
     assert Said(capsys, path, APP, "--history", part, "--exit-code").status == status
 
 
@@ -163,7 +163,7 @@ def test_a_pod_with_one_container_stands_for_it(
     said = Said(capsys, made, "shop/web")
     assert said.status == 0
     assert said.lines[0].startswith(f"{APP} ")
-    assert "no plugin changed its only line" in said.out
+    assert "no plugin was seen to change the only line" in said.out
 
 
 def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,11 +181,12 @@ def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("shop/web", "shop/web has 2 containers; say shop/web/app or shop/web/sidecar"),
+        ("shop/web", "shop/web has 2 containers; name one: shop/web/app or shop/web/sidecar"),
         ("shop/web/ap", 'no event, pod or container "shop/web/ap" in {}; the nearest is {app}'),
         (
             "1",
-            "event 1 (Configure) is about no container; name a container, or an event of one",
+            "event 1 (Configure) does not concern a container; name a container, or an event about "
+            "one",
         ),
         ("99999", "event 99999 is not in {}; it has 1 to {last}"),
     ],
@@ -207,7 +208,7 @@ def test_a_pod_without_containers_is_one_line(
     said = Said(capsys, made, "shop/web")
     assert said.status == 2
     assert said.err == (
-        f"nri-scope: {made} has no container of shop/web; `log` shows what it has\n"
+        f"nri-scope: {made} has no container of shop/web; `log` shows what it contains\n"
     )
 
 
@@ -218,7 +219,7 @@ def test_a_recording_that_never_shows_the_container_is_one_line(
     made = recording(tmp_path / "id.nriscope.db", life(a_container())[-2:])
     said = Said(capsys, made, APP)
     assert (said.status, said.out) == (2, "")
-    assert said.err.startswith(f"nri-scope: {made} does not show what {APP} is made of; ")
+    assert said.err.startswith(f"nri-scope: {made} does not contain the spec of {APP}; ")
     assert said.err.count("\n") == 1
 
 
@@ -238,10 +239,10 @@ def test_secrets_can_be_left_out(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--full", "--changed"), "--full and --changed contradict each other; "),
+        (("--full", "--changed"), "--full and --changed exclude each other; "),
         (("--history", "FOO", "--full"), "--history shows one path; "),
-        (("--history", "FOOO"), f'nothing was ever at "FOOO" in {APP}; the nearest is '),
-        (("--history", "\x1b[2J"), 'nothing was ever at "\\x1b[2J" in '),
+        (("--history", "FOOO"), f'{APP} never had a value at "FOOO"; the nearest is '),
+        (("--history", "\x1b[2J"), f'{APP} never had a value at "\\x1b[2J"; '),
         (("--format", "html"), "Invalid value for '--format'"),
     ],
 )

@@ -130,7 +130,7 @@ def test_demo_plays_and_names_commands_that_work(
         ]
     live = [line for line in output.splitlines() if "shop/web/app" in line and "show" not in line]
     assert len(live) == sum((event.pod, event.container) == ("web", "app") for event in events)
-    assert output.index("CreateContainer") < output.index("This is now in")
+    assert output.index("CreateContainer") < output.index("Recorded in")
 
     named = commands(output)
     assert [words[0] for words in named] == ["tui", "log", "log", "show", "stats", "sql", "doctor",
@@ -158,7 +158,7 @@ def test_existing_file_is_never_touched(start: Start, tmp_path: Path) -> None:
     process = start("-o", str(file))
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert errors == f"nri-scope: {file}: there is such a file already; choose a new name\n"
+    assert errors == f"nri-scope: {file}: file exists; choose a new name\n"
     assert output == ""
     assert file.read_text() == "precious"
 
@@ -169,7 +169,7 @@ def test_record_that_cannot_record_ends_the_demo(start: Start, tmp_path: Path) -
     assert process.returncode == 2
     _, why, then = errors.splitlines()
     assert str(tmp_path / "missing") in why
-    assert then == "nri-scope: record ended with status 2; it has said why"
+    assert then == "nri-scope: record ended with status 2; see its message above"
     assert not list(tmp_path.iterdir())
 
 
@@ -192,7 +192,7 @@ def test_interrupted_demo_leaves_what_was_played(
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Traceback" not in errors
-    assert "Ended early; what was played so far is in" in output
+    assert "Stopped early; the events so far are in" in output
     # The folder of the socket is gone.
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
@@ -203,7 +203,7 @@ def test_interrupted_demo_leaves_what_was_played(
 
 def test_without_a_terminal_it_prints_the_log_and_says_so(start: Start) -> None:
     output, errors = start("--speed", "1000").communicate(timeout=60)
-    assert errors.startswith("demo: this is no terminal; this is its log instead\n")
+    assert errors.startswith("demo: this is not a terminal; printing the log instead\n")
     assert "CreateContainer" in output
 
 
@@ -212,7 +212,7 @@ async def test_in_a_terminal_it_is_watched_while_it_is_played(tmp_path: Path) ->
     command = "demo --speed 5 -o d.nriscope.db"
     async with terminal(tmp_path, command, (150, 50)) as window:
         await window.shows("containerd 1.7", " demo ", "being recorded", "following")
-        await window.shows("recording is over: all was played; q leaves", "34 of 34")
+        await window.shows("recording is over: all events were played; q quits", "34 of 34")
         await window.press("q")
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))
@@ -226,7 +226,7 @@ async def test_it_can_be_left_while_it_is_played(tmp_path: Path) -> None:
     async with terminal(tmp_path, "demo --speed 0.1 -o d.nriscope.db", (100, 60)) as window:
         await window.shows("being recorded", "RunPodSandbox")
         await window.press("q")
-        await window.shows("q leaves", "Ended early; what was played so far is in", "ended with 0")
+        await window.shows("q quits", "Stopped early; the events so far are in", "ended with 0")
     with Recording.open(tmp_path / "d.nriscope.db") as recording:
         (session,) = recording.sessions()
         assert session.ended_ns is not None
@@ -236,8 +236,8 @@ async def test_it_can_be_left_while_it_is_played(tmp_path: Path) -> None:
 async def test_a_log_in_a_terminal_when_asked_for(tmp_path: Path) -> None:
     command = "demo --log --speed 1000 -o d.nriscope.db"
     async with terminal(tmp_path, command, (120, 90)) as window:
-        text = await window.shows("RemovePodSandbox", "This is now in", "ended with 0")
-    assert "^C ends it earlier" in text and "this is its log instead" not in text
+        text = await window.shows("RemovePodSandbox", "Recorded in", "ended with 0")
+    assert "^C ends the demo earlier" in text and "printing the log instead" not in text
 
 
 @needs_tmux
@@ -289,16 +289,16 @@ def stored_at(*seconds: float) -> list[Stored]:
 
 def test_pace_can_be_followed_and_does_not_bore() -> None:
     burst, day = stored_at(0, 0.001, 0.002), stored_at(0, 3600, 7200)
-    assert demo_runtime.watchable(burst, 1.0)[1] == pytest.approx(2 * demo_runtime.SHORTEST)
-    assert demo_runtime.watchable(day, 1.0)[1] == pytest.approx(2 * demo_runtime.LONGEST)
-    assert demo_runtime.watchable(burst, 2.0)[1] == pytest.approx(demo_runtime.SHORTEST)
-    assert demo_runtime.watchable([], 1.0)[1] == 0
+    assert demo_runtime.demo_pace(burst, 1.0)[1] == pytest.approx(2 * demo_runtime.PAUSE_MIN_S)
+    assert demo_runtime.demo_pace(day, 1.0)[1] == pytest.approx(2 * demo_runtime.PAUSE_MAX_S)
+    assert demo_runtime.demo_pace(burst, 2.0)[1] == pytest.approx(demo_runtime.PAUSE_MIN_S)
+    assert demo_runtime.demo_pace([], 1.0)[1] == 0
 
 
 def test_long_recording_is_played_faster() -> None:
     events = stored_at(*itertools.accumulate([0.001] * 500))
-    assert demo_runtime.watchable(events, 1.0)[1] == pytest.approx(demo_runtime.WHOLE)
-    assert demo_runtime.watchable(events, 3.0)[1] == pytest.approx(demo_runtime.WHOLE / 3)
+    assert demo_runtime.demo_pace(events, 1.0)[1] == pytest.approx(demo_runtime.TOTAL_MAX_S)
+    assert demo_runtime.demo_pace(events, 3.0)[1] == pytest.approx(demo_runtime.TOTAL_MAX_S / 3)
 
 
 def test_commands_call_us_as_we_were_called(

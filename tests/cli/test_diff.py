@@ -201,7 +201,7 @@ def test_what_a_single_connection_cannot_see_is_said(
 
 def test_times_choose_too(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(capsys, path, "--since", "2100-01-01")
-    assert (said.status, whole(said).endswith("plugins can change something")) == (0, True)
+    assert (said.status, whole(said).endswith("plugins can make changes")) == (0, True)
     assert Said(capsys, path, "--until", "2100-01-01").status == 1
     wrong = Said(capsys, path, "--since", "2100-01-01", "--until", "2000-01-01")
     assert wrong.status == 2
@@ -265,7 +265,7 @@ def test_two_recordings_have_the_same_tokens(
 def test_specs_are_not_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(capsys, "--json-spec", "a.json", "b.json", "--redact")
     assert (said.status, said.out) == (2, "")
-    assert said.err == "nri-scope: --redact is for recordings; leave it out\n"
+    assert said.err == "nri-scope: --redact is only valid for recordings; leave it out\n"
 
 
 def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,7 +274,7 @@ def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     recorder = Recorder.open(file)
     recorder.note_gap(None, 1, 2, "the queue was full", 3)
     recorder.close()
-    assert "gaps: 1, in which anything may have changed unseen" in Said(capsys, file).out
+    assert "gaps: 1, which may hide changes" in Said(capsys, file).out
 
 
 def test_what_became_of_changes_stands_beside_them(
@@ -302,7 +302,7 @@ def test_what_became_of_changes_stands_beside_them(
     )
     recorder.close()
     said = Said(capsys, file, "--quiet-unchanged")
-    assert "  CRI: the runtime was asked which specs it really used" in said.lines
+    assert "  CRI: the runtime was queried for the specs it used" in said.lines
     at = next(n for n, line in enumerate(said.lines) if "/linux/resources/cpu/shares" in line)
     assert said.lines[at + 1] == "      ! APPLIED DIFFERENTLY: the runtime's spec has 150"
     (change,) = Said(capsys, file, "--format", "json").json["changes"]
@@ -349,7 +349,7 @@ def test_two_recordings_are_compared(
 def test_a_recording_is_as_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(capsys, path, path)
     assert said.status == 0
-    assert said.lines[-1].endswith("came out the same")
+    assert said.lines[-1].endswith("the same")
 
 
 def test_two_recordings_without_containers(
@@ -442,7 +442,12 @@ def test_an_ambiguous_name_lists_what_it_can_be(
     again = a_container()
     again.id = "app-id-again"
     file = recording(tmp_path / "x.nriscope.db", [*life(a_container()), *life(again)])
-    refused(Said(capsys, file, "shop/web/app"), "can be 2 things", "app-id", "app-id-again")
+    refused(
+        Said(capsys, file, "shop/web/app"),
+        "matches 2 pods and containers",
+        "app-id",
+        "app-id-again",
+    )
 
 
 def test_a_recording_without_events_to_look_at(
@@ -452,7 +457,7 @@ def test_a_recording_without_events_to_look_at(
     recorder = Recorder.open(file)
     recorder.begin_session(a_start())
     recorder.close()
-    refused(Said(capsys, file), "has no events in which plugins can change something")
+    refused(Said(capsys, file), "has no events in which plugins can make changes")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no recording", b"SQLite format 3\x00" * 9])
@@ -469,26 +474,29 @@ def test_files_that_are_no_recordings(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name a recording, or say --live"),
-        (["a", "b", "c"], "too many"),
-        (["FILE", "--probes", "00,99"], "--probes is for --live"),
-        (["FILE", "--socket", "/x"], "--socket is for --live"),
-        (["FILE", "-o", "x"], "-o is for --live"),
-        (["FILE", "--validate"], "--validate is for --live"),
-        (["--live", "FILE"], "leave out the file, or --live"),
+        ([], "name a FILE, or add --live"),
+        (["a", "b", "c"], "expected at most two arguments, got 3"),
+        (["FILE", "--probes", "00,99"], "--probes is only valid with --live"),
+        (["FILE", "--socket", "/x"], "--socket is only valid with --live"),
+        (["FILE", "-o", "x"], "-o is only valid with --live"),
+        (["FILE", "--validate"], "--validate is only valid with --live"),
+        (["--live", "FILE"], "--live and FILE exclude each other"),
         (["--live", "--json-spec"], "leave one of them out"),
-        (["--live", "--since", "1h"], "--since is for recordings"),
-        (["--live", "--probes", "50"], "needs two probes at least"),
+        (["--live", "--since", "1h"], "--since is only valid for a recording"),
+        (["--live", "--probes", "50"], "needs at least two probes"),
         (["--live", "--probes", "5,50"], "write 05"),
-        (["--live", "--probes", "00,00"], "comes twice"),
-        (["--live", "--probes", "00,xx"], "no plugin index"),
-        (["--live", "--probes", ""], "no plugin index"),
-        (["x.json", "y.json"], "say --json-spec to compare them"),
-        (["--json-spec", "x"], "--json-spec compares two files"),
+        (["--live", "--probes", "00,00"], "index 00 is listed twice"),
+        (["--live", "--probes", "00,xx"], "is not a plugin index"),
+        (["--live", "--probes", ""], "is not a plugin index"),
+        (["x.json", "y.json"], "add --json-spec to compare them"),
+        (["--json-spec", "x"], "--json-spec needs exactly two files"),
         (["--json-spec", "x", "y"], "x: no such file or directory"),
         (["--json-spec", "/", "/"], "/: is a directory"),
-        (["--json-spec", "x", "y", "--where", "ns:a"], "--where is for recordings"),
-        (["FILE", "x.nriscope.db", "--since", "1h"], "--since is for one recording"),
+        (["--json-spec", "x", "y", "--where", "ns:a"], "--where is only valid for recordings"),
+        (
+            ["FILE", "x.nriscope.db", "--since", "1h"],
+            "--since is not valid when comparing two recordings",
+        ),
         (["FILE", "--format", "yaml"], "'yaml' is not one of"),
         (["FILE", "--where", "x:y"], "x"),
     ],

@@ -54,7 +54,10 @@ def test_json_is_one_object(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
     socket = next(check for check in document["checks"] if check["name"] == "socket")
-    assert (socket["status"], socket["detail"]) == ("fail", "/x/y.sock does not exist, nor does its folder")
+    assert (socket["status"], socket["detail"]) == (
+        "fail",
+        "/x/y.sock does not exist, nor does its folder",
+    )
     assert all(set(check) == {"name", "status", "detail", "fix"} for check in document["checks"])
 
 

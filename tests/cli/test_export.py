@@ -57,14 +57,16 @@ def test_redacted_it_holds_no_secret_and_says_what_was_replaced(say: Say) -> Non
 def test_without_redaction_it_says_so(say: Say) -> None:
     status, _, err = say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--note", "Look at 5")
     assert status == 0
-    assert "nothing was replaced: secrets in the recording are in it too; --redact leaves" in err
+    assert (
+        "nothing was replaced: secrets in the recording are in the bundle; --redact removes" in err
+    )
     assert read_manifest(Path("x.nriscope.zip")).note == "Look at 5"
 
 
 def test_marks_beside_that_cannot_be_read_are_told_of(say: Say) -> None:
     Path("one.nriscope.db").write_bytes(SAMPLE.read_bytes())
     Path("one.nriscope.db.marks.json").write_text("{")
-    words = "one.nriscope.db.marks.json is damaged: it is no JSON; the marks in it do not come"
+    words = "one.nriscope.db.marks.json is damaged: it is not JSON; its marks were not copied"
     status, _, err = say("export", "one.nriscope.db", "-o", "x.nriscope.zip", "--redact")
     assert status == 0 and words in err
     status, _, err = say("redact", "one.nriscope.db", "-o", "y.nriscope.db")
@@ -77,7 +79,7 @@ def test_of_what_was_redacted_before_it_does_not_say_that_secrets_are_in_it(say:
     assert say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
     for more in (("-o", "y.nriscope.zip"), ("--format", "jsonl", "-o", "y.jsonl")):
         status, _, err = say("export", "x.nriscope.zip", *more)
-        assert status == 0 and "--redact leaves" in err and "secrets included" not in err
+        assert status == 0 and "--redact removes" in err and "secrets included" not in err
     with zipfile.ZipFile("y.nriscope.zip") as bundle:
         assert "Unless it was redacted before" in bundle.read("README.md").decode()
 
@@ -185,19 +187,19 @@ class TestVerify:
     def test_a_plugin_that_does_the_same_is_said_to(self, say: Say) -> None:
         status, out, err = self._verify(say, False)
         assert (status, out) == (0, "")
-        assert err.endswith("verified: the plugin does the same before and after redaction\n")
+        assert err.endswith("verified: the plugin behaves the same before and after redaction\n")
 
     def test_one_that_decides_by_a_secret_is_told(self, say: Say) -> None:
         status, out, err = self._verify(say, True)
         assert status == 1 and "not verified" in err
-        assert out.startswith("event 5, CreateContainer: before redaction 10-decider error, ")
+        assert out.startswith("event 5, CreateContainer: 10-decider error")
         assert zipfile.is_zipfile("x.nriscope.zip")
 
     def test_one_that_changes_another_number_of_things_is_told(self, say: Say) -> None:
         status, out, _ = self._verify(say, True, fails=False)
         assert status == 1
         assert out == (
-            "event 5, CreateContainer: before redaction 10-decider ok, 1 change, "
+            "event 5, CreateContainer: 10-decider ok, 1 change before redaction, "
             "after it 10-decider ok\n"
         )
 
@@ -205,7 +207,7 @@ class TestVerify:
         status, _, err = self._verify(say, "os._exit(3)")
         assert status == 0
         assert re.search(
-            r"^10-decider: .*exit status 3, before and after redaction; what", err, re.M
+            r"^10-decider: .*exit status 3, before and after redaction; earlier", err, re.M
         )
 
     def test_one_that_cannot_be_started_leaves_nothing(self, say: Say) -> None:
@@ -219,12 +221,15 @@ class TestVerify:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["FILE"], "no file to write was named; add -o X.nriscope.zip"),
+        (["FILE"], "-o is missing; add -o X.nriscope.zip"),
         (
             ["--redact", "FILE", "-o", "x.zip"],
             "a recording, not a file of rules; name the recording first",
         ),
-        (["FILE", "-o", "x.nriscope.db"], "a bundle is a zip, .*; name it x.nriscope.zip"),
+        (
+            ["FILE", "-o", "x.nriscope.db"],
+            "the name of a bundle must end in .zip; name it x.nriscope.zip",
+        ),
         (["FILE", "-o", "nowhere/x.zip"], "nowhere/x.zip: no such folder; make it"),
         (["FILE", "-o", "taken.zip"], "taken.zip exists; name another file, .*--force"),
         (
@@ -238,13 +243,13 @@ class TestVerify:
         (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
         (["FILE", "-o", "x.zip", "--max-size", "5000"], "the limit is 4.88 KiB; .*--pod"),
         (["FILE", "-o", "x.zip", "--max-size", "5000", "--split"], "and its context need up to"),
-        (["FILE", "--format", "jsonl", "--split"], "--split is for bundles"),
-        (["FILE", "--format", "jsonl", "--max-size", "5k"], "--max-size is for bundles"),
+        (["FILE", "--format", "jsonl", "--split"], "--split is only valid for bundles"),
+        (["FILE", "--format", "jsonl", "--max-size", "5k"], "--max-size is only valid for bundles"),
         (["FILE", "--format", "jsonl", "-o", "bad.toml"], "bad.toml exists"),
-        (["FILE", "--format", "jsonl", "-o", "x.zip"], "x.zip: that is the name of a zip"),
+        (["FILE", "--format", "jsonl", "-o", "x.zip"], "x.zip: --format does not write zip files"),
         (["FILE", "-o", "x.zip", "--verify"], "--verify needs a plugin"),
         (["FILE", "-o", "x.zip", "--verify", "--", "true"], "add --redact"),
-        (["FILE", "-o", "x.zip", "--", "true"], "COMMAND is for --verify"),
+        (["FILE", "-o", "x.zip", "--", "true"], "COMMAND is only valid with --verify"),
         (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--pod", ""], "--pod is empty; write NS/POD"),
         (["FILE", "-o", "x.zip", "--where", " "], "--where is empty; write a filter"),

@@ -101,7 +101,7 @@ def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
 
 def test_the_same_plugin_answers_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     text = told("TAP --golden-from TAP -- ./plugin", capsys)
-    assert text.endswith("as 10-plugin answered in TAP, session 1\n")
+    assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
 def test_another_answer_is_shown_with_the_one_of_production(
@@ -110,7 +110,7 @@ def test_another_answer_is_shown_with_the_one_of_production(
     text = told("TAP --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     assert "10-plugin shop/web/app CreateContainer: differs in 2 places" in text
     assert "expected (the tap in TAP):" in text
-    assert text.endswith("not as 10-plugin answered in TAP, session 1\n")
+    assert text.endswith("replies differ from those of 10-plugin in TAP, session 1\n")
     found = json.loads(
         told("TAP --golden-from TAP --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     )
@@ -134,7 +134,7 @@ def test_a_part_is_held_against_the_same_part(capsys: pytest.CaptureFixture[str]
         "TAP --golden-from TAP --where 'event:CreateContainer container:sidecar' -- ./plugin",
         capsys,
     )
-    assert text.endswith("as 10-plugin answered in TAP, session 1\n")
+    assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
 def test_answers_of_production_may_be_errors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ def test_what_is_noted_of_the_tap_is_told(
 def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     file = BUNDLED["containerd-2.1"]
     text = told(f"{file} --golden-from TAP --name renamed -- ./plugin", capsys)
-    assert text.endswith("as 10-plugin (for 10-renamed) answered in TAP, session 1\n")
+    assert text.endswith("replies of 10-renamed equal those of 10-plugin in TAP, session 1\n")
     told(f"{file} --golden-from TAP --only shop/web -- ./plugin", capsys)
     told(f"{file} --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     text = told(f"{file} --golden-from TAP --from 12 -- ./plugin", capsys, 2)
@@ -194,12 +194,12 @@ def test_of_a_chain_each_plugin_is_held_against_its_own_answers(
 ) -> None:
     chain = "--plugin 20=./plugin --plugin 30=./plugin --env REFUSED=sidecar"
     text = told(f"CHAIN --golden-from CHAIN {chain}", capsys)
-    assert "as 20-plugin answered in CHAIN, session 1\n" in text
-    assert "as 30-plugin answered in CHAIN, session 2\n" in text
+    assert "replies equal those of 20-plugin in CHAIN, session 1\n" in text
+    assert "replies equal those of 30-plugin in CHAIN, session 2\n" in text
     Path("other").unlink(missing_ok=True)
     Path("other").symlink_to("plugin")
     text = told(f"CHAIN --golden-from CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys)
-    assert "as 30-plugin (for 30-other) answered in CHAIN, session 2\n" in text
+    assert "replies of 30-other equal those of 30-plugin in CHAIN, session 2\n" in text
 
 
 def test_nothing_is_expected_of_events_that_do_not_come(
@@ -215,7 +215,7 @@ def test_nothing_is_expected_of_events_that_do_not_come(
     told(f"{BUNDLED['containerd-2.1']} -o {tmp_path}/replayed {chain}", capsys)
     tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
     text = told(f"{tap} --golden-from {tap} {chain}", capsys)
-    assert "as 30-everything answered" in text
+    assert "replies equal those of 30-everything" in text
 
 
 def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +225,7 @@ def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixtu
         "and --name\n"
     )
     text = told("CHAIN --golden-from CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys)
-    assert "as 30-plugin (for 10-plugin) answered in CHAIN, session 2" in text
+    assert "replies of 10-plugin equal those of 30-plugin in CHAIN, session 2" in text
     told("CHAIN --golden-from CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
 
 
@@ -234,8 +234,14 @@ def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixtu
     [
         ("TAP --golden-from FILE -- ./plugin", "FILE: no plugin was tapped in it"),
         ("TAP --golden-from NONE -- ./plugin", "NONE"),
-        ("TAP --golden-from TAP --golden g -- ./plugin", "--golden and --golden-from both say"),
-        ("TAP --golden-from TAP --loop 2 -- ./plugin", "--golden-from compares one round"),
+        (
+            "TAP --golden-from TAP --golden g -- ./plugin",
+            "--golden and --golden-from exclude each other",
+        ),
+        (
+            "TAP --golden-from TAP --loop 2 -- ./plugin",
+            "--golden-from and --loop exclude each other",
+        ),
         ("CHAIN --golden-from CHAIN --listen s", "which one is replayed?; say which"),
     ],
 )
@@ -271,6 +277,6 @@ def test_a_tap_of_a_real_chain_can_be_replayed(
 ) -> None:
     of_capture("containerd-1.7.24", folder / "REAL")
     text = told("REAL --golden-from REAL --index 60 --name cpu-policy -- ./plugin", capsys, 1)
-    assert "not as 60-cpu-policy answered in REAL" in text
+    assert "replies differ from those of 60-cpu-policy in REAL" in text
     # Its own word for the containers beside the one that is created.
     assert "shop/web/app:" in text

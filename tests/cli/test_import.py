@@ -35,7 +35,7 @@ def test_writes_the_recording_and_tells_what_the_bundle_says(
     assert said.err == "x.nriscope.db: written\n"
     assert "runtime    containerd 2.1.9+unknown, NRI 0.8.0\n" in said.out
     assert "note       It \\x1b[31mfails\n" in said.out
-    assert "redaction  none when it was packed: secrets in the original are in it too\n" in said.out
+    assert "redaction  none when packed: secrets in the original are in the bundle\n" in said.out
     path = Path("x.nriscope.db")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with Recording.open(path) as one, Recording.open(SAMPLE) as other:

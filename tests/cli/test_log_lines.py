@@ -43,15 +43,15 @@ def test_an_event() -> None:
         ),
         (
             an_event(1, status="timeout", status_code=4),
-            " ! CreateContainer      shop/web/app  answered too late (deadline 2.00s)",
+            " ! CreateContainer      shop/web/app  reply too late (deadline 2.00s)",
         ),
         (
             an_event(1, status="timeout", status_code=4, status_message=LATE),
-            " ! CreateContainer      shop/web/app  answered too late (deadline 2.00s)",
+            " ! CreateContainer      shop/web/app  reply too late (deadline 2.00s)",
         ),
         (
             an_event(1, status="timeout", status_code=4, status_message="it is gone"),
-            " ! CreateContainer      shop/web/app  no answer in time (deadline 2.00s): it is gone",
+            " ! CreateContainer      shop/web/app  no reply in time (deadline 2.00s): it is gone",
         ),
         (
             an_event(1, mark="malformed"),

@@ -41,5 +41,5 @@ def test_no_recording_is_given_the_name_of_a_bundle(
     monkeypatch.chdir(tmp_path)
     assert run([*command.split(), "node.nriscope.zip"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "that is the name of a zip" in line and "name it node.nriscope.db" in line
+    assert "a recording must not be named *.zip" in line and "name it node.nriscope.db" in line
     assert not list(tmp_path.iterdir())

@@ -124,7 +124,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        (">&-", "standard output is closed; send it somewhere, e.g. > /dev/null"),
+        (">&-", "standard output is closed; redirect it, for example > /dev/null"),
         ("> /dev/full", "cannot write to standard output: no space left on device"),
     ],
 )

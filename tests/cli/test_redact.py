@@ -61,20 +61,20 @@ def test_writes_a_recording_without_secrets(
         assert [one.id for one in recording.events()] == [one.id for one in original.events()]
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
     assert run(["redact", "--preview", "y.nriscope.db"]) == 0
-    assert capsys.readouterr().out == "nothing to replace was found; nothing was written\n"
+    assert capsys.readouterr().out == "no values to replace were found; nothing was written\n"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["FILE"], "nothing was asked for; add --preview, or -o"),
-        (["FILE", "--preview", "-o", "y.db"], "--preview shows and -o writes"),
-        (["FILE", "--preview", "--force"], "--force is for -o"),
-        (["FILE", "-o", "y.db", "--format", "json"], "--format is for --preview"),
+        (["FILE"], "neither --preview nor -o was given; add --preview, or -o"),
+        (["FILE", "--preview", "-o", "y.db"], "--preview and -o exclude each other"),
+        (["FILE", "--preview", "--force"], "--force is only valid with -o"),
+        (["FILE", "-o", "y.db", "--format", "json"], "--format is only valid with --preview"),
         (["FILE", "-o", "taken"], "taken exists"),
         (
             ["FILE", "-o", "x.nriscope.zip"],
-            "that is the name of a zip file, which a recording is not; name it x.nriscope.db",
+            "must not be named *.zip; name it x.nriscope.db",
         ),
         (["FILE", "--preview", "--rules", "nowhere"], "nowhere: no such file"),
         (["nowhere", "--preview"], "nowhere: no such file"),

@@ -35,7 +35,7 @@ def test_the_name_says_what_is_written(name: str, beginning: str, tmp_path: Path
     done = report(RECORDING, "-o", tmp_path / name)
     assert done.exit_code == 0
     assert done.stdout == ""
-    assert "--redact leaves secrets out" in done.stderr
+    assert "--redact removes secrets" in done.stderr
     path = tmp_path / name
     assert path.read_text().startswith(beginning)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -53,7 +53,7 @@ def test_one_container(tmp_path: Path) -> None:
 def test_a_redacted_report_has_no_secret(name: str, what: tuple[str, ...], tmp_path: Path) -> None:
     recording, path = made.secret(tmp_path), tmp_path / name
     done = report(recording, *what, "-o", path)
-    assert "values as in the recording; --redact leaves secrets out" in done.stderr
+    assert "values as in the recording; --redact removes secrets" in done.stderr
     assert made.SECRET in path.read_text()
     done = report(recording, *what, "--redact", "-o", path, "--force")
     assert done.exit_code == 0
@@ -142,7 +142,7 @@ def test_findings_can_be_redacted(tmp_path: Path) -> None:
 def test_nothing_wrong_is_status_0() -> None:
     done = report(RECORDING, "shop/web", "--diagnose")
     assert done.exit_code == 0
-    assert done.stdout == "pod shop/web: Nothing was found that asks for attention in 17 events.\n"
+    assert done.stdout == "pod shop/web: No findings in 17 events.\n"
 
 
 def test_something_wrong_is_status_1(tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "no file to write was named; add -o report.html or -o report.md, or --diagnose"),
-        (("-o", "report.pdf"), "report.pdf: the name does not say what to write; end it in .html"),
-        (("--diagnose", "-o", "x.md"), "--diagnose prints, and writes no file"),
-        (("--diagnose", "--force"), "--diagnose prints, and writes no file"),
-        (("--format", "json", "-o", "x.md"), "--format is for --diagnose"),
+        ((), "-o is missing; add -o report.html or -o report.md, or --diagnose"),
+        (("-o", "report.pdf"), "report.pdf: unknown format; name the file *.html"),
+        (("--diagnose", "-o", "x.md"), "--diagnose writes no file"),
+        (("--diagnose", "--force"), "--diagnose writes no file"),
+        (("--format", "json", "-o", "x.md"), "--format is only valid with --diagnose"),
         (("-o", "/nowhere/x.md"), "/nowhere/x.md: no such folder; make it, or name another one"),
         (("nobody/knows", "-o", "x.md"), 'no event, pod or container "nobody/knows"'),
         (("nobody/knows", "--diagnose"), 'no event, pod or container "nobody/knows"'),

@@ -63,7 +63,8 @@ def test_raw_is_not_for_terminals(path: Path) -> None:
     os.close(ours)
     assert done.returncode == 2
     assert done.stderr == (
-        "nri-scope: --format raw is no text for a terminal; redirect it: > message.bin\n"
+        "nri-scope: --format raw is binary, and the output is a terminal; "
+        "redirect it: > message.bin\n"
     )
 
 

@@ -144,7 +144,7 @@ def test_what_is_left_is_a_recording_that_fails_in_the_same_way(
     assert lines[1].startswith("30 events → 3, of 1 pod and 1 container; ")
     assert lines[2:] == ["wrote small.nriscope.db"]
     said = captured.err.splitlines()
-    assert said[0] == f"looking for the fewest events with: {failure}cannot stop sidecar"
+    assert said[0] == f"searching for the fewest events with: {failure}cannot stop sidecar"
     assert said[-1].endswith(": 3 left")
     assert left(tmp_path / "small.nriscope.db") == [
         "RunPodSandbox web", "CreateContainer sidecar", "StopContainer sidecar",
@@ -240,8 +240,8 @@ def test_what_is_there_is_replaced_when_asked_to(
     ("line", "words"),
     [
         ("FILE -o small -- ./plugin", "FILE: nothing fails: every reply is in order"),
-        ("FILE -- ./plugin", "nothing to write; name a recording with -o, or use --pytest"),
-        ("FILE -o small", "there is no plugin to replay to"),
+        ("FILE -- ./plugin", "no result was requested; name a recording with -o"),
+        ("FILE -o small", "no plugin was given"),
         ("FILE -o FILE -- ./plugin", "FILE and -o name the same file"),
         ("FILE -o conf -- ./plugin", "conf exists; name another file, or replace it with --force"),
         ("FILE -o small --golden none -- ./plugin", "there is no golden none"),
@@ -251,7 +251,7 @@ def test_what_is_there_is_replaced_when_asked_to(
         ("FILE -o small --session 9 -- ./plugin", "FILE: it has no session 9"),
         (
             "FILE -o s.zip --config conf -- ./plugin",
-            "which a recording is not; name it s.nriscope.db",
+            "a recording must not be named *.zip; name it s.nriscope.db",
         ),
         ("FILE --pytest conf --config conf -- ./plugin", "conf: not a folder"),
     ],
@@ -286,6 +286,6 @@ def test_who_ends_it_keeps_the_best_so_far(tmp_path: Path, number: signal.Signal
             break
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the search was interrupted: there may be a smaller part" in output
+    assert "the search was interrupted: a smaller part may exist" in output
     assert 3 < len(left(tmp_path / "small")) < 30
     assert not list((tmp_path / "tmp").iterdir())

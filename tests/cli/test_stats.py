@@ -39,9 +39,9 @@ def test_text(path: Path) -> None:
     words = {line[0]: line[1:] for line in lines if line}
     assert words["file"][0] == str(path)
     assert words["events"][0] == "31"
-    assert words["answered"][:2] == ["31", "ok;"]
+    assert words["replies"][:2] == ["31", "ok;"]
     assert " ".join(words["gaps"]).startswith(
-        "2: 5 events lost, and an unknown number more in 1 of them;"
+        "2, with 5 events lost, and an unknown number in 1 of them;"
     )
     assert words["size"][2:5] == ["on", "the", "wire,"]
     assert words["CreateContainer"][:2] == ["4", "0"]
@@ -72,9 +72,9 @@ def test_an_empty_recording(tmp_path: Path) -> None:
     ("lost", "words"),
     [
         ((), "none"),
-        ((None,), "1: how many events were lost is not known; `log` shows them"),
-        ((1,), "1: 1 event lost; `log` shows them"),
-        ((1200, 34), "2: 1,234 events lost; `log` shows them"),
+        ((None,), "1, with an unknown number of events lost; `log` shows them"),
+        ((1,), "1, with 1 event lost; `log` shows them"),
+        ((1200, 34), "2, with 1,234 events lost; `log` shows them"),
     ],
 )
 def test_gaps_in_words(lost: tuple[int | None, ...], words: str, tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_large_numbers_are_easy_to_read(tmp_path: Path) -> None:
         recorder.capture(session, like._replace(wall_ns=at(number / 1000)))
     recorder.close()
     text = stats(tmp_path / "large.nriscope.db")
-    assert "events    1,200 in 1.19s, 1,000 a second; 1,000 in the second" in text
-    assert "answered  1,200 ok;" in text
+    assert "events    1,200 in 1.19s, 1,000 per second; at most 1,000 per second, at" in text
+    assert "replies   1,200 ok;" in text
 
 
 def test_no_number_is_in_powers_of_ten(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_no_number_is_in_powers_of_ten(tmp_path: Path) -> None:
         for line in stats(tmp_path / "small.nriscope.db").splitlines()
         if line.startswith("size")
     ]
-    assert size.endswith("× as much") and "e+" not in size
+    assert size.endswith("× the wire size") and "e+" not in size
 
 
 def test_a_rate_that_is_next_to_nothing_is_no_power_of_ten(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_rate_that_is_next_to_nothing_is_no_power_of_ten(tmp_path: Path) -> No
         recorder.capture(session, like._replace(wall_ns=at(number * 1_000_000)))
     recorder.close()
     text = stats(tmp_path / "slow.nriscope.db")
-    assert "events    2 in 11d13h, less than 0.01 a second;" in text
+    assert "events    2 in 11d13h, less than 0.01 per second;" in text
 
 
 def test_many_pods_are_cut_short_in_text_only(tmp_path: Path) -> None:
@@ -150,7 +150,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_time_in_plugins(chain: Path) -> None:
     lines = stats(chain).splitlines()
-    at = lines.index("time in plugins; each may take 2.00s for an event")
+    at = lines.index(
+        "time in plugins (deadline 2.00s; >50% and >100% count events beyond that share of it)"
+    )
     rows = {(row[0], *row[7:]): row[1:] for line in lines[at + 3 :] if len(row := line.split()) > 2}
     assert rows["01–29", "00-probe-a,", "30-env-injector"][0] == "4"
     assert rows["51–94", "50-probe-b,", "95-probe-c"][4:6] == ["0", "0"]
@@ -162,7 +164,7 @@ def test_time_in_plugins_fits_80_columns(chain: Path, monkeypatch: pytest.Monkey
     assert max(map(len, lines)) <= 80
     (heading,) = [line for line in lines if line.startswith("plugin ")]
     assert heading.split()[:5] == ["plugin", "count", "p50", "p99", "max"]
-    assert heading.endswith("> half  > all  between")
+    assert heading.endswith(">50%  >100%  between connections")
 
 
 def test_time_in_plugins_for_programs(chain: Path) -> None:
@@ -200,5 +202,5 @@ def test_a_chain_of_many_is_cut_short_in_text_only(tmp_path: Path) -> None:
         moment = at(1) + 1_000_000 * number
         recorder.capture(session, like._replace(wall_ns=moment, mono_ns=moment))
     recorder.close()
-    assert "and 9 more; --format json has them all" in stats(path)
+    assert "and 9 more; --format json lists all" in stats(path)
     assert len(json.loads(stats(path, "--format", "json"))["chain"]) == 29

@@ -468,7 +468,7 @@ def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "nothing to tap"),
+        ([], "no plugin was given"),
         (["--", "no-such-program-here"], "no such program in the folders of PATH"),
         (["--", "/no/such/file"], "no such file"),
         (["--", "/tmp"], "it is a folder"),
@@ -477,7 +477,7 @@ def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
         (["--unwrap", "10-x", "-o", "f"], "-o has no effect with --unwrap"),
         (["--wrap", "10-x", "--print", "text"], "--print has no effect with --wrap"),
         (["--wrap", "10-x", "--socket", "y"], "--socket has no effect with --wrap"),
-        (["--listen", "x.sock", "--index", "10"], "--index is for a plugin that the tap launches"),
+        (["--listen", "x.sock", "--index", "10"], "--index is not valid with --listen"),
         (["--listen", "x.sock", "--env", "A=1"], "--env is for a plugin"),
         (["--env", "A", "--", "true"], "is no variable"),
         (["--env", "NRI_PLUGIN_IDX=1", "--", "true"], "cannot be set"),
@@ -615,7 +615,7 @@ async def test_two_taps_cannot_write_to_one_file(
         line = await fails("--socket", socket, "--listen", tmp_path / "other.sock", "-o", file)
         assert str(file) in line
         line = await fails("--socket", socket, "--listen", listen, "-o", tmp_path / "other.db")
-        assert "another process listens there already" in line
+        assert "another process already listens here" in line
         assert not (tmp_path / "other.db").exists()
 
 
@@ -644,7 +644,10 @@ def test_a_program_that_others_can_change_is_warned_of(
     python.chmod(0o777)
     monkeypatch.setattr(sys, "executable", str(python))
     assert run(["tap", "--wrap", str(plugin), "-o", str(tmp_path / "x.db")]) == 0
-    assert f"warning: others than the plugin's owner can change {python}" in capsys.readouterr().err
+    assert (
+        f"warning: users other than the plugin's owner can modify {python}"
+        in capsys.readouterr().err
+    )
 
 
 def test_wrapping_to_a_file_that_is_something_else_is_refused(

@@ -166,8 +166,8 @@ class TestWhatWentWrong:
     @pytest.mark.parametrize(
         ("code", "words", "told"),
         [
-            (4, "", "no answer within 2.00s"),
-            (14, "the plugin closed", "no answer: the plugin closed"),
+            (4, "", "no reply within 2.00s"),
+            (14, "the plugin closed", "no reply: the plugin closed"),
             (2, "no\x1b[2J policy", r"error 2: no\x1b[2J policy"),
         ],
     )
@@ -181,7 +181,9 @@ class TestWhatWentWrong:
         reply.adjust.env.add(key="FOO", value="bar")
         asked = api.CreateContainerRequest(pod=POD, container=APP)
         late = exchange("CreateContainer", asked, reply, code=4, words="too late")
-        assert line(late).endswith("CreateContainer(shop/web/app) = too late; it was env FOO=bar")
+        assert line(late).endswith(
+            "CreateContainer(shop/web/app) = too late; late reply: env FOO=bar"
+        )
 
     def test_methods_of_tomorrow_are_told_by_their_size(self) -> None:
         strange = exchange("Hibernate", b"\xff" * 9, b"abc")
@@ -220,7 +222,7 @@ class TestPrinting:
         one = exchange("StopContainer", api.StopContainerRequest(pod=POD, container=APP))
         assert one.captured is not None
         printed.show(one.event, one.captured)
-        printed.said(1_700_000_000 * 10**9, "60-policy", "stderr", "bye\x07")
+        printed.printed(1_700_000_000 * 10**9, "60-policy", "stderr", "bye\x07")
         printed.close()
         _, stopped, said = capsys.readouterr().out.splitlines()
         assert "StopContainer(shop/web/app)" in stopped
@@ -240,15 +242,15 @@ class TestPrinting:
     def test_lines_stand_where_they_were_printed(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(trace_printer, "BEHIND", 3600.0)
+        monkeypatch.setattr(trace_printer, "OUTPUT_DELAY_S", 3600.0)
         at_ns = time_ns()
         one = created(api.CreateContainerResponse())
         one = one._replace(event=replace(one.event, at_ns=at_ns))
         assert one.captured is not None
         printed = Trace("text")
         # What happened before is handed over when it was written.
-        printed.said(at_ns - 1, "60-policy", "stdout", "before")
-        printed.said(at_ns + 1, "60-policy", "stdout", "after")
+        printed.printed(at_ns - 1, "60-policy", "stdout", "before")
+        printed.printed(at_ns + 1, "60-policy", "stdout", "after")
         printed.show(one.event, one.captured)
         printed.close()
         _, before, event, after = capsys.readouterr().out.splitlines()
@@ -263,7 +265,7 @@ class TestPrinting:
         printed = Trace("jsonl")
         assert one.captured is not None
         printed.show(one.event, one.captured)
-        printed.said(one.event.at_ns, "60-policy", "stdout", "hello")
+        printed.printed(one.event.at_ns, "60-policy", "stdout", "hello")
         printed.close()
         told, said = map(json.loads, capsys.readouterr().out.splitlines())
         assert (told["event"], told["called_by"], told["error"]) == (
@@ -283,6 +285,4 @@ class TestPrinting:
         printed = Trace("text")
         printed.show(one.event, one.captured)
         printed.close()
-        assert (
-            capsys.readouterr().out.rstrip().endswith("(not shown: too much to be shown in time)")
-        )
+        assert capsys.readouterr().out.rstrip().endswith("(not shown: the output is too slow)")

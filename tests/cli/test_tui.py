@@ -42,7 +42,7 @@ def test_live_without_a_terminal_is_record(
         check=False,
     )
     assert result.returncode == 2
-    assert "this is `record --print text` instead, without --where" in result.stderr
+    assert "running `record --print text` instead, without --where" in result.stderr
     assert "no.sock" in result.stderr and not list(tmp_path.iterdir())
 
 

@@ -25,7 +25,7 @@ LINE = r"^ +\d+ \d\d:\d\d:\d\d\.\d{3} +[\d.]+[mµ]?s +[A-Z]\w+"
 """An event as `log` shows it."""
 
 PRINTS = {
-    "demo": r"This is now in\n  .*/new\.nriscope\.db\n",
+    "demo": r"Recorded in\n  .*/new\.nriscope\.db\n",
     "log": LINE,
     "show": r"^  name: app$",
     "sql": r"^CreateContainer +4$",

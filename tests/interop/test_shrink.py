@@ -13,7 +13,7 @@ from nri_scope.replay.golden import Golden
 from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job, replay
-from nri_scope.replay.script import Choice
+from nri_scope.replay.script import ReplaySelection
 from nri_scope.replay.shrink import Limits, Shrinking, Shrunk, Wanted
 from nri_scope.transport.loop import run
 from tests.interop.build import Variant, build
@@ -53,4 +53,4 @@ def _shrunk(path: Path, variant: Variant, panics: str, golden: Golden | None) ->
 
 def _job(path: Path, variant: Variant, *arguments: str) -> Job:
     command = Command("10", "p", (str(build(variant).plugin), *arguments))
-    return Job(path, Casting((command,)), Choice(), PlaybackOptions(), "recorded")
+    return Job(path, Casting((command,)), ReplaySelection(), PlaybackOptions(), "recorded")

@@ -18,7 +18,7 @@ from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting, InProcess
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
-from nri_scope.replay.script import Choice
+from nri_scope.replay.script import ReplaySelection
 from nri_scope.runtime.state_change import own_request
 from nri_scope.transport.loop import run
 from nri_scope.wire import RequestReceived
@@ -29,7 +29,7 @@ def job_of(
     recording: Path,
     plugins: Mapping[str, object],
     *,
-    choice: Choice | None = None,
+    selection: ReplaySelection | None = None,
     profile: str = "recorded",
     effects: bool = True,
     faults: Sequence[str] = (),
@@ -39,7 +39,9 @@ def job_of(
     """``plugins`` are objects with handlers by their ``NN-name``."""
     casting = Casting(tuple(InProcess(name[:2], name[3:], one) for name, one in plugins.items()))
     playback = PlaybackOptions(faults=parse_faults(faults), effects=effects)
-    return Job(recording, casting, choice or Choice(), playback, profile, rounds, output)
+    return Job(
+        recording, casting, selection or ReplaySelection(), playback, profile, rounds, output
+    )
 
 
 def played(recording: Path, plugins: Mapping[str, object], **options: object) -> Replayed:

@@ -15,7 +15,7 @@ from nri_scope.plugin import Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed
-from nri_scope.replay.script import Choice, RecordingPlace, Script
+from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
 from tests.recording.test_cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
 
@@ -49,11 +49,11 @@ def test_the_session_of_the_lowest_index_is_played_if_nobody_says_otherwise(
     replayed = played(path, {"10-n": Nobody()})
     assert replayed.source.startswith("session 2, 05-first on containerd")
     assert len(events(replayed)) == 7
-    assert len(events(played(path, {"10-n": Nobody()}, choice=Choice(session=1)))) == 1
+    assert len(events(played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=1)))) == 1
     with pytest.raises(UsageError, match="session 3 holds no complete Synchronize"):
-        played(path, {"10-n": Nobody()}, choice=Choice(session=3))
+        played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=3))
     with pytest.raises(UsageError, match=r"no session 4; there is: 1 \(50-late\), 2"):
-        played(path, {"10-n": Nobody()}, choice=Choice(session=4))
+        played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=4))
 
 
 def test_what_the_cri_told_is_no_session_to_play(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_the_cri_told_is_no_session_to_play(tmp_path: Path) -> None:
     recorder.close()
     assert played(path, {"10-n": Nobody()}).source.startswith("session 2, 05-first")
     with pytest.raises(UsageError, match=r"no session 1; there is: 2 \(05-first\)"):
-        played(path, {"10-n": Nobody()}, choice=Choice(session=1))
+        played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=1))
 
 
 def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:
@@ -77,12 +77,14 @@ def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *first, *second[:4]])
     nobody = Nobody()
     # Configure and Synchronize are the events 1 and 2, RunPodSandbox is 3.
-    played(path, {"10-n": nobody}, choice=Choice(begin=RecordingPlace(event_id=5)))
+    played(path, {"10-n": nobody}, selection=ReplaySelection(begin=RecordingPlace(event_id=5)))
     assert nobody.state == ["one"]
-    played(path, {"10-n": nobody}, choice=Choice(begin=RecordingPlace(event_id=10)))
+    played(path, {"10-n": nobody}, selection=ReplaySelection(begin=RecordingPlace(event_id=10)))
     assert nobody.state == []
     at_ns = START_NS + 10 * 10**9
-    replayed = played(path, {"10-n": nobody}, choice=Choice(begin=RecordingPlace(at_ns=at_ns)))
+    replayed = played(
+        path, {"10-n": nobody}, selection=ReplaySelection(begin=RecordingPlace(at_ns=at_ns))
+    )
     assert nobody.state == ["two"]
     assert [event for event, _ in events(replayed)] == [
         "PostCreateContainer", "StartContainer", "PostStartContainer",
@@ -90,33 +92,35 @@ def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:
 
 
 def test_only_one_container_comes_with_its_pod() -> None:
-    replayed = played(RECORDING, {"10-n": Nobody()}, choice=Choice(only="shop/web/sidecar"))
+    replayed = played(
+        RECORDING, {"10-n": Nobody()}, selection=ReplaySelection(only="shop/web/sidecar")
+    )
     subjects = {subject for _, subject in events(replayed)}
     assert subjects == {"shop/web", "shop/web/sidecar"}
-    replayed = played(RECORDING, {"10-n": Nobody()}, choice=Choice(only="jobs/batch"))
+    replayed = played(RECORDING, {"10-n": Nobody()}, selection=ReplaySelection(only="jobs/batch"))
     assert {subject.partition("/")[0] for _, subject in events(replayed)} == {"jobs"}
 
 
 def test_a_filter_chooses_and_the_rest_happens_all_the_same() -> None:
-    choice = Choice(where=parse("event:StopContainer"))
-    replayed = played(RECORDING, {"10-n": Nobody()}, choice=choice)
+    selection = ReplaySelection(where=parse("event:StopContainer"))
+    replayed = played(RECORDING, {"10-n": Nobody()}, selection=selection)
     assert {event for event, _ in events(replayed)} == {"StopContainer"}
     assert replayed.ok
 
 
 @pytest.mark.parametrize(
-    ("choice", "words"),
+    ("selection", "words"),
     [
-        (Choice(where=parse("pod:nobody")), "no event that you chose"),
-        (Choice(begin=RecordingPlace(event_id=1000)), "no event that you chose"),
-        (Choice(end=RecordingPlace(event_id=1)), "no event that you chose"),
-        (Choice(only="shop/wbe"), "no event of shop/wbe; did you mean shop/web?"),
-        (Choice(only="x"), "write ns/pod or ns/pod/container"),
+        (ReplaySelection(where=parse("pod:nobody")), "no event that you chose"),
+        (ReplaySelection(begin=RecordingPlace(event_id=1000)), "no event that you chose"),
+        (ReplaySelection(end=RecordingPlace(event_id=1)), "no event that you chose"),
+        (ReplaySelection(only="shop/wbe"), "no event of shop/wbe; did you mean shop/web?"),
+        (ReplaySelection(only="x"), "write ns/pod or ns/pod/container"),
     ],
 )
-def test_a_choice_of_nothing_is_refused(choice: Choice, words: str) -> None:
+def test_a_choice_of_nothing_is_refused(selection: ReplaySelection, words: str) -> None:
     with pytest.raises(UsageError) as raised:
-        played(RECORDING, {"10-n": Nobody()}, choice=choice)
+        played(RECORDING, {"10-n": Nobody()}, selection=selection)
     assert words in str(raised.value)
 
 
@@ -179,5 +183,5 @@ def test_a_call_of_another_service_is_no_event_of_the_same_name(tmp_path: Path) 
     path = tmp_path / "r.nriscope.db"
     record(path, [an_item("Synchronize"), an_item(service="strange.Service")])
     with Recording.open(path) as found:
-        (step,) = Script(found, Choice()).steps()
+        (step,) = Script(found, ReplaySelection()).steps()
     assert (step.event, step.message) == (None, None)

@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.plugin import Adjustment, Container, Eviction, PodSandbox, RuntimeHandle, Update
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
-from nri_scope.replay.script import Choice
+from nri_scope.replay.script import ReplaySelection
 
 from .plays import played
 from .recordings import POD, RECORDING, container, life, recording, run_pod
@@ -204,7 +204,7 @@ def test_what_plugins_ask_for_by_themselves_is_done_or_said_to_be_dropped(one_li
                 [Update(container.id).set_cpu(shares=5)], [Eviction(container.id, "too big")]
             )
 
-    replayed = played(one_life, {"10-a": Asking()}, choice=Choice())
+    replayed = played(one_life, {"10-a": Asking()}, selection=ReplaySelection())
     (asked,) = [event for event in replayed.events if event.event == "UpdateContainers"]
     assert [(one.plugin, one.change.after) for one in asked.changes] == [("10-a", 5)]
     assert [one.path for one in asked.dropped] == ["/evict"]

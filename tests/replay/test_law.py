@@ -17,7 +17,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.replies import Verdict
-from nri_scope.replay.script import Choice, RecordingPlace
+from nri_scope.replay.script import RecordingPlace, ReplaySelection
 from nri_scope.replay.world import ADJUSTABLE
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 from nri_scope.wire import RequestReceived
@@ -142,10 +142,10 @@ def test_any_part_comes_as_it_was_with_the_state_that_it_met(
 ) -> None:
     path = BUNDLED[name]
     peer = SmallPlugin("00-idle", OUR_MASK)
-    choice = Choice(
+    selection = ReplaySelection(
         begin=RecordingPlace(event_id=begin), end=RecordingPlace(event_id=begin + length)
     )
-    replayed = played_to_peers(job_of(path, {}, choice=choice), peer)
+    replayed = played_to_peers(job_of(path, {}, selection=selection), peer)
     assert {reply.verdict for reply in replayed.replies()} == {Verdict.OK}
     events = events_of(path)
     first = begin - 3

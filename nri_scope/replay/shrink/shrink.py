@@ -18,7 +18,7 @@ from ..golden import Golden
 from ..progress import Audience
 from ..result import Replayed
 from ..run import Job
-from ..script import Choice, Script
+from ..script import ReplaySelection, Script
 from .against_golden import AgainstGolden
 from .failure import Check, Failing
 from .search import Exhausted, Progress, Search
@@ -44,7 +44,7 @@ class Wanted:
     """The failure to reproduce."""
 
     job: Job
-    """The whole recording, and the plugins to replay it to. Its `choice` has only the session."""
+    """The whole recording, and the plugins to replay it to. Its `selection` has only the session."""
     golden: Golden | None = None
     check: int = 1
     """Number of the failing check to reproduce, from 1."""
@@ -102,9 +102,9 @@ class Shrinking:
         self._wanted = wanted
         self._play = play
         with Recording.open(wanted.job.recording) as recording:
-            session = Script(recording, wanted.job.choice).session.id
+            session = Script(recording, wanted.job.selection).session.id
         self._job = replace(wanted.job, keep=wanted.golden is not None, output=None)
-        self._choice = Choice(session=session)
+        self._selection = ReplaySelection(session=session)
         self._against: AgainstGolden | None = None
         self._replays = 0
 
@@ -162,7 +162,7 @@ class Shrinking:
             told()
 
         with tempfile.TemporaryDirectory(prefix="nri-scope-shrink-") as folder:
-            session = self._choice.session or 0
+            session = self._selection.session or 0
             search = Search(self._job.recording, session, Path(folder), shows)
             try:
                 search.run(begin, failure.check.event_id)
@@ -209,7 +209,9 @@ class Shrinking:
 
     def _played(self, path: Path, *, keep: bool = False) -> tuple[Replayed, Failing]:
         heard = Failing()
-        job = replace(self._job, recording=path, choice=self._choice, keep=self._job.keep or keep)
+        job = replace(
+            self._job, recording=path, selection=self._selection, keep=self._job.keep or keep
+        )
         return self._play(job, heard), heard
 
     def _checks(self, replayed: Replayed, heard: Failing) -> list[Check]:
