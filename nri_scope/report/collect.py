@@ -153,18 +153,18 @@ class _Collector:
         self._links.round(part)
         slow = [wording.slow_span(one) for one in part.spans if wording.slow(one)]
         kind = Mark.CALM
-        said = f"{part.name}, event {part.event}"
+        text = f"{part.name}, event {part.event}"
         if part.failure:
-            kind, said = Mark.FAILED, f"{said}: {part.failure}"
+            kind, text = Mark.FAILED, f"{text}: {part.failure}"
             self._trouble(part, Mark.FAILED, part.failure)
         elif slow:
-            kind, said = Mark.SLOW, f"{said}: {'; '.join(slow)}"
+            kind, text = Mark.SLOW, f"{text}: {'; '.join(slow)}"
         elif wording.fresh(part, part.own):
             kind = Mark.CHANGED
-            said = f"{said}: {many(len(wording.fresh(part, part.own)), 'change')}"
+            text = f"{text}: {many(len(wording.fresh(part, part.own)), 'change')}"
         for one in slow:
             self._trouble(part, Mark.SLOW, one)
-        self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX))
+        self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(text, WORDS_MAX))
 
     def _trouble(self, diff: RoundDiff, kind: Mark, text: str) -> None:
         self._troubles_in_all += 1

@@ -22,7 +22,7 @@ from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 
-from . import evidence as told
+from . import evidence as other_evidence
 from .attributed_changes import EVICTION, ChangeStep, Claim, Evidence, PluginRequest, RequestFate
 from .chain import LOWEST, Chain
 from .findings import (
@@ -263,7 +263,7 @@ class _Creation:
         self.found.updates += [
             Wanted(owner, evidence, event, each, merged=True) for each in reply.update
         ]
-        self.found.asked += told.evictions(
+        self.found.asked += other_evidence.evictions(
             owner, evidence, event, reply.evict, runtime_rules_of(station)
         )
         return spec

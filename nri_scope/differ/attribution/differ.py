@@ -14,7 +14,7 @@ from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Outcome
 from nri_scope.recording.display import duration
 
 from . import creation, updates
-from . import evidence as told
+from . import evidence as other_evidence
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RoundDiff
 from .chain import Chain
 from .containers import Containers
@@ -53,14 +53,14 @@ _CHANGE_COST = 80
 """Budget units per change, which uses about 1 kB. Recordings of real runtimes contain some 5,000
 changes in 10 MB.
 """
-TOLD_MAX = 16 << 20
+WAITING_BYTES_MAX = 16 << 20
 """Maximum size in bytes of the events that wait for the end of a round."""
 UNDECIDED_MAX = 10_000
 """Maximum number of creations with an unknown outcome that are stored."""
 NOT_KNOWN = "it is not known whether the container was created"
 UPDATES_OF_FAILED = "it was requested in a creation that failed"
 UPDATES_OF_OPEN = "it was requested in a creation whose outcome is unknown"
-_TOLD_BYTES = 1 << 10
+_WAITING_EVENT_BYTES = 1 << 10
 """Bytes counted per waiting event in addition to its messages."""
 
 
@@ -105,9 +105,9 @@ class Differ:
         """The container of the validators' last request."""
         self._removed: list[str] = []
         """Removed containers whose history is dropped with the next round."""
-        self._told: list[Round] = []
+        self._waiting: list[Round] = []
         """Rounds from outside the chain that arrived during an open round."""
-        self._told_bytes = 0
+        self._waiting_bytes = 0
         self._found_changes = 0
         self._outcome = outcome
         self._unheard = unheard
@@ -137,19 +137,19 @@ class Differ:
             return []
         if over.first.method not in ASIDE:
             found = self._take(over)
-            return found if self._creation is not None else [*found, *self._take_told()]
+            return found if self._creation is not None else [*found, *self._take_waiting()]
         # Such an event can arrive during an open round, and may concern the result of that round.
-        self._told.append(over)
-        self._told_bytes += _TOLD_BYTES + sum(map(len, (request, reply)))
+        self._waiting.append(over)
+        self._waiting_bytes += _WAITING_EVENT_BYTES + sum(map(len, (request, reply)))
         if not self._rounds.goes_on(event):
             return self.flush()
-        return [] if self._told_bytes <= TOLD_MAX else self._take_told()
+        return [] if self._waiting_bytes <= WAITING_BYTES_MAX else self._take_waiting()
 
     def flush(self) -> list[RoundDiff]:
         """Return the open rounds, as far as they were observed."""
         over = self._rounds.flush()
         found = [] if over is None else self._take(over)
-        return [*found, *self._finish_creation(None), *self._take_told()]
+        return [*found, *self._finish_creation(None), *self._take_waiting()]
 
     def flush_over(self) -> list[RoundDiff]:
         """Return the open rounds, if no existing connection can add to them."""
@@ -176,13 +176,13 @@ class Differ:
         """Add an existing container in the state that Synchronize shows."""
         return self._containers.know(container, name)
 
-    def _take_told(self, before: int | None = None) -> list[RoundDiff]:
+    def _take_waiting(self, before: int | None = None) -> list[RoundDiff]:
         """Return the waiting rounds from outside the chain, or only those before an event."""
-        waiting = [] if before is None else [one for one in self._told if one.first.id > before]
-        told = self._told[: len(self._told) - len(waiting)]
-        self._told = waiting
-        self._told_bytes = self._told_bytes if waiting else 0
-        return [diff for one in told if (diff := self._other(one)) is not None]
+        later = [] if before is None else [one for one in self._waiting if one.first.id > before]
+        ready = self._waiting[: len(self._waiting) - len(later)]
+        self._waiting = later
+        self._waiting_bytes = self._waiting_bytes if later else 0
+        return [diff for one in ready if (diff := self._other(one)) is not None]
 
     # -- rounds -----------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Differ:
             # Not earlier: until now, callers may need the name.
             self._containers.forget(self._removed.pop())
         if one.name == CREATE:
-            found = [*self._finish_creation(None), *self._take_told(one.first.id)]
+            found = [*self._finish_creation(None), *self._take_waiting(one.first.id)]
             self._containers.settle(one)
             self._creation = one
             if one.over_by is not None and one.over_by.event != VALIDATE:
@@ -200,7 +200,7 @@ class Differ:
             return found
         if one.name == VALIDATE:
             return self._validate(one)
-        found = [*self._finish_creation(None), *self._take_told(one.first.id)]
+        found = [*self._finish_creation(None), *self._take_waiting(one.first.id)]
         self._containers.settle(one)
         self._validated = ""
         diff = self._other(one)
@@ -237,7 +237,7 @@ class Differ:
             return [self._plain(whole, unread)]
         found = made.found
         if validation is not None:
-            found.fail(told.rejection(validation))
+            found.fail(other_evidence.rejection(validation))
         outcome = self._outcome_of(whole)
         if outcome.fate is CreationFate.CREATED:
             # An unobserved plugin in between removed the value, so there was no conflict.
@@ -247,7 +247,7 @@ class Differ:
         sure = outcome.fate is CreationFate.CREATED or self._outcome is None
         wanted = [*found.updates]
         if owned is not None and not found.failure:
-            wanted += told.updates_of_validation(owned, made.chain)
+            wanted += other_evidence.updates_of_validation(owned, made.chain)
         doubt = ""
         if outcome.fate is CreationFate.FAILED:
             doubt = "" if found.failure else UPDATES_OF_FAILED
@@ -324,8 +324,8 @@ class Differ:
             return False
         bit = NriEvent.CreateContainer.bit
         sessions = (self._rounds.sessions.get(number) for number in self._synchronized_with)
-        told = any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
-        return told and not self._containers.is_named(container)
+        is_complete = any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
+        return is_complete and not self._containers.is_named(container)
 
     # -- the outcome of creations -------------------------------------------------------------
 
@@ -388,11 +388,11 @@ class Differ:
             _join(found, seen)
             self._note_left_open(one, found)
             self._beside(seen.updates, found, one.stations[0])
-            found.asked += told.evictions_of_replies(one.stations)
+            found.asked += other_evidence.evictions_of_replies(one.stations)
         elif one.name == STOP:
             self._containers.stopped(one.first.container_id)
             found.fail(updates.stop_refusal(one.stations))
-            wanted = told.updates_of_replies(one.stations)
+            wanted = other_evidence.updates_of_replies(one.stations)
             self._beside(wanted, found, one.stations[0])
         elif one.stopped_at is not None:
             at = one.stopped_at
@@ -428,7 +428,7 @@ class Differ:
             if reply is None:
                 found.fail(station.event.status_message or "the runtime answered with an error")
             self._beside(wanted, found, station, failed)
-            found.asked += told.evictions(
+            found.asked += other_evidence.evictions(
                 owner, evidence, station.event, request.evict, runtime_rules_of(station)
             )
         return self._plain(one, found)
@@ -449,14 +449,14 @@ class Differ:
                 else:
                     self.know(container)
             self._synchronized_with.add(station.session.id)
-        wanted = told.updates_of_replies(one.stations, merged=False)
+        wanted = other_evidence.updates_of_replies(one.stations, merged=False)
         self._beside(wanted, found, station)
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
         """Return the findings from the CRI's answer about a container, if any."""
         station = one.stations[0]
-        status = told.container_status(station.reply)
+        status = other_evidence.container_status(station.reply)
         steps: list[ChangeStep] | None = None
         if status.spec is not None:
             container = one.first.container_id

@@ -118,7 +118,7 @@ class _Updating:
         after = oci.update(self.before, turn.resources, self.path)
         for change in oci.changes(spec, after):
             self.found.steps.append(step(self.id, change, owner, evidence, event))
-        told: set[str] = set()
+        remarked: set[str] = set()
         for each in reply.update:
             if each.container_id != self.id:
                 self.found.updates.append(Wanted(owner, evidence, event, each, merged=True))
@@ -126,11 +126,11 @@ class _Updating:
             for remark in oci.remarks(each, path=self.path):
                 self.found.add_remark(self.id, owner, evidence, event, remark)
                 known.add(_key(remark))
-                told.add(remark.path)
+                remarked.add(remark.path)
         self.found.asked += (
             _asked(gone, owner, evidence, event)
             for gone in turn.dropped
-            if gone.container_id == self.id and gone.path not in (*told, EVICTION)
+            if gone.container_id == self.id and gone.path not in (*remarked, EVICTION)
         )
         return after
 

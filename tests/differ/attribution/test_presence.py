@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.attribution.differ import TOLD_MAX, Differ
+from nri_scope.differ.attribution.differ import WAITING_BYTES_MAX, Differ
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.cri_answers import status_request
@@ -182,7 +182,7 @@ class TestBeforeValidatorsAreTold:
     def test_but_what_they_say_does_not_wait_for_as_long_as_it_takes(self) -> None:
         made = self.creation(ended=False)
         update = api.UpdateContainersRequest()
-        update.update.add(container_id="x" * (TOLD_MAX // 4))
+        update.update.add(container_id="x" * (WAITING_BYTES_MAX // 4))
         for _ in range(5):
             made.send("10-t", "UpdateContainers", update, api.UpdateContainersResponse())
         assert [one.name for one in made.found] == ["UpdateContainers"] * 4
