@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of a recording's creations, derived from the events that followed them.
+"""Determine whether container creations succeeded, from the events after them.
 
-A runtime sends PostCreateContainer for every container that it created, and for no other.
-containerd undoes a failed creation by StopContainer and RemoveContainer (``UndoCreateContainer`` in
-internal/cri/nri); CRI-O sends no further event of a creation that failed after the chain (both
-tried).
+A runtime sends PostCreateContainer exactly for the containers that it created. containerd undoes a
+failed creation by StopContainer and RemoveContainer (``UndoCreateContainer`` in internal/cri/nri);
+CRI-O sends no further event about a creation that failed after the chain. Both were verified by
+experiment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .schema_check import has_outcomes
 from .sqlite_errors import recording_errors
 
 _POST_CREATE = NriEvent.PostCreateContainer
-_SHOWS = (
+_PROOFS = (
     "PostCreateContainer",
     "StartContainer",
     "PostStartContainer",
@@ -33,57 +33,57 @@ _SHOWS = (
     "PostUpdateContainer",
     "ContainerStatus",
 )
-"""Events that a container has only if it was created."""
+"""Events that prove that a container was created."""
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
 NO_POST = "PostCreateContainer did not follow"
 NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
-"""Maximum number of examined events of one container: several times those of 16 connections."""
+"""Maximum number of examined events of one container, a multiple of those of 16 connections."""
 _FEW = 24
-"""Number of events that show the outcome of most creations."""
+"""Number of events that are examined first; they show the outcome of most creations."""
 _MANY_MAX = 100_000
-"""Maximum number of events that are examined if `_FEW` do not show the outcome. A container is
-created repeatedly only in a forged recording.
+"""Maximum number of events examined per recording where the first `_FEW` do not show the outcome.
+Only a forged recording reaches it, by creating a container repeatedly.
 """
 _NEAR = 1_000
-"""Maximum distance between the first event of a creation and another: events of some seconds."""
+"""Maximum distance, in event ids, between two events of one creation: some seconds of events."""
 _RANGE_MAX = 100_000
-"""Maximum number of events, of all sessions, that are searched for lost ones; 10 ms."""
+"""Maximum length of a range of events that is searched for lost ones, which takes 10 ms."""
 _SEARCHED_MAX = 100 * _RANGE_MAX
-"""Maximum number of events in all these searches of one recording, which may be untrusted."""
+"""Maximum total length of these ranges per recording, which may be untrusted."""
 _ATTEMPTS_MAX = 500
-"""Maximum number of names whose creations are searched in it."""
+"""Maximum number of container names per recording whose creations are searched."""
 
 
 class CreationFate(Enum):
-    """The fate of a creation."""
+    """Result of a creation."""
 
     CREATED = "created"
     FAILED = "failed"
     OPEN = "open"
-    """The session ended before any event showed the outcome."""
+    """The session ended before any event showed the result."""
     UNKNOWN = "unknown"
-    """No event shows the outcome, or not yet."""
+    """No event shows the result so far."""
 
 
 class Outcome(NamedTuple):
-    """The outcome of a creation, and the evidence."""
+    """Outcome of a creation, with the evidence."""
 
     fate: CreationFate
     event: int = 0
-    """For FAILED: the event that shows the failure."""
+    """For FAILED: id of the event that shows the failure."""
     name: str = ""
-    """Name of that event; "" if StopContainer's container shows the failure."""
+    """For FAILED: name of that event; "" if the failure is visible in StopContainer's container."""
     session: int = 0
-    """For OPEN: the session that ended."""
+    """For OPEN: id of the session that ended."""
     after_ns: int = 0
-    """For OPEN: how long the session lasted after CreateContainer."""
+    """For OPEN: time from CreateContainer to the end of the session, in ns."""
 
     @property
     def words(self) -> str:
-        """The reason, for FAILED and OPEN."""
+        """Reason for FAILED or OPEN; "" for others."""
         match self.fate:
             case CreationFate.FAILED if self.name:
                 return f"{NO_POST}, {self.name} did (event {self.event})"
@@ -113,7 +113,7 @@ _ROW = (int, int, int, int, str)
 
 
 class Creations:
-    """Determines the outcome of creations. Raises RecordingError for a faulty file."""
+    """Outcomes of a recording's creations. Methods raise RecordingError for a faulty file."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -121,15 +121,15 @@ class Creations:
         self._pods: dict[int, Sequence[_Row]] = {}
         """Events that stopped and removed each pod, by the pod's key."""
         self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
-        """The creations of each name in each pod."""
+        """Creations by the pod's key and the container's name."""
         self._searched = self._many = 0
         self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
 
     def outcome(self, event: Event) -> Outcome:
-        """Return the outcome of the creation that `event` is a part of, from all connections."""
+        """Return the outcome of the creation to which ``event`` belongs, from all connections."""
         if not event.container_id:
-            # iSulad: nothing shows which container this becomes.
+            # iSulad sends no id, so the container cannot be identified later.
             return UNKNOWN
         asked: list[_Row] = []
         later: list[_Row] = []
@@ -141,23 +141,23 @@ class Creations:
             )
             self._many += len(rows) if most > _FEW else 0
             asked, later = _attempt(rows, event, self._index)
-            if any(row.name in _SHOWS for row in later):
+            if any(row.name in _PROOFS for row in later):
                 return CREATED
             if len(rows) < most or self._many > _MANY_MAX:
                 break
-        told = self._told(event)
-        if told is not None:
-            return told
+        stored = self._stored_outcome(event)
+        if stored is not None:
+            return stored
         best = UNKNOWN
         for row in asked:
-            found = self._of(row, event, later)
+            found = self._seen_by(row, event, later)
             if found.fate is CreationFate.FAILED:
                 return found
             best = found if best.fate is CreationFate.UNKNOWN else best
         return best
 
-    def _told(self, event: Event) -> Outcome | None:
-        """Return the outcome stored when this part was extracted from the whole recording."""
+    def _stored_outcome(self, event: Event) -> Outcome | None:
+        """Return the outcome stored when this part was extracted from a recording; None if none."""
         with recording_errors(self._recording):
             connection = self._recording.connection
             if not has_outcomes(connection):
@@ -172,8 +172,8 @@ class Creations:
             numbers = [number_of((one,)) for one in (row[1], *row[3:])]
         return Outcome(_FATES[row[0]], numbers[0], row[2], *numbers[1:])
 
-    def _of(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
-        """Return the outcome that the connection of one of the events shows."""
+    def _seen_by(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
+        """Return the outcome as seen by the connection of one CreateContainer, ``asked``."""
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
@@ -189,19 +189,18 @@ class Creations:
                 return UNKNOWN
             end = self._next_attempt(asked, event)
         if end is not None:
-            if not self._is_whole(asked, end.id):
+            if not self._is_complete(asked, end.id):
                 return UNKNOWN
             return Outcome(CreationFate.FAILED, end.id, end.name)
-        if session.ended_ns is None or not self._is_whole(asked, None):
+        if session.ended_ns is None or not self._is_complete(asked, None):
             return UNKNOWN
         after_ns = max(0, session.ended_ns - asked.at_ns)
         return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
 
     def _by_state(self, end: _Row | None, session: Session) -> Outcome:
-        """Judge by the container in StopContainer, for a plugin that does not get creations.
+        """Return the outcome from StopContainer, for a plugin without PostCreateContainer.
 
-        After a failed creation containerd sends the container without state and process. A
-        container that was created has its state.
+        After a failed creation, containerd sends the container without state and process.
         """
         if end is None or end.name != "StopContainer":
             return UNKNOWN
@@ -219,7 +218,7 @@ class Creations:
         return UNKNOWN
 
     def _pod_end(self, asked: _Row) -> _Row | None:
-        """Return the event that stopped the creation's pod after it, on the same connection."""
+        """Return the event that stopped the container's pod later, on the same connection."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None:
             return None
@@ -230,7 +229,7 @@ class Creations:
         return _first_after(self._pods[key], asked)
 
     def _next_attempt(self, asked: _Row, event: Event) -> _Row | None:
-        """Return the runtime's next request to create the same container of the same pod."""
+        """Return the next CreateContainer for the same container name in the same pod."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None or not event.container:
             return None
@@ -242,9 +241,10 @@ class Creations:
             )
         return _first_after(self._attempts[key, event.container], asked)
 
-    def _is_whole(self, asked: _Row, last: int | None) -> bool:
-        """Return whether a session lost no event from a creation to the event `last`, and lasted at
-        least until then; None is the session's end.
+    def _is_complete(self, asked: _Row, last: int | None) -> bool:
+        """Return whether no event of the session was lost between ``asked`` and event ``last``.
+
+        ``last``: None for the end of the session.
         """
         if last is None:
             last = self._number("SELECT max(id) FROM event") or asked.id
@@ -265,7 +265,7 @@ class Creations:
     # -- the file -----------------------------------------------------------------------------
 
     def _session(self, number: int) -> Session | None:
-        """Return the current state of a session: an open one may have ended meanwhile."""
+        """Return a session; an open one is read again, as it may have ended."""
         known = self._sessions.get(number)
         if known is None or known.ended_ns is None:
             self._sessions = {one.id: one for one in self._recording.sessions()}
@@ -301,10 +301,10 @@ def _row_of(row: Row) -> _Row:
 def _attempt(
     rows: Sequence[_Row], event: Event, index_of: Callable[[int], str]
 ) -> tuple[list[_Row], list[_Row]]:
-    """Return the events of the creation that `event` is a part of, and the container's later ones.
+    """Return the events of the creation that includes ``event``, and the container's later events.
 
-    A runtime asks each connection once, in the order of their indices; if it asks one again, or one
-    before the last, that is another creation.
+    A runtime calls each connection once per creation, in the order of indices. A second call to a
+    connection, or to one with a lower index, begins another creation.
     """
     asked: dict[int, _Row] = {}
     later: list[_Row] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI's answers in a recording: ContainerStatus, as events of a ``cri`` session.
+"""Encode and decode ContainerStatus, a CRI call, as an event of a ``cri`` session.
 
-The request is the CRI's own message. The reply is the JSON text under ``info`` of a verbose answer,
-with the OCI spec that was actually used in ``runtimeSpec``, and ``status`` if the container failed
-to start.
+The request is the CRI message. The reply is the JSON text from ``info`` of a verbose reply, with
+the OCI spec that the runtime used in ``runtimeSpec``, and ``status`` if the container failed to
+start.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .message_parts import field
 _CONTAINER_ID = 1
 _VERBOSE = b"\x10\x01"
 VALUES_MAX = 250_000
-"""Maximum number of members of all objects and lists. Long seccomp profiles have thousands."""
+"""Maximum number of values in a reply. Long seccomp profiles have thousands."""
 _ID_MAX = 127
-"""Maximum bytes of an id: as many as a length of one byte allows. Runtimes' own ids have 64."""
+"""Maximum bytes of an id, so that its length is encoded in one byte. Runtimes use 64."""
 
 
 def status_request(container_id: str) -> bytes:
-    """Build a verbose ContainerStatusRequest. Raises ValueError for impossible ids."""
+    """Return a verbose ContainerStatusRequest. Raises ValueError for an empty or overlong id."""
     content = container_id.encode()
     if not 0 < len(content) <= _ID_MAX:
         raise ValueError("no container has such an id")
@@ -34,7 +34,7 @@ def status_request(container_id: str) -> bytes:
 
 
 def requested_container_id(request: bytes) -> str | None:
-    """Return the container id in a `status_request`; None for any other bytes."""
+    """Return the container id in a `status_request`; None for other bytes."""
     content = request[2:].removesuffix(_VERBOSE)
     try:
         container_id = content.decode()
@@ -44,7 +44,7 @@ def requested_container_id(request: bytes) -> str | None:
 
 
 def is_container_status(event: Event) -> bool:
-    """Return whether an event is an answer of the CRI."""
+    """Return whether an event is a well-formed ContainerStatus call."""
     return event.method == CONTAINER_STATUS and not event.mark
 
 
@@ -55,8 +55,8 @@ def request_as_plain(request: bytes) -> Plain:
 
 
 def reply_as_plain(reply: bytes) -> Plain:
-    """Decode a reply for display; None if it is not a JSON object, or larger than any runtime's."""
-    # Each member takes up to a hundred bytes once parsed, and one or two here.
+    """Decode a reply for display; None if it is not a JSON object, or has too many values."""
+    # A value of one or two bytes can take a hundred bytes of memory once parsed.
     if sum(map(reply.count, (b",", b"[", b"{"))) > VALUES_MAX:
         return None
     try:
@@ -67,5 +67,5 @@ def reply_as_plain(reply: bytes) -> Plain:
 
 
 def _refuse(constant: str) -> Plain:
-    # Python accepts NaN and similar constants, which JSON does not have.
+    # Python's parser accepts NaN and similar constants, which are not JSON.
     raise ValueError(constant)

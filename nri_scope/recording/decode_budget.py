@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A budget for decoding a recording's messages, for each command.
+"""Limit the work of one command for decoding a recording's messages.
 
-A message that is stored once may belong to a hundred thousand events, so the size of a file does
-not bound the work of reading it. An ordinary recording of 10 MB takes two thirds of its budget,
-some 20 s when compared; larger ones may take longer in proportion.
+A message that is stored once may belong to a hundred thousand events, so a file's size does not
+bound the work of reading it. An ordinary recording of 10 MB uses two thirds of its budget, about
+20 s in a comparison; the budget grows with the size.
 """
 
 from __future__ import annotations
@@ -19,62 +19,63 @@ from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
 PER_BYTE = 1.85
 """Budget units for each byte of a file."""
 LEAST_BYTES = 10_000_000
-"""Smallest size that is budgeted: smaller files get the budget of this size."""
+"""Size whose budget smaller files receive, too."""
 _EVENT = 100
 _EVENTS = {"CreateContainer": 400, "UpdateContainer": 400, "ValidateContainerAdjustment": 400}
-"""Units for an event, regardless of its content. An element of a message counts as one."""
-_AGAIN = 2
-"""Factor by which a message seen before costs less than a new one."""
+"""Units for an event, regardless of its content. An element of a message is one unit."""
+_REPEAT_DIVISOR = 2
+"""Divisor of the units of a message that was decoded before."""
 _LARGE_BYTES, _LARGE_SHORT = 4, 8
-"""Bytes for one unit of a message that may have to be cut each time that it is read, as its texts
-are kept as long as changes of it; and units for each of its short elements.
-"""
+"""For messages that may be truncated on each read: bytes per unit, and units per short element."""
 _SHORT_MEMBER, _SHORT = 8, 16
-"""Units for a message of fewer bytes in a list, besides its fields: a mount of no bytes is shown
+"""Extra units for a list member of fewer than ``_SHORT`` bytes: even an empty mount is displayed
 with all of its fields.
 """
-_DENSE = 3
-"""Units for each byte of messages whose elements are not counted yet; few have so many."""
-_REMEMBERED = 100_000
+_MAX_UNITS_PER_BYTE = 3
+"""Upper bound of units per byte, for messages whose elements are not counted."""
+_MAX_CACHED = 100_000
 
 
 class Allowance:
-    """The rest of the budget."""
+    """Remaining budget of a command, in units."""
 
     is_limited = True
 
     def __init__(self, file_bytes: int, times: float = 1, *, is_copy: bool = False) -> None:
-        """Allow the budget for a file of this size, multiplied by ``times``.
+        """Start with the budget of a file of this size, multiplied by ``times``.
 
-        ``is_copy``: a result that lacks the rest is an error.
+        ``is_copy``: whether exceeding it is an error, instead of a warning.
         """
         self.is_copy = is_copy
         self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
-        self._unsure = self.left // 4
+        self._uncounted = self.left // 4
         self._known: dict[int, int] = {}
 
     @classmethod
     def unlimited(cls) -> Allowance:
-        """Return an unlimited budget, for results that must be complete, such as a copy."""
+        """Return an unlimited budget, for results that must be complete."""
         allowance = cls(0)
         allowance.is_limited = False
         return allowance
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is used up."""
+        """Whether the budget is exhausted."""
         return self.is_limited and self.left < 0
 
     def spend(self, units: int) -> None:
-        """Spend this number of units."""
+        """Subtract ``units``."""
         self.left -= units
 
     def spend_event(self, method: str) -> None:
-        """Spend the units of an event."""
+        """Subtract the units of an event."""
         self.left -= _EVENTS.get(method, _EVENT)
 
     def spend_again(self, number: int) -> bool:
-        """Spend the units of a message seen before; return False if they are not known."""
+        """Subtract the units of a message decoded before; return False if it is not cached.
+
+        ``number``: the message's object id.
+        """
         units = self._known.get(number)
         if units is None:
             return False
@@ -82,18 +83,18 @@ class Allowance:
         return True
 
     def spend_message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
-        """Spend the units of a message, the object with this number."""
+        """Subtract the units of a message with the object id ``number``."""
         if len(content) > UNCUT_BYTES:
             again = units = len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
         else:
-            # While the bytes so far cannot contain too many elements, they are not counted.
-            self._unsure -= _DENSE * len(content)
-            if self._unsure >= 0:
+            # No counting is needed while the bytes so far cannot exceed a quarter of the budget.
+            self._uncounted -= _MAX_UNITS_PER_BYTE * len(content)
+            if self._uncounted >= 0:
                 return
             units = _elements_in(kind, content)
-            again = units // _AGAIN
+            again = units // _REPEAT_DIVISOR
         self.left -= units
-        if len(self._known) < _REMEMBERED:
+        if len(self._known) < _MAX_CACHED:
             self._known[number] = again
 
 
@@ -108,7 +109,7 @@ def _elements_in(kind: type[Message] | None, content: bytes) -> int:
 
 
 def _elements_of(message: Message) -> int:
-    """Return the approximate number of elements: scalars count whether set or not."""
+    """Return the approximate number of elements; scalar fields count even if unset."""
     layout = _layout(message.DESCRIPTOR)
     found = layout.scalars
     for name in layout.lists:
@@ -116,7 +117,7 @@ def _elements_of(message: Message) -> int:
     for name in layout.maps:
         found += 3 * len(getattr(message, name))
     for name, inner in layout.message_lists:
-        # Most lists are empty, and most members have no messages in them.
+        # Most lists are empty, and most of their members contain no messages.
         if members := getattr(message, name):
             if inner is None:
                 found += sum(map(_elements_of, members))
@@ -132,15 +133,15 @@ def _elements_of(message: Message) -> int:
 
 
 class _Layout(NamedTuple):
-    """The fields of a kind of message, by type."""
+    """Fields of a message type, by kind."""
 
     scalars: int
     lists: tuple[str, ...]
     maps: tuple[str, ...]
     message_lists: tuple[tuple[str, _Layout | None], ...]
-    """Each with its members' layout; None for members that have maps or messages in them."""
+    """Names with the layout of the members; None for members that contain maps or messages."""
     messages: tuple[tuple[str, int], ...]
-    """Each with its number of scalars; 0 for one that has other fields, too."""
+    """Names with the number of scalar fields; 0 for a message that also has other fields."""
 
 
 @cache
@@ -160,7 +161,7 @@ def _layout(kind: Descriptor) -> _Layout:
         elif inner.GetOptions().map_entry:
             maps.append(field.name)
         else:
-            # No kind of message contains itself.
+            # No message type is recursive.
             layout = _layout(inner)
             is_flat = not (layout.maps or layout.message_lists or layout.messages)
             if field.is_repeated:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities and names for display. All results are safe for a terminal."""
+"""Format quantities and names for display. All results are safe for a terminal."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from nri_scope.events import Event, Role, Session
 from nri_scope.text.escape import safe
 
 SHORT_ID = 12
-"""Characters of an id that are shown, as in container tools."""
+"""Number of displayed characters of an id, as in container tools."""
 
 
 def duration(ns: int) -> str:
-    """Format with three digits and a unit, at most six characters below 1000 s: ``91µs``,
-    ``3.40ms``.
+    """Format a duration: ``91µs``, ``3.40ms``, ``2h05m``.
 
-    Further digits are cut off, not rounded: the filter ``took:52us`` matches from 52 µs up to 53,
-    and so finds what is displayed as ``52µs``.
+    Digits are truncated, not rounded, so that the filter ``took:52us``, which matches 52 µs up to
+    53 µs, finds all durations displayed as ``52µs``.
     """
     if ns < 1000:
         return f"{ns}ns"
@@ -66,29 +65,29 @@ def many(count: int, thing: str) -> str:
 
 
 def clock(at_ns: int) -> str:
-    """Format a local time of day with milliseconds."""
+    """Format the local time of day, with milliseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)
     return f"{_local(seconds)[1]}.{rest // 1_000_000:03d}"
 
 
 def day(at_ns: int) -> str:
-    """Format a local date with the zone's offset from UTC."""
+    """Format the local date, with the time zone's offset from UTC."""
     return _local(at_ns // 1_000_000_000)[0]
 
 
 class Days:
-    """Makes a line for each new day in a list of local times."""
+    """Separator lines for a list of local times, one before each new day."""
 
     def __init__(self) -> None:
         self._day = ""
 
     @property
     def begun(self) -> bool:
-        """Whether a line was made."""
+        """Whether a line was returned before."""
         return bool(self._day)
 
     def turn(self, at_ns: int) -> list[str]:
-        """Return a line if the day differs from that of the previous time; else none."""
+        """Return one line if the day differs from that of the previous call; else an empty list."""
         before, self._day = self._day, day(at_ns)
         if self._day == before:
             return []
@@ -96,12 +95,12 @@ class Days:
 
 
 def moment(at_ns: int) -> str:
-    """Format a local date and time, in seconds."""
+    """Format the local date and time, to the second, with the offset from UTC."""
     date, at = _local(at_ns // 1_000_000_000)
     return f"{date[:10]} {at}{date[10:]}"
 
 
-# Events come in bursts: most are in the same second as the previous one.
+# Events occur in bursts, mostly within the same second.
 @lru_cache(maxsize=8)
 def _local(seconds: int) -> tuple[str, str]:
     local = time.localtime(seconds)
@@ -113,7 +112,7 @@ def _local(seconds: int) -> tuple[str, str]:
 
 
 def subject(event: Event) -> str:
-    """Name the subject of an event: ``ns/pod/container``, with ids for unknown names."""
+    """Return the subject of an event: ``ns/pod/container``, with ids for unknown names."""
     if not (event.pod_id or event.pod or event.container_id or event.container):
         return ""
     pod = safe(event.pod) or f"pod {safe(event.pod_id[:SHORT_ID])}"
@@ -124,7 +123,7 @@ def subject(event: Event) -> str:
 
 
 def mark_words(mark: str) -> str:
-    """Describe an event's mark: why its request cannot be shown as a message."""
+    """Return a phrase for an event's mark, the reason why its request was not decoded."""
     return _MARKS.get(mark) or safe(mark)
 
 
@@ -136,8 +135,8 @@ _MARKS = {
 
 
 def runtime(session: Session) -> str:
-    """Name a runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without NRI for the CRI's
-    answers.
+    """Return a session's runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without the NRI
+    version for a CRI session.
     """
     text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"
     if session.role == Role.CRI:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event, a pod or a container with all its data in a recording, as one document."""
+"""Build a document with all recorded data of an event, a pod or a container."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .records import event_record, rfc3339
 from .tap_tables import printed_by, tapped
 
 PRINTED_MAX = 200
-"""Maximum number of lines of a plugin's output that are shown with an event."""
+"""Maximum number of lines of plugin output in an event's document."""
 
 
 def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
-    """Return ``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest
-    message and its ``events``.
+    """Return the document of an event, a pod or a container. Raises RecordingError.
 
-    An event of a tapped plugin also has ``tap``, the tap's own time and metadata, and ``printed``,
-    the plugin's output between this event and its next one. Raises RecordingError.
+    An event has ``event``, ``request`` and ``reply``; an event of a tapped plugin also ``tap``, the
+    tap's processing time and metadata, and ``printed``, the plugin's output until its next event. A
+    pod or container has ``pod`` or ``container``, its newest ``message`` and its ``events``.
     """
     match thing:
         case Event():
@@ -75,7 +75,7 @@ def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
 
 
 def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plain]:
-    """Return the `document` of an event whose messages have been read already."""
+    """Return the `document` of an event from its messages."""
     details: dict[str, Plain] = {**event_record(event), "runtime": event.runtime}
     if event.status_code:
         details |= {"status_code": event.status_code, "status_message": event.status_message}
@@ -92,19 +92,19 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
 def request_of(event: Event, content: bytes) -> Plain:
     """Return an event's request in readable form."""
     if is_container_status(event):
-        return _told(request_as_plain(content), content)
+        return _plain_or_malformed(request_as_plain(content), content)
     return plain_bytes(kind_of_request(event.method, event.mark), content)
 
 
 def reply_of(event: Event, content: bytes) -> Plain:
     """Return an event's reply in readable form."""
     if is_container_status(event):
-        return _told(reply_as_plain(content), content)
+        return _plain_or_malformed(reply_as_plain(content), content)
     return plain_bytes(kind_of_reply(event.method, event.mark), content)
 
 
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
-    """Return the data that only a tap records; {} without a tap."""
+    """Return the data that only taps record; {} for other recordings."""
     told: dict[str, Plain] = {}
     for one in tapped(recording, [event.id]):
         told["tap"] = tap_record(one)
@@ -119,13 +119,13 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     return told
 
 
-def tap_record(known: Tapped) -> dict[str, Plain]:
-    """Return the data that only a tap records of an event: its processing time, and metadata."""
-    metadata: list[Plain] = [FlowMapping({key: value}) for key, value in known.metadata]
-    return {"held_us": known.held_ns // 1000, "metadata": metadata}
+def tap_record(data: Tapped) -> dict[str, Plain]:
+    """Return a tap's data on an event: its processing time in µs, and metadata."""
+    metadata: list[Plain] = [FlowMapping({key: value}) for key, value in data.metadata]
+    return {"held_us": data.held_ns // 1000, "metadata": metadata}
 
 
-def _told(read: Plain, content: bytes) -> Plain:
+def _plain_or_malformed(read: Plain, content: bytes) -> Plain:
     return {MALFORMED: content.hex()} if read is None else read
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the events of a recording, and those that pass a filter, in short steps."""
+"""Find the events of a recording, all or those that pass a filter, in short steps."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ from .sqlite_errors import query_numbers, query_rows, recording_errors
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
-"""Events examined in one step."""
+"""Number of events examined in one step."""
 _AMONG = 500
 """Maximum number of events listed individually in one query."""
 _STEP_SECONDS = 0.012
-"""Target duration of a filter's step: pages have to wait for it."""
+"""Target duration of a filter's step, which delays the reading of pages."""
 _LEAST, _MOST = 500, 100_000
 """Minimum and maximum number of events in one step of a filter."""
 
 
 class SessionTables:
-    """Sessions and gaps, created again only if their tables have changed; for one thread.
+    """Cache of sessions and gaps, which are read again only if a table has changed.
 
-    With a thousand reconnects, checking for a change takes a fifth of the time of creating them.
+    With a thousand reconnects, checking for a change takes a fifth of the time of reading them. Not
+    thread-safe.
     """
 
     def __init__(self) -> None:
         self.sessions: tuple[Session, ...] = ()
-        """Oldest first; the same object until the table changes."""
+        """Sessions, oldest first; the same object until the table changes."""
         self.gaps: tuple[Gap, ...] = ()
-        """By their beginnings; the same object until the table changes."""
+        """Gaps, ordered by start; the same object until a table changes."""
         self._session_rows: _TableRows | None = None
         self._gap_rows: _TableRows | None = None
 
     def read(self, recording: Recording) -> None:
         """Update sessions and gaps if the tables have changed. Raises RecordingError."""
-        # Rows are read first, so that a change during reading is noticed next time.
+        # The rows are read first, so that the next call detects a concurrent change.
         sessions, gaps = _rows(recording, "session"), _rows(recording, "gap")
         changed = sessions != self._session_rows
         if changed:
             self.sessions = tuple(recording.sessions())
             self._session_rows = sessions
-        # There are also gaps between sessions.
+        # Gaps between sessions depend on the sessions, too.
         if changed or gaps != self._gap_rows:
             self.gaps = tuple(recording.gaps())
             self._gap_rows = gaps
@@ -62,24 +63,24 @@ def _rows(recording: Recording, table: str) -> _TableRows:
 
 @dataclass(frozen=True, slots=True)
 class RecordingState:
-    """The state of a recording at a moment, without its events."""
+    """State of a recording at one moment, without its events."""
 
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     oldest: int
-    """Number of the oldest event; 0 if there is none."""
+    """Id of the oldest event; 0 if there is none."""
     newest: int
-    """Number of the newest event; 0 if there is none, or damage hides it."""
+    """Id of the newest event; 0 if there is none, or it cannot be read."""
     first_ns: int
     last_ns: int
     growing: bool
-    """Whether it is being written, or its writer was killed."""
+    """Whether a recorder is writing to it, or was killed."""
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
 
 
 def look(recording: Recording, tables: SessionTables) -> RecordingState:
-    """Return its current state. Raises RecordingError if sessions or gaps cannot be read."""
+    """Return a recording's current state. Raises RecordingError for unreadable sessions or gaps."""
     tables.read(recording)
     oldest, first_ns = _end(recording, "ASC")
     newest, last_ns = _end(recording, "DESC")
@@ -96,14 +97,14 @@ def look(recording: Recording, tables: SessionTables) -> RecordingState:
 
 
 def _is_growing(recording: Recording, sessions: Sequence[Session]) -> bool:
-    # The log beside the file exists while we read, even if its writer is gone; a writer that stops
-    # properly ends its sessions first.
+    # The log beside the file exists while it is being read, even after the writer has exited; but a
+    # writer ends its sessions before a regular exit.
     is_open = not sessions or any(session.ended_ns is None for session in sessions)
     return is_open and not recording.is_copy and not is_settled(recording.path.resolve())
 
 
 def size_of(recording: Recording) -> int:
-    """Return the bytes of all pages, including those in the log beside the file."""
+    """Return the size of all pages in bytes, including those in the log beside the file."""
     pages = query_numbers(
         recording, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     )
@@ -114,13 +115,13 @@ def _end(recording: Recording, order: str) -> tuple[int, int]:
     try:
         rows = query_numbers(recording, f"SELECT id, at_ns FROM event ORDER BY id {order} LIMIT 1")
     except RecordingError:
-        # A walk through all events shows how far the file can be read.
+        # `walk` reports up to which event the file can be read.
         return 0, 0
     return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
 
 def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
-    """Return the first and last event number of each session; last is None if still open."""
+    """Return the first and last event id of each session; the last is None for an open session."""
     with recording_errors(recording):
         rows = recording.connection.execute("SELECT id, first_event, last_event FROM session")
         spans = {}
@@ -133,9 +134,9 @@ def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
 
 
 def first_event_at(recording: Recording, at_ns: int, first: int, newest: int) -> int:
-    """Return the first event from ``first`` on that is not before a moment; else ``newest + 1``.
+    """Return the first event id, from ``first`` on, at ``at_ns`` or later; else ``newest + 1``.
 
-    If the clock was set back between events, it is one of several candidates.
+    If the clock was set back between events, the result is one of several candidates.
     """
     low, high = first, newest + 1
     while low < high:
@@ -147,7 +148,7 @@ def first_event_at(recording: Recording, at_ns: int, first: int, newest: int) ->
             high,
         )
         if not rows or rows[0][1] >= at_ns:
-            # No event between the middle and this one.
+            # There is no event between the middle and this one.
             high = middle
         else:
             low = max(middle, rows[0][0]) + 1
@@ -159,21 +160,21 @@ def first_event_at(recording: Recording, at_ns: int, first: int, newest: int) ->
 
 @dataclass(frozen=True, slots=True)
 class NumberRuns:
-    """Events found by a walk through all: numbers without holes, ``first`` to ``last``."""
+    """Events found by `walk`: ranges of consecutive ids, ``(first, last)``."""
 
     runs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Nothing after event ``after`` can be read."""
+    """Damage after event ``after``; no later event can be read."""
 
     after: int
     words: str
 
 
 def walk(recording: Recording, after: int) -> Iterator[NumberRuns | Damage]:
-    """Yield all readable events after ``after``; each step takes milliseconds."""
+    """Yield the ids of all readable events after ``after``, in steps of milliseconds."""
     limit = _STRETCH
     while True:
         try:
@@ -219,7 +220,7 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The events wanted: those that pass a filter and are about a pod or container."""
+    """Selection of events that pass a filter and are about a pod or container."""
 
     where: Filter | None
     about: Pod | Container | None = None
@@ -227,7 +228,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Events that pass, among those up to ``looked_at`` that were not examined before."""
+    """Matching events of one step, which examined all events up to ``looked_at``."""
 
     numbers: array[int]
     looked_at: int
@@ -236,7 +237,7 @@ class Matches:
 def matching(
     recording: Recording, question: Question, after: int, until: int
 ) -> Iterator[Matches | Damage]:
-    """Yield the events that pass, after ``after`` up to ``until``, in steps of some ms."""
+    """Yield the matching events after ``after`` up to ``until``, in steps of milliseconds."""
     count = 2_000
     while after < until:
         begin = time.perf_counter()
@@ -263,11 +264,11 @@ def _matches(
     if question.about is not None:
         return _matches_about(recording, question, question.about, after, until)
     upto = min(until, after + count)
-    # To find the end of a range, SQLite reads the row after it, which may be damaged.
+    # For a range, SQLite also reads the row after its end, which may be damaged.
     which = "id > ? AND id <= ?" if count > 1 else "id > ? AND id = ?"
     numbers = _found(recording, question, which, (after, upto), (after, upto))
     if not numbers and upto < until:
-        # There may be a large hole: skip it in one step.
+        # There may be a large range without events: skip it in one step.
         following = query_numbers(
             recording, "SELECT id FROM event WHERE id > ? ORDER BY id LIMIT 1", upto
         )
@@ -305,7 +306,7 @@ def _found(
 ) -> array[int]:
     text, of_filter = sql_of(question.where)
     with recording_errors(recording):
-        # In one row: between two rows this thread would have to wait for the drawing thread.
+        # As one row: after each row, this thread would have to wait for the GIL.
         ((text,),) = recording.connection.execute(
             "SELECT group_concat(id) FROM "
             f"(SELECT id FROM events WHERE ({text}) AND {which} ORDER BY id)",
@@ -315,7 +316,7 @@ def _found(
 
 
 def sql_of(where: Filter | None) -> tuple[str, Sequence[Value]]:
-    """Return a filter as a condition over the view of events, with its values."""
+    """Return a filter as an SQL condition on the view ``events``, with its values."""
     return where.to_sql() if where is not None else ("1", ())
 
 
@@ -326,7 +327,9 @@ def _as_number(text: str) -> int:
 
 
 def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
-    """Return the numbers above the first bound and up to the second. Raises RowError."""
+    """Return ``numbers``. Raises RowError unless they ascend from above the first bound to the
+    second.
+    """
     after, until = bounds
     found = array("q")
     for number in numbers:
@@ -338,7 +341,7 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
 
 
 def among(numbers: Sequence[int]) -> str:
-    """Return the condition that an event is one of these numbers."""
+    """Return an SQL condition for events with these ids."""
     return f"id IN ({', '.join(map(str, numbers))})"
 
 
@@ -346,7 +349,7 @@ def among(numbers: Sequence[int]) -> str:
 
 
 def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event | RecordingError]:
-    """Return the existing ones of these events, each as an event or the error from reading it."""
+    """Return the existing events with these ids; for an unreadable event, the error."""
     found: dict[int, Event | RecordingError] = {}
     for start in range(0, len(numbers), _AMONG):
         some = numbers[start : start + _AMONG]

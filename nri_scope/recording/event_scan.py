@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All events, read once from the oldest to the newest in steps, with the values to count."""
+"""Read the values of all events needed for statistics, once and in steps."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool]
-"""An event by its keys: number, time, name, pod, container, whether it is ok, whether changed."""
+"""Event by its keys: id, time in ns, name, pod, container, whether ok, whether it has changes."""
 
 
 class Call(NamedTuple):
-    """An event as a call of one session."""
+    """Event as a call in one session."""
 
     number: int
     session: int
@@ -40,18 +40,20 @@ class Call(NamedTuple):
 
 
 class EventScan:
-    """Reads on from its last position; for one thread. Methods raise RecordingError."""
+    """Position in a recording from which events are read. Methods raise RecordingError. Not
+    thread-safe.
+    """
 
     def __init__(self) -> None:
         self.newest = 0
-        """The newest event that was read."""
+        """Id of the newest event that was read."""
         self.outdated = False
-        """Whether the oldest events were removed since: the scan has to start again."""
+        """Whether the ring has removed events since, so that the scan must be restarted."""
         self._oldest = 0
-        self._told = (0, 0, -1)
+        self._newest_state = (0, 0, -1)
 
     def subject_events(self, recording: Recording, most: int) -> list[SubjectEvent]:
-        """Return the next events."""
+        """Return up to ``most`` next events."""
         return self._read(
             recording,
             _subject_event,
@@ -63,7 +65,7 @@ class EventScan:
     def calls(
         self, recording: Recording, most: int, where: Filter | None, about: Pod | Container | None
     ) -> tuple[list[Call], bool]:
-        """Read the next events; return those that pass, and whether there may be more."""
+        """Read up to ``most`` next events; return matching ones, and whether there may be more."""
         with recording_errors(recording):
             looked, last = recording.connection.execute(
                 "SELECT count(*), coalesce(max(id), ?) FROM "
@@ -96,9 +98,9 @@ class EventScan:
     def subjects(
         self, recording: Recording, newest_pod: int, newest_container: int
     ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Return the keys of new pods, those of new containers, and of their pods; 0 for none.
+        """Return the keys of new pods, the keys of new containers, and their pods' keys (0: none).
 
-        In arrays, as there may be hundreds of thousands.
+        Returns arrays, as there may be hundreds of thousands.
         """
         with recording_errors(recording):
             pods = recording.connection.execute(
@@ -114,18 +116,18 @@ class EventScan:
             return array("q", (key for (key,) in ascending(pods, (newest_pod,)))), keys, of_pods
 
     def new_states(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
-        """Return new states from Synchronize: pod, container, object, start of session in ns."""
+        """Return new rows of Synchronize: pod, container, object, and the session's start in ns."""
         with recording_errors(recording):
             rows = recording.connection.execute(
                 "SELECT t.session, t.event, t.position, t.pod, t.container, t.object, s.started_ns "
                 "FROM state AS t JOIN session AS s ON s.id = t.session "
                 "WHERE (t.session, t.event, t.position) > (?, ?, ?) "
                 "ORDER BY t.session, t.event, t.position",
-                self._told,
+                self._newest_state,
             )
             found = []
-            for row in ascending(rows, self._told):
-                self._told = row[:3]
+            for row in ascending(rows, self._newest_state):
+                self._newest_state = row[:3]
                 pod, container, thing, at_ns = row[3:]
                 key = pod if container is None else container
                 if type(key) is not int or type(thing) is not int or type(at_ns) is not int:
@@ -170,8 +172,9 @@ def _call(row: Row) -> Call:
 def subjects_of_matches(
     recording: Recording, where: Filter, after: int, last: int
 ) -> list[tuple[int | None, int | None]]:
-    """Return the keys of the pod and container of each event that passes, after ``after`` up to
-    ``last``. Raises RecordingError.
+    """Return the keys of pod and container of each matching event after ``after`` up to ``last``.
+
+    Raises RecordingError.
     """
     text, values = sql_of(where)
     with recording_errors(recording):
@@ -184,6 +187,6 @@ def subjects_of_matches(
 
 
 def name_of(recording: Recording, key: int) -> str:
-    """Return the event name with this key; "" if there is none. Raises RecordingError."""
+    """Return the event name with this key; "" if it does not exist. Raises RecordingError."""
     rows = query_rows(recording, "SELECT text FROM name WHERE id = ?", key)
     return rows[0][0] if rows and isinstance(rows[0][0], str) else ""

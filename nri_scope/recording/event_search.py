@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search events for a text from a given event, forwards or backwards."""
+"""Search events for a text, forwards or backwards."""
 
 from __future__ import annotations
 
@@ -34,21 +34,20 @@ _HAS = f"instr(lower({_TEXT}), ?) > 0"
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """Progress of a search."""
+    """Step of a search."""
 
     share: float
-    """Fraction done, 0 to 1."""
+    """Completed fraction of the search, 0 to 1."""
     found: int | None = None
-    """The event found, which ends the search."""
+    """Id of the event found, which ends the search; None if none yet."""
 
 
 def among_all(
     recording: Recording, text: str, start: int, end: int, *, forwards: bool
 ) -> Iterator[SearchStep]:
-    """Search events from ``start`` to ``end``, both included; backwards, ``end`` is the smaller
-    one.
+    """Search the events from ``start`` to ``end``, both included. Raises RecordingError.
 
-    Raises RecordingError.
+    For a search backwards, ``end`` is the smaller id.
     """
     needle = fold(text)
     whole = abs(end - start) + 1
@@ -56,7 +55,7 @@ def among_all(
     sign = 1 if forwards else -1
     compare, order = (">=", "ASC") if forwards else ("<=", "DESC")
     while (end - at) * sign >= 0:
-        # Continue at the next existing event: there may be large holes.
+        # Continue at the next existing event, as there may be large ranges without events.
         some = query_numbers(
             recording, f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1", at
         )
@@ -80,7 +79,7 @@ def among_all(
 def among_some(
     recording: Recording, text: str, numbers: Sequence[int], *, forwards: bool
 ) -> Iterator[SearchStep]:
-    """Search these events in ascending order; backwards from the last. Raises RecordingError."""
+    """Search events by ascending ids; backwards from the last one. Raises RecordingError."""
     needle = fold(text)
     order = "ASC" if forwards else "DESC"
     for done in range(0, len(numbers), _AMONG):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values in a recording for the fields of a filter, offered for completion."""
+"""Completion candidates for the fields of a filter, from a recording's values."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from .sqlite_errors import query_rows
 from .sqlite_text import characters_sql
 from .subject_queries import texts
 
-_VALUES_MAX = 500
-"""Maximum number of values of one field that are offered for completion."""
-_LONGEST_NAME = 253
-"""Maximum number of characters of a name that is offered, as in Kubernetes."""
-_LOOKED_AT = 50_000
-"""Number of newest events that are searched for changes."""
-_LISTS_MAX = 2_000
-"""Maximum number of different lists of changes that are examined."""
-_LONGEST_LIST = 20_000
-"""Maximum number of characters of a list that is examined."""
-_LONGEST_PATH = 200
-"""Maximum number of characters of a path that is offered."""
+_MAX_CANDIDATES = 500
+"""Maximum number of candidates for one field."""
+_MAX_NAME = 253
+"""Maximum number of characters of a name, as in Kubernetes."""
+_MAX_EVENTS = 50_000
+"""Number of newest events whose lists of changes and owners are read."""
+_MAX_LISTS = 2_000
+"""Maximum number of different lists that are decoded."""
+_MAX_LIST = 20_000
+"""Maximum number of characters of a list that is decoded."""
+_MAX_PATH = 200
+"""Maximum number of characters of a path or owner."""
 
 
 def completion_values(recording: Recording) -> dict[str, list[str]]:
-    """Return a recording's values for the fields of a filter. Raises RecordingError."""
+    """Return completion candidates by field of the filter language. Raises RecordingError."""
     sessions = recording.sessions()
     return {
         "pod": _names(recording, "name", "pod"),
@@ -36,35 +36,35 @@ def completion_values(recording: Recording) -> dict[str, list[str]]:
         "changed": _listed(recording, "changed"),
         "index": _sorted(session.plugin_index for session in sessions),
         "runtime": _sorted(session.runtime_name for session in sessions),
-        "session": [str(session.id) for session in sessions[-_VALUES_MAX:]],
+        "session": [str(session.id) for session in sessions[-_MAX_CANDIDATES:]],
     }
 
 
 def _names(recording: Recording, column: str, table: str) -> list[str]:
-    # Not through `Recording.containers`: there may be hundreds of thousands.
+    # Not from `Recording.containers`, which may return hundreds of thousands.
     return _sorted(
         _strings(
             recording,
             f"SELECT DISTINCT {column} FROM {table} "
             f"WHERE {characters_sql(column)} BETWEEN 1 AND ? LIMIT ?",
-            _LONGEST_NAME,
-            _VALUES_MAX,
+            _MAX_NAME,
+            _MAX_CANDIDATES,
         )
     )
 
 
 def _listed(recording: Recording, column: str) -> list[str]:
-    """Return the entries of the lists in a column, in the newest events."""
+    """Return the members of the JSON lists in a column of the newest events."""
     lists = _strings(
         recording,
         f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
         f"AND id > (SELECT max(id) FROM event) - ? AND {characters_sql(column)} <= ? LIMIT ?",
-        _LOOKED_AT,
-        _LONGEST_LIST,
-        _LISTS_MAX,
+        _MAX_EVENTS,
+        _MAX_LIST,
+        _MAX_LISTS,
     )
-    found = {one for encoded in lists for one in texts(encoded) if len(one) <= _LONGEST_PATH}
-    return _sorted(found)[:_VALUES_MAX]
+    found = {text for encoded in lists for text in texts(encoded) if len(text) <= _MAX_PATH}
+    return _sorted(found)[:_MAX_CANDIDATES]
 
 
 def _strings(recording: Recording, query: str, *values: Value) -> Iterator[str]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undo a write that a killed process left unfinished.
+"""Roll back the interrupted write of a killed process.
 
-Outside of SQLite's WAL mode, which only recorders use, a write keeps the previous pages in a
-journal beside the file. While the journal exists and no process has the lock, the file cannot be
-read: SQLite puts the pages back first, and does so only for users who may write.
+Without SQLite's WAL mode, which only recorders use, a write saves the previous pages in a journal
+beside the file. If the journal exists and no process holds the lock, SQLite must restore these
+pages before the file can be read, for which the user needs write permission.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from nri_scope.errors import RecordingError
 
 from .trusted_location import JOURNAL, companion
 
-_BUSY_MS = 2_000
+_BUSY_TIMEOUT_MS = 2_000
 _SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-"""The end of a journal that names another file, which SQLite may delete afterwards."""
+"""Last bytes of a journal that names a super-journal, a file that SQLite may delete."""
 
 
 def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
@@ -44,10 +44,10 @@ def refuse_another_file(path: Path, journal: int) -> None:
 
 
 def undo(path: Path) -> bool:
-    """Undo the interrupted write. False if that fails.
+    """Roll back the interrupted write; return whether that succeeded.
 
-    Reads nothing of the file itself. Call it only if no other user can exchange the journal
-    (`trusted_location.opening_by_name`). Raises RecordingError if the journal cannot be trusted.
+    Call it only if no other user can replace the journal (`trusted_location.opening_by_name`).
+    Raises RecordingError if the journal cannot be trusted.
     """
     try:
         opened = os.open(
@@ -63,9 +63,9 @@ def undo(path: Path) -> bool:
         return False
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
-            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
             connection.execute("PRAGMA trusted_schema = OFF")
-            # Any read access to the file.
+            # Any read of the file makes SQLite roll back.
             connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as a log: read once, or repeatedly while it is written."""
+"""Read a recording as a log, once or repeatedly while it is being written."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .timeline import Item, Timeline, merge_output
 
 
 class Log:
-    """Reads the new rows each time: events that pass, and gaps and notes between them.
+    """Reader that yields new items on each call: matching events, and the gaps and notes between.
 
-    Gaps are shown regardless of ``where``: lost events could have passed.
+    Gaps are yielded regardless of ``where``, as lost events could have matched.
     """
 
     def __init__(
@@ -35,8 +35,10 @@ class Log:
         last: int | None = None,
         printed: bool = False,
     ) -> None:
-        """Read from ``since_ns`` (included) to ``until_ns`` (excluded); ``last`` limits the first
-        reading. ``printed``: also yield the output of plugins, regardless of ``where``.
+        """Read from ``since_ns`` (included) to ``until_ns`` (excluded).
+
+        ``last``: maximum number of events of the first call. ``printed``: whether to yield the
+        output of plugins, regardless of ``where``.
         """
         self._recording = recording
         self._where = where
@@ -48,28 +50,28 @@ class Log:
         self._printed = printed
         self._after_line = 0
         self._first_ns = since_ns or 0
-        """Output from before this time is not shown."""
+        """Time before which output and notes are not yielded."""
         self._read_before = False
         self._too_old: set[int] = set()
-        """Gaps before the first event of the ``last`` ones."""
+        """Ids of the gaps before the ``last`` events."""
         self._state: tuple[int, int] | None = None
         self._file = _identity(recording.path)
 
     def has_new_rows(self) -> bool:
-        """Return whether anything was written since the last call; costs microseconds.
+        """Return whether anything was written since the last call. Takes microseconds.
 
-        Raises RecordingError, also if the file was replaced: we would wait forever.
+        Raises RecordingError, also if the file was deleted or replaced.
         """
         if _identity(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
         with recording_errors(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-        # Each connection has its own counter, and the recording may have opened another connection.
+        # The counter is per connection, and the recording may have been reopened.
         state = (id(connection), int(version))
-        news = state != self._state
+        has_changed = state != self._state
         self._state = state
-        return news
+        return has_changed
 
     def read(self) -> Iterator[Item]:
         """Yield the new items, oldest first. Raises RecordingError."""
@@ -86,7 +88,7 @@ class Log:
 
     def _items(self) -> Iterator[Item]:
         oldest, newest = event_range(self._recording)
-        # Events that the ring removes after they were shown are not a gap in the output.
+        # Events that the ring removed after they were yielded are not a gap in the output.
         gaps = self._gaps(removed=not self._read_before or oldest > self._after_id + 1)
         events: Iterable[Event] = self._recording.events(
             where=self._where,
@@ -102,7 +104,7 @@ class Log:
             recent = [gap for gap in gaps if first is not None and gap.to_ns >= first.at_ns]
             self._too_old = {gap.id for gap in gaps if gap not in recent}
             gaps = recent
-        # Newer events may be of a session that is not read yet: they come next time.
+        # Newer events may belong to a session that is not read yet, so the next call yields them.
         events = takewhile(lambda event: event.id <= newest, events)
         sessions = self._recording.sessions()
         for item in self._timeline.merge(events, sessions, gaps, self._until_ns, self._notes()):
@@ -141,7 +143,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _first(events: Iterable[Event]) -> tuple[Event | None, Iterable[Event]]:
-    """Return the first event, and an iterator over all of them."""
+    """Return the first event, and an iterable of all events, including the first."""
     rest = iter(events)
     first = next(rest, None)
     return first, rest if first is None else chain((first,), rest)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound overlong names in forged files, which each event that refers to them would multiply.
+"""Truncate overlong names in forged files.
 
-Many events refer to one row of a session, a pod, a container or a name. A single name of megabytes
-would be read again with every event.
+Many events refer to the same row of a session, a pod, a container or a name, so a single name of
+megabytes would be read again with every event.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "c
 
 
 def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool:
-    """Cut names to `NAME_MAX` characters for the connection, and warn of that; return whether any
-    was longer.
+    """Truncate names to `NAME_MAX` characters for the connection, with a warning; return whether
+    any was longer.
 
-    If a table has a longer one, a temporary table of that name, with all names cut, hides it from
-    every query. The warning names the file ``shown``. Raises RecordingError if there are too many
-    rows or characters, and sqlite3.Error.
+    A table with a longer name is hidden by a temporary table of the same name, which has the
+    truncated names. The warning names the file ``shown``. Raises RecordingError if there are too
+    many rows or characters, and sqlite3.Error.
     """
     hidden = False
     for table in _TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
-        # There are at least as many bytes as characters, and they are counted in half the time.
+        # The number of bytes is an upper bound, and takes half the time to count.
         size = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in texts)
         rows, largest = connection.execute(
             f"SELECT count(*), coalesce(max({size}), 0) FROM main.{table.name}"

@@ -20,25 +20,25 @@ Found = Event | Pod | Container
 
 _LISTED = 5
 _EVENT_DIGITS = 8
-"""Shorter numbers are always an event's, never the beginning of an id."""
+"""Minimum number of digits of an id prefix; a shorter number is always an event id."""
 _LEAST_PREFIX = 4
-"""Minimum number of characters of an id; fewer would match by accident."""
+"""Minimum number of characters of an id prefix; a shorter one could match by accident."""
 _AROUND = 200
-"""Events before and after an event among which those of its round are."""
+"""Maximum distance, in event ids, between events of one round."""
 _NEAR = 0.6
-"""Smallest similarity, as difflib measures it, of a name that may have been meant."""
+"""Minimum similarity, as defined by difflib, of a suggested name."""
 _COMPARED = 5_000
-"""Maximum number of names compared to find the nearest one; each takes some 20 µs."""
+"""Maximum number of names that are compared for a suggestion, each in about 20 µs."""
 _NEXT_MAX = 1_000
-"""Events that are searched for the runtime's next one."""
+"""Maximum distance, in event ids, to the runtime's next event."""
 
 
 def find(recording: Recording, what: str) -> Found:
-    """Return the one event, pod or container that ``what`` names: ``42``, ``ns/pod``,
-    ``ns/pod/container`` or part of an id.
+    """Return the event, pod or container for ``42``, ``ns/pod``, ``ns/pod/container`` or an id
+    prefix.
 
-    A number is an event's; one of at least eight digits without such an event may be the beginning
-    of an id. Raises UsageError, which lists the candidates or the nearest name, and RecordingError.
+    A number is an event id; without such an event, at least eight digits can be an id prefix.
+    Raises UsageError, which lists the candidates or the nearest name, and RecordingError.
     """
     is_number = what.isascii() and what.isdigit() and len(what) < 19
     if is_number and (event := recording.event(int(what))):
@@ -83,7 +83,7 @@ def _by_id(things: Sequence[Pod | Container], prefix: str) -> list[Pod | Contain
 
 
 def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]) -> UsageError:
-    length = _telling_length([thing.id for thing in found])
+    length = _distinct_length([thing.id for thing in found])
     words = []
     for thing in found[:_LISTED]:
         kind = "pod" if isinstance(thing, Pod) else "container"
@@ -96,8 +96,8 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
     )
 
 
-def _telling_length(ids: Iterable[str]) -> int:
-    """Return how many characters make these ids distinct."""
+def _distinct_length(ids: Iterable[str]) -> int:
+    """Return the number of characters that distinguish these ids."""
     ordered = sorted(set(ids))
     common = (_in_common(one, other) for one, other in pairwise(ordered))
     return max(SHORT_ID, max(common, default=0) + 1)
@@ -136,8 +136,8 @@ def _nothing(
 
 
 def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
-    """Return the name or id that was probably meant; "" if none is similar."""
-    # A bare name may be that of the pod or container itself.
+    """Return the most similar name or id; "" if none is similar."""
+    # A name without a namespace is compared with the names of pods and containers.
     for thing in things:
         if thing.name == what:
             return subject_name(thing)
@@ -149,32 +149,33 @@ def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
     return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
 
 
-# -- what the recording has about one of them -----------------------------------------------
+# -- events and messages of a pod or container ----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ShownSubject:
-    """A pod or container as shown by a message."""
+    """Pod or container in a message."""
 
     content: bytes
     event: int
-    """The event that contains the message."""
+    """Id of the event with the message."""
 
 
 def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
     """Yield all events about a pod and its containers, or about a container."""
     for number in events_about(recording, thing):
         event = recording.event(number)
-        # The ring may have just removed it.
+        # The ring may have removed the event in the meantime.
         if event is not None:
             yield event
 
 
 def effects_on(recording: Recording, container: Container) -> list[int] | None:
-    """Return the events, in order, that requested a change of a container but are not about it.
+    """Return the ids of events about others that requested a change of a container, in order.
 
-    They include unsolicited requests without recorded targets: earlier recorders did not store
-    evictions. None if an old recording lacks this information: all events have to be examined.
+    They include unsolicited requests without recorded targets, as earlier recorders did not store
+    evictions. None if an old recording lacks this information, so that the caller must examine all
+    events.
     """
     if not recording_has_table(recording, "effect"):
         return None
@@ -193,27 +194,29 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
 
 
 def events_for(recording: Recording, container: Container) -> list[int] | None:
-    """Return the events, in order, that show the history of a container: its own, those in whose
-    rounds a change of it was requested, and those that list it as existing. None: all.
+    """Return the ids of the events with the history of a container, in order; None: all events.
+
+    These are the container's own events, the rounds in which a change of it was requested, and the
+    events that list it as existing.
     """
     effects = effects_on(recording, container)
     if effects is None:
         return None
     query = "SELECT DISTINCT event FROM state WHERE container = ?"
-    told = [event for (event,) in query_numbers(recording, query, container.key)]
+    listing = [event for (event,) in query_numbers(recording, query, container.key)]
     own = events_about(recording, container)
-    # The next event shows that the runtime has carried out the request.
-    after = _next_ones(recording, effects) if _tells_cri(recording) else []
-    return sorted({*own, *told, *_in_rounds(recording, [*effects, *after])})
+    # The next event shows that the runtime has applied the request.
+    after = _next_events(recording, effects) if _has_cri_session(recording) else []
+    return sorted({*own, *listing, *_in_rounds(recording, [*effects, *after])})
 
 
-def _tells_cri(recording: Recording) -> bool:
-    """Return whether the recording has answers of the CRI."""
+def _has_cri_session(recording: Recording) -> bool:
+    """Return whether the recording has a CRI session."""
     return any(session.role == Role.CRI for session in recording.sessions())
 
 
-def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
-    """Yield, for each event, the next one of another round, if it is near."""
+def _next_events(recording: Recording, events: Iterable[int]) -> Iterator[int]:
+    """Yield, for each event, the next event of another round, if it is near."""
     query = (
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
         "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
@@ -227,9 +230,9 @@ def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
 
 
 def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
-    """Return `events`, and nearby events that may be the same one at other connections, in order.
+    """Return ``events`` and nearby events that may belong to the same rounds, in order.
 
-    Only all connections of a round together show whether its chain was completed.
+    Only the events of all connections show whether the chain of a round was completed.
     """
     found: set[int] = set()
     for number in events:
@@ -251,9 +254,7 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
 
 
 def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
-    """Return the numbers of all events about a pod and its containers, or about a container, in
-    order.
-    """
+    """Return the ids of all events about a container, or a pod and its containers, in order."""
     rows = query_numbers(
         recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
     )
@@ -263,9 +264,9 @@ def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
 def next_after(
     recording: Recording, container: Container, events: Sequence[str], aside: Sequence[str]
 ) -> list[int]:
-    """Return the numbers of the next events after each of a container's events of these names.
+    """Return the id of the next event after each of a container's events with these names.
 
-    Methods in `aside` are skipped.
+    Events whose method is in ``aside`` are skipped.
     """
     passed, named = (
         f"(SELECT id FROM name WHERE text IN ({_marks(each)}))" for each in (aside, events)
@@ -292,10 +293,9 @@ def has_event_before(
     others: bool = False,
     within: int | None = None,
 ) -> bool:
-    """Return whether a session has an earlier event of one of these methods; ``others``: of any
-    other method.
+    """Return whether a session has an earlier event of one of ``methods``.
 
-    ``within``: search only this many preceding events of all sessions.
+    ``others``: of any other method instead. ``within``: maximum distance in event ids.
     """
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = query_numbers(
@@ -313,7 +313,7 @@ def has_event_before(
 def first_events(
     recording: Recording, methods: Sequence[str], *, others: bool = False
 ) -> dict[int, int]:
-    """Return each session's first event of one of these methods; ``others``: of any other."""
+    """Return each session's first event of one of ``methods``, or of any other (``others``)."""
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = query_numbers(
         recording,
@@ -328,10 +328,10 @@ def _marks(values: Sequence[str]) -> str:
 
 
 def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
-    """Return whether the previous event of this session was recorded.
+    """Return whether the previous event of the same session was recorded.
 
-    True for the first event of its session in the recording. Events that a part of a recording
-    leaves out count as recorded.
+    True for a session's first event in the recording. Events that were omitted when a part of a
+    recording was extracted count as recorded.
     """
     rows = query_numbers(
         recording,
@@ -354,7 +354,7 @@ def predecessor_test(recording: Recording) -> Callable[[Event], bool] | None:
 
 
 def _is_left_out(recording: Recording, event: Event) -> bool:
-    """Return whether a part leaves out the previous event of this session."""
+    """Return whether the previous event of the session was omitted from a part of a recording."""
     query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
     return recording_has_table(recording, "left_out") and bool(
         query_numbers(recording, query, event.id, event.seq - 1)
@@ -362,7 +362,7 @@ def _is_left_out(recording: Recording, event: Event) -> bool:
 
 
 def listed_at_start(recording: Recording, container: Container) -> ShownSubject | None:
-    """Return the container from the first Synchronize that lists it; None if there is none."""
+    """Return the container from the first Synchronize that lists it; None if none does."""
     rows = query_numbers(
         recording,
         "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
@@ -376,9 +376,9 @@ def listed_at_start(recording: Recording, container: Container) -> ShownSubject 
 
 
 def newest_message(recording: Recording, thing: Pod | Container) -> ShownSubject | None:
-    """Return the newest message that shows it; None if no message does.
+    """Return the newest message with the pod or container; None if there is none.
 
-    A message with nothing but an id (as in iSulad's StopContainer) is used only without another.
+    A message with an id alone, as in iSulad's StopContainer, is returned only if there is no other.
     """
     table = _table(thing)
     only_pods = "AND container IS NULL" if isinstance(thing, Pod) else ""
@@ -398,10 +398,10 @@ def newest_message(recording: Recording, thing: Pod | Container) -> ShownSubject
         kind, content = recording.object(number)
         if kind != (ObjectKind.POD if isinstance(thing, Pod) else ObjectKind.CONTAINER):
             continue
-        told = ShownSubject(content, event)
-        best = best or told
+        found = ShownSubject(content, event)
+        best = best or found
         if len(content) > least:
-            return told
+            return found
     return best
 
 
@@ -415,7 +415,7 @@ def containers_of(recording: Recording, pod: Pod) -> list[Container]:
 
 
 def first_event_time(recording: Recording, thing: Pod | Container) -> int | None:
-    """Return the time of its first event; None if it has none."""
+    """Return the time of the first event of a pod or container, in ns; None if it has none."""
     rows = query_numbers(
         recording,
         f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
@@ -426,7 +426,7 @@ def first_event_time(recording: Recording, thing: Pod | Container) -> int | None
 
 def event_range(recording: Recording) -> tuple[int, int]:
     """Return the ids of the oldest and the newest event; zeros if there is none."""
-    # A single query for both would make SQLite read every event.
+    # A plain ``min(id), max(id)`` would make SQLite read every event.
     rows = query_numbers(
         recording,
         "SELECT coalesce((SELECT min(id) FROM event), 0), coalesce((SELECT max(id) FROM event), 0)",

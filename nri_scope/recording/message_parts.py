@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages reassembled from their parts."""
+"""Reassemble requests from their stored parts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _SYNC_CONTAINERS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["con
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Encode a message field: tag, length, content."""
+    """Return an encoded length-delimited field: tag, length and content."""
     return varint(number << 3 | _LENGTH_DELIMITED) + varint(len(content)) + content
 
 
 def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
-    """Build a request from its parts, serialised deterministically.
+    """Return a request built from its parts, serialised deterministically.
 
-    None is a part that was absent, b"" one that was present and empty. A message that
-    is too large is cut (`element_limits.bounded`). Raises ValueError if the parts cannot form
-    such a request.
+    None means that a part was absent, b"" that it was present and empty. A message that is too
+    large is truncated (`element_limits.bounded`). Raises ValueError if the parts do not form such
+    a request.
     """
     parts = [rest]
     for name, content in (("pod", pod), ("container", container)):
@@ -35,7 +35,7 @@ def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None
 
 
 def synchronize(rest: bytes, pods: Iterable[bytes], containers: Iterable[bytes]) -> bytes:
-    """Build a part of Synchronize from its parts, serialised deterministically."""
+    """Return a Synchronize request built from its parts, serialised deterministically."""
     parts = [rest]
     parts += [field(_SYNC_PODS, pod) for pod in pods]
     parts += [field(_SYNC_CONTAINERS, container) for container in containers]
@@ -51,8 +51,7 @@ def _number(method: str, name: str) -> int:
 
 
 def _parsed(method: str, parts: list[bytes]) -> bytes:
-    # Concatenated messages are merged by protobuf's own rule, so this needs no knowledge of the
-    # fields. Parsing puts the fields in order and detects damage.
+    # Protobuf merges concatenated messages. Parsing puts the fields in order and detects damage.
     joined = b"".join(parts)
     known = METHODS.get(method)
     if known is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrade recordings of older versions step by step, on a copy."""
+"""Upgrade recordings of older versions, on a copy and one version at a time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .schema import VERSION
 Converter = Callable[[sqlite3.Connection], None]
 
 CONVERTERS: Mapping[int, Converter] = {}
-"""Converters from a version to the next. Version 1 is the first, so there is none yet.
+"""Converters from each version to the next; none yet, as there is only version 1.
 
-A converter gets a recording of its version, within a transaction, and never changes once released.
-The definitions of version n in `schema` are no longer needed when n+1 comes: the fixture of each
-version, in tests/data/recordings/, shows whether its converter still works.
+A converter runs inside a transaction, and never changes once released. It must not depend on
+`schema`, which defines only the current version. The recording of each version in
+tests/data/recordings/ tests its converter.
 """
 
 
@@ -25,7 +25,7 @@ def upgrade(
     to: int = VERSION,
     converters: Mapping[int, Converter] = CONVERTERS,
 ) -> None:
-    """Bring an open recording from ``version`` to version ``to``. Raises sqlite3.Error.
+    """Upgrade an open recording from ``version`` to version ``to``. Raises sqlite3.Error.
 
     Each step and its version number in the file are one transaction.
     """
@@ -48,7 +48,7 @@ def upgraded_copy(
 ) -> sqlite3.Connection:
     """Return a private, temporary copy of an older recording, upgraded to version ``to``.
 
-    SQLite deletes it when it is closed. Raises sqlite3.Error.
+    SQLite deletes the copy when the connection is closed. Raises sqlite3.Error.
     """
     copy = sqlite3.connect("", isolation_level=None)
     try:

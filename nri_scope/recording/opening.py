@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open an untrusted recording, for reading only."""
+"""Open an untrusted recording for reading."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from .temporary_files import ELSEWHERE
 from .trusted_location import opening_by_name
 from .writable_file import is_recorded_by_this_process
 
-_BUSY_MS = 2_000
-# Names are short, and objects bounded; values that a query composes may be larger.
+_BUSY_TIMEOUT_MS = 2_000
+# Larger than any stored value, as queries may concatenate values.
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 4 * MAX_CONTENT,
-    # A query must not write any file, nor read another one.
+    # Queries must not write any file or read another one.
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
 _WITHOUT_LONG_NAMES: set[tuple[int, ...]] = set()
-"""Fingerprints of files that `bound_names` left as they are."""
+"""Fingerprints of files in which `bound_names` found no overlong name."""
 
 
 def is_settled(path: Path) -> bool:
-    """Return whether no process writes to the file, and the file itself holds all of it.
+    """Return whether the file is complete by itself, as no process is writing to it.
 
-    SQLite keeps a log beside the file while a process has it open for writing. ``path`` must not be
-    a symbolic link: the log is beside its target.
+    While a process has the file open for writing, there is a log or journal beside it. ``path``
+    must not be a symbolic link, since the log is beside the link's target.
     """
-    # A reader calls this for each query, so with texts: paths take five times as long.
+    # Called for every query. Strings are five times as fast as Path objects here.
     name = str(path)
     return not (os.path.lexists(f"{name}-wal") or os.path.lexists(f"{name}-journal"))
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Return a value that changes when a settled file is written to; None if not settled."""
+    """Return a value that changes with the content of a settled file; None if not settled."""
     if not is_settled(path):
         return None
     try:
@@ -59,27 +59,27 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
 
 
 class Opened(NamedTuple):
-    """A read-only connection, checked and bounded."""
+    """Read-only connection to a checked recording."""
 
     connection: sqlite3.Connection
     version: int
-    """Version of the recording's format."""
+    """Version of the recording format."""
     is_copy: bool
-    """Whether it reads a copy (`private_copy`), which does not change with the file."""
+    """Whether it reads a private copy, which does not follow changes of the file."""
 
 
 def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened:
-    """Open a recording for reading.
+    """Open a recording, or the recording in a bundle, for reading.
 
-    ``known``: the file's `fingerprint`, taken before. ``path`` must not be a symbolic link;
-    warnings name the file ``shown``. For a bundle, opens the recording in it. The connection has
-    the temporary views ``events`` (`EVENTS_VIEW`) and ``log``, which hide objects with these names
-    in the file. An interrupted write of a killed process is undone. If other users could exchange
-    the file or its companions, a private copy is used for all this. Raises RecordingError.
+    ``path`` must not be a symbolic link; warnings name the file ``shown``. ``known``: the file's
+    `fingerprint`, determined before. The connection has the temporary views ``events``
+    (`EVENTS_VIEW`) and ``log``, which hide objects of the file with the same names. The interrupted
+    write of a killed process is rolled back. If other users could replace the file or its
+    companions, a private copy is opened instead. Raises RecordingError.
     """
-    identity = _look_at(path)
+    identity = _check_file(path)
     try:
-        # A recorder of this process keeps the names of its files itself.
+        # This process is recording to the file, so it already protects the companions.
         if is_recorded_by_this_process(identity):
             return Opened(*_connected(path, path, shown, known), is_copy=False)
         with opening_by_name(path, immutable=known is not None) as by_name:
@@ -91,7 +91,7 @@ def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened
 
 
 def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
-    """Open a private copy of ``path``, which leaves nothing in any folder."""
+    """Open a private copy of ``path``, whose temporary folder is removed immediately."""
     from .private_copy import private_copy
 
     try:
@@ -110,9 +110,9 @@ def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
 def _connected(
     file: Path, path: Path, shown: Path, known: tuple[int, ...] | None
 ) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in ``file``, which is ``path`` in errors and ``shown`` in warnings.
+    """Open the recording in ``file``; errors name ``path``, and warnings ``shown``.
 
-    ``known``: its fingerprint; () for a settled file without one.
+    ``known``: the file's fingerprint; () for a settled file without one.
     """
     connection: sqlite3.Connection | None = None
     try:
@@ -133,7 +133,8 @@ def _connected(
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
         check_schema(connection, path)
-        # Programs open one recording several times, and the names may be hundreds of thousands.
+        # Commands open a recording several times, and may have to check hundreds of thousands of
+        # names.
         if known not in _WITHOUT_LONG_NAMES:
             hidden = bound_names(connection, path, shown)
             if known and not hidden:
@@ -149,15 +150,15 @@ def _connected(
 
 
 def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in the bundle ``path``, which leaves nothing in any folder."""
-    # Imported here, as recordings are opened much more often than bundles.
+    """Open the recording in the bundle ``path``, whose temporary folder is removed immediately."""
+    # Imported here because bundles are rarely opened.
     from .bundle.unpack import unpack
 
     try:
         with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
             connection = _open(unpack(path, Path(folder)), settled=True)
             try:
-                # Reads, so that SQLite has the file open before its name is removed.
+                # This reads the file, so SQLite has it open before the folder is removed.
                 return connection, check(connection, path)
             except BaseException:
                 connection.close()
@@ -168,9 +169,9 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
         ) from error
 
 
-def _look_at(path: Path) -> tuple[int, int]:
-    """Return the file's device and number. Raises RecordingError."""
-    # Without opening the file: if this process records to it, closing our descriptor would drop
+def _check_file(path: Path) -> tuple[int, int]:
+    """Return the device and inode number of a readable, regular file. Raises RecordingError."""
+    # The file is not opened: if this process records to it, closing a descriptor would drop
     # SQLite's locks.
     try:
         status = path.stat()
@@ -190,14 +191,14 @@ def _look_at(path: Path) -> tuple[int, int]:
 
 
 def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
-    # As immutable while it is settled: that works in a folder that we cannot write to, and leaves
-    # nothing beside the file.
-    how = "mode=ro&immutable=1" if settled else "mode=ro"
-    connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None)
+    # A settled file is opened as immutable, which also works in a read-only folder and creates no
+    # companions.
+    mode = "mode=ro&immutable=1" if settled else "mode=ro"
+    connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, isolation_level=None)
     try:
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, value)
-        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA mmap_size = 0").fetchall()
@@ -216,9 +217,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
-    """Translate an error of SQLite to a RecordingError for the user."""
+    """Return the RecordingError for an error of sqlite3."""
     if isinstance(error, UnicodeError):
-        # The error's messages quote names from the file.
+        # The text of the error would quote content of the file.
         return RecordingError(path, "damaged: text in it is not UTF-8", repair_hint(path))
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
@@ -247,7 +248,7 @@ def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
 
 
 def _is_zip(path: Path) -> bool:
-    # To SQLite it is not a database: so no process records to it, and it may be opened.
+    # SQLite found no database, so no recorder uses the file, and opening it cannot drop locks.
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

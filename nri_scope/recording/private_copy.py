@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a recording from a place where other users can write to a private folder, to read it there.
+"""Copy a recording from a folder to which other users can write to a private folder for reading.
 
-Files are opened without following links and without waiting, and checked through their descriptors
-to be regular files. The steps that SQLite needs before reading (moving the write-ahead log into the
-recording, undoing an interrupted write) are done on the copy.
+Files are opened without following links and without blocking, and are checked to be regular files
+through their descriptors. The steps before SQLite can read (moving the write-ahead log into the
+recording, rolling back an interrupted write) are done on the copy.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .trusted_location import JOURNAL, WAL, FolderAccess, companion, folder_acce
 
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
-_PIECE = 4 << 20
-_WAL_HEADER = 32
-"""Bytes of the header. A new header restarts the log; pages after it are different ones."""
+_CHUNK_BYTES = 4 << 20
+_WAL_HEADER_BYTES = 32
+"""Size of the log's header. A changed header means that the log was restarted with other pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class _Opened:
 
 
 def private_copy(path: Path, folder: Path) -> Path:
-    """Copy the recording ``path`` and its companions into ``folder``, as one whole file.
+    """Copy the recording ``path`` and its companions into ``folder``; return the merged copy.
 
-    Raises RecordingError, also if there is no space for the copy, and sqlite3.Error for damage.
+    Raises RecordingError, also if there is not enough space, and sqlite3.Error for damage.
     """
     if folder_access(Path(os.path.realpath(folder))).access is FolderAccess.SHARED:
         raise RecordingError(path, f"no private copy of it can be made in {folder}", ELSEWHERE)
@@ -70,7 +70,7 @@ def private_copy(path: Path, folder: Path) -> Path:
 
 
 def _copied(path: Path, copy: Path) -> bool:
-    """Copy file and companions; return whether they belong together."""
+    """Copy the file and its companions; return whether the copies are consistent."""
     with ExitStack() as stack:
         main = _opened(path, stack)
         if main is None:
@@ -79,14 +79,14 @@ def _copied(path: Path, copy: Path) -> bool:
             _opened_beside(path, suffix, main.status.st_uid, stack) for suffix in (WAL, JOURNAL)
         )
         _check_room(path, copy.parent, [main, wal, journal])
-        header = os.pread(wal.descriptor, _WAL_HEADER, 0) if wal is not None else b""
-        # The log is copied last: pages moved from it into the file meanwhile are still in it.
+        header = os.pread(wal.descriptor, _WAL_HEADER_BYTES, 0) if wal is not None else b""
+        # The log is copied after the file: it still contains pages moved into the file meanwhile.
         for opened, suffix in ((main, ""), (wal, WAL), (journal, JOURNAL)):
             companion(copy, suffix).unlink(missing_ok=True)
             if opened is not None:
                 _copy(path, opened, companion(copy, suffix))
         if wal is not None:
-            same = os.pread(wal.descriptor, _WAL_HEADER, 0) == header and wal.is_at_its_name()
+            same = os.pread(wal.descriptor, _WAL_HEADER_BYTES, 0) == header and wal.is_at_its_name()
             return same and main.is_at_its_name() and not os.path.lexists(companion(path, JOURNAL))
         if os.path.lexists(companion(path, WAL)):
             return False
@@ -123,7 +123,7 @@ def _no_regular_file(path: Path) -> RecordingError:
 
 
 def _opened_beside(path: Path, suffix: str, owner: int, stack: ExitStack) -> _Opened | None:
-    """Open a companion; None if it is missing or empty."""
+    """Open a companion; return None if it is missing or empty."""
     found = _opened(companion(path, suffix), stack)
     if found is None or not found.status.st_size:
         return None
@@ -147,14 +147,14 @@ def _check_room(path: Path, folder: Path, files: list[_Opened | None]) -> None:
 
 
 def _unwritable(path: Path, folder: Path, words: str) -> RecordingError:
-    # The folder itself no longer exists when the user reads this.
+    # Named by its parent: the temporary folder itself will have been removed.
     return RecordingError(
         path, f"no private copy of it can be made in {folder.parent}: {words}", ELSEWHERE
     )
 
 
 def _copy(path: Path, source: _Opened, target: Path) -> None:
-    """Copy a file up to its size when opened, holes as holes. Raises RecordingError."""
+    """Copy a file, up to its size when opened, preserving holes. Raises RecordingError."""
     size = source.status.st_size
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -163,7 +163,7 @@ def _copy(path: Path, source: _Opened, target: Path) -> None:
             for start, end in _data_in(source.descriptor, size):
                 copy.seek(start)
                 while start < end:
-                    piece = os.pread(source.descriptor, min(_PIECE, end - start), start)
+                    piece = os.pread(source.descriptor, min(_CHUNK_BYTES, end - start), start)
                     if not piece:
                         return
                     copy.write(piece)
@@ -173,7 +173,7 @@ def _copy(path: Path, source: _Opened, target: Path) -> None:
 
 
 def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file that are not holes, which cost nothing, regardless of size."""
+    """Yield the ranges of a file that are not holes."""
     end = 0
     while end < size:
         try:
@@ -203,7 +203,7 @@ def _settle(path: Path, copy: Path) -> None:
 
 
 def _check_journal(path: Path, journal: Path) -> None:
-    # The copy's journal, as the original may have changed.
+    # The copy is checked, as the original may have changed.
     if journal.exists():
         with journal.open("rb") as file:
             refuse_another_file(path, file.fileno())

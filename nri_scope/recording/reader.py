@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a recording: sessions, events, messages. All of it is untrusted input."""
+"""Read the sessions, events and messages of a recording, which is untrusted input."""
 
 from __future__ import annotations
 
@@ -52,58 +52,54 @@ from .sql_functions import register
 from .sqlite_text import WORDS_MAX, characters_sql, cut_sql
 
 MAX_REQUEST = 16 << 20
-"""Maximum number of bytes of one reassembled request. On the wire it has at most 4 MiB."""
+"""Maximum number of bytes of one reassembled request. On the wire, requests have at most 4 MiB."""
 MAX_STATE = 256 << 20
-"""Maximum number of bytes of all pods and containers that existed when a session began."""
+"""Maximum number of bytes of all pods and containers at the start of a session."""
 MAX_STATE_ELEMENTS = 1_500_000
-"""Maximum number of elements of all these: 1,000 containers of 1,500 variables each have as many.
-"""
+"""Maximum number of elements in these: 1,000 containers with 1,500 variables each reach it."""
 MAX_ROWS = 250_000
-"""Maximum number of sessions, gaps or notes, each, that are read into memory at once. A recorder
-that lost its runtime every ten seconds would write as many in a month without the bound of
-`writing`.
-"""
+"""Maximum number of sessions, of gaps and of notes. Recorders stop at fewer (`row_limits`)."""
 MAX_TEXT = 32 << 20
-"""Maximum number of characters of all gaps' reasons, or of all notes, that are read at once."""
+"""Maximum number of characters in the reasons of all gaps, and in all notes."""
 
-# Events in one query: few, so that a writer can reuse its log during a slow reading.
 _PAGE = 500
+"""Number of events per query; small, so that a writer can reuse its log during a slow iteration."""
 _PAGE_CHARACTERS = 2 << 20
-"""Characters of errors, paths and owners from which a page is shortened."""
+"""Number of characters of errors, paths and owners above which a page ends."""
 _TOGETHER = 1 << 20
-"""Bytes of requests that are read together."""
+"""Bytes of messages that are read together."""
 _SYNCHRONIZE = "Synchronize"
 # Positions in a row of `EVENT_COLUMNS`; the last two columns are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
 _KEPT_BYTES = 2 << 20
-"""Bytes of messages that are remembered after they were cut, or might have been."""
+"""Bytes of the cache of messages that were checked for truncation."""
 _MESSAGES: dict[int, type[Message]] = {
     ObjectKind.POD: PodSandbox,
     ObjectKind.CONTAINER: ContainerMessage,
 }
 _Request = tuple[int | None, int | None, int | None]
-"""Objects of a request: the pod, the container, and the rest."""
+"""Object ids of a request: pod, container and rest."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
-"""Objects of a request, and the reply."""
+"""Object ids of a request, as in `_Request`, and of the reply."""
 
 T = TypeVar("T")
 Value = str | int
 
 
 class Recording:
-    """An open recording. Every method raises RecordingError for a faulty file.
+    """Open recording. All methods raise RecordingError for a faulty file.
 
-    For one thread.
+    Not thread-safe, except for `interrupt`.
     """
 
     def __init__(self, path: Path) -> None:
-        """Use `open`."""
+        """Not for callers: use `open`."""
         self.path = path
         try:
             self._real_path = path.resolve()
         except (OSError, RuntimeError) as error:
-            # Python 3.13 reports this only when the file is opened, in the same words.
+            # Python 3.13 reports a loop of links only on opening, with the same message.
             words = error_words(OSError(errno.ELOOP, ""))
             raise RecordingError(path, words, reading_hint(words)) from error
         self._kept: RecentlyUsed[tuple[type[Message] | None, bytes], bytes] = RecentlyUsed(
@@ -114,11 +110,11 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open for reading, even while it is being written. Raises RecordingError.
+        """Open a recording for reading, even while it is being written. Raises RecordingError.
 
-        Nothing is written to the file, nor beside it unless it is being written; but an unfinished
-        write of a killed process is undone, as by every SQLite. If other users can write there, a
-        copy made when it was opened is read (``is_copy``).
+        The file is not modified, except that the interrupted write of a killed process is rolled
+        back; files beside it are modified only while it is being written. If other users could
+        replace the file or its companions, a private copy is read instead (``is_copy``).
         """
         return cls(Path(path))
 
@@ -140,10 +136,9 @@ class Recording:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """A connection for SQL: read-only, with the views ``events`` and ``log``, REGEXP and
-        ``nri_json``.
+        """Read-only connection with the views ``events`` and ``log``, REGEXP and `sql_functions`.
 
-        Get it again for each query: the file may have been opened again.
+        Use this property for each query, as the file may have been reopened.
         """
         self._refresh()
         self._budget.renew()
@@ -154,19 +149,19 @@ class Recording:
         self._connection.interrupt()
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        """Return all rows of an internal query; the caller has to check their types."""
+        """Return all rows of an internal query, whose types the caller must check."""
         return self._read(lambda: self._connection.execute(sql, values).fetchall())
 
     # -- contents ---------------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
         """Return all sessions, oldest first."""
-        self._check_few("session", "''")
+        self._check_size("session", "''")
         return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
-        """Return all gaps, by their beginnings: those in its table, and those between sessions."""
-        self._check_few("gap", "reason")
+        """Return all gaps, from the table and between sessions, ordered by start."""
+        self._check_size("gap", "reason")
         gaps = self._table(
             gap_of,
             f"SELECT id, session, from_ns, to_ns, {cut_sql('reason', WORDS_MAX)}, lost FROM gap "
@@ -176,8 +171,8 @@ class Recording:
         return sorted(gaps, key=lambda gap: gap.from_ns)
 
     def notes(self) -> list[Note]:
-        """Return all notes, by time."""
-        self._check_few("note", "text")
+        """Return all notes, ordered by time."""
+        self._check_size("note", "text")
         notes = self._table(
             note_of,
             f"SELECT id, session, at_ns, {cut_sql('text', WORDS_MAX)} FROM note ORDER BY id",
@@ -208,10 +203,10 @@ class Recording:
         last: int | None = None,
         among: Sequence[int] | None = None,
     ) -> Iterator[Event]:
-        """Yield events in recorded order; times are wall clock, both included.
+        """Yield events in recorded order, including events written during the iteration.
 
-        ``last`` limits them to the newest ones; ``among``, instead, to these numbers. Events
-        written meanwhile are yielded too.
+        ``since_ns`` and ``until_ns`` are wall clock times, both included. ``last``: maximum number
+        of events, the newest; ``among``: their ids.
         """
         for chunk in _parts_or_all(among):
             for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
@@ -226,11 +221,11 @@ class Recording:
         allowance: Allowance | None = None,
         together: int = _TOGETHER,
     ) -> Iterator[tuple[Event, bytes, bytes]]:
-        """Yield events, as from `events`, each with its request and its reply (`request`, `reply`).
+        """Yield events, as `events` does, each with its `request` and `reply`.
 
-        ``among`` yields only events with these numbers. ``together`` bytes are read at once:
-        reading each message separately takes twice the time. If the messages exceed the allowance,
-        by default one for this call, it ends early and warns; for a copy it raises RecordingError.
+        Messages are read in batches of ``together`` bytes, in half the time of single reads. If
+        they exceed ``allowance``, by default that of one command, the iteration ends with a
+        warning; for a copy (`Allowance.is_copy`) it raises RecordingError.
         """
         allowance = allowance or self.allowance()
         pages = (
@@ -264,10 +259,10 @@ class Recording:
     def _messages_of(
         self, events: Sequence[Event], parts: Mapping[int, _Parts], together: int
     ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
-        """Return the first ones of ``events`` with their messages, and the error of the next one.
+        """Return the first of ``events`` with their messages, and the error of the next event.
 
-        Reads many together, as checking whether the file changed takes as long as reading a
-        message; but not more than fit into memory.
+        Reads a batch of up to ``together`` bytes, as checking whether the file has changed takes as
+        long as reading a message.
         """
         found: list[tuple[Event, bytes, bytes]] = []
 
@@ -293,11 +288,11 @@ class Recording:
         try:
             return self._real_path.stat().st_size
         except OSError:
-            # The file was moved away meanwhile.
+            # The file was moved in the meantime.
             return 0
 
     def allowance(self, times: float = 1, *, is_copy: bool = False) -> Allowance:
-        """Return the amount of messages that one command may decode from a file of this size."""
+        """Return the budget of one command for decoding messages, by the size of the file."""
         return Allowance(self.file_size(), times, is_copy=is_copy)
 
     def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
@@ -317,7 +312,7 @@ class Recording:
                 allowance.spend_message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
-        """Return one event, or None."""
+        """Return the event with this id, or None."""
         found = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
         return found[0] if found else None
 
@@ -348,7 +343,7 @@ class Recording:
         if last is not None:
             if last <= 0:
                 return
-            # A range from their beginning, regardless of length, instead of a long list.
+            # Find the id before the first of them, instead of collecting a long list.
             before = self._all(
                 number_of,
                 f"SELECT id FROM events WHERE {condition} ORDER BY id DESC LIMIT 1 OFFSET ?",
@@ -365,7 +360,7 @@ class Recording:
     def _page(
         self, condition: str, values: Sequence[Value], after_id: int
     ) -> tuple[list[Event], bool]:
-        """Return the next events, and whether they are the last."""
+        """Return the next page of events, and whether it is the last."""
         newest = after_id
 
         def read() -> tuple[list[Event], bool]:
@@ -391,11 +386,11 @@ class Recording:
     # -- messages ---------------------------------------------------------------------------
 
     def request(self, event_id: int) -> bytes:
-        """Return the request of an event: equal to the one on the wire, serialised
-        deterministically.
+        """Return the request of an event, serialised deterministically.
 
-        If the event has a mark, the bytes are identical. A message that is too large is cut,
-        with a warning (`element_limits.bounded`). Raises RecordingError, also for a missing event.
+        If the event has a mark, the bytes are those on the wire. A message that is too large is
+        truncated, with a warning (`element_limits.bounded`). Raises RecordingError, also for a
+        missing event.
         """
         event = self.event(event_id)
         if event is None:
@@ -407,7 +402,7 @@ class Recording:
         return self._request(event, (pod, container, rest))
 
     def reply(self, event_id: int) -> bytes:
-        """Return the payload of an event's reply, as on the wire, with the same bound."""
+        """Return the payload of an event's reply, as on the wire, with the limits of `request`."""
         event = self.event(event_id)
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if event is None or not found:
@@ -426,19 +421,19 @@ class Recording:
         return self._read(read, lambda: f"at object {object_id}")
 
     def object_content(self, object_id: int) -> bytes:
-        """Return the whole content of an object."""
+        """Return the content of an object, without truncation."""
         return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
     def sessions_with_state(self, sessions: Sequence[Session]) -> list[Session]:
-        """Return the sessions that may have a `state`; in most hostile files few of many do."""
+        """Return the sessions that may have a `state`, with one query for all of them."""
         try:
-            told = {number_of(row) for row in self.rows("SELECT DISTINCT session FROM state")}
+            with_state = {number_of(row) for row in self.rows("SELECT DISTINCT session FROM state")}
         except (RecordingError, ValueError):
             return list(sessions)
-        return [one for one in sessions if one.id in told]
+        return [session for session in sessions if session.id in with_state]
 
     def state(self, session_id: int) -> State:
-        """Return the pods and containers at the session's start, from its newest Synchronize."""
+        """Return the pods and containers listed by the session's newest Synchronize."""
         found = self._all(
             optional_numbers_of,
             "SELECT sync_event, synced_ns FROM session WHERE id = ?",
@@ -447,14 +442,14 @@ class Recording:
         first, synced = found[0] if found else (None, None)
         if first is None:
             return State((), (), False)
-        told = self._read(
-            lambda: self._told("session = ? AND event >= ?", session_id, first, MAX_STATE),
+        state = self._read(
+            lambda: self._load_state("session = ? AND event >= ?", session_id, first, MAX_STATE),
             lambda: f"in session {session_id}",
         )
-        return State(told.pods, told.containers, synced is not None)
+        return State(state.pods, state.containers, synced is not None)
 
     def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
-        """Return the parts of the requests of ascending ``events``, except removed ones."""
+        """Return the parts of the ascending ``events`` by event id, without removed events."""
         if not events:
             return {}
         numbers = [event.id for event in events]
@@ -482,8 +477,10 @@ class Recording:
         pod = pod and self._bounded(PodSandbox, pod)
         container = container and self._bounded(ContainerMessage, container)
         if event.method == _SYNCHRONIZE:
-            told = self._told("session = ? AND event = ?", event.session, event.id, MAX_REQUEST)
-            return message_parts.synchronize(rest, told.pods, told.containers)
+            state = self._load_state(
+                "session = ? AND event = ?", event.session, event.id, MAX_REQUEST
+            )
+            return message_parts.synchronize(rest, state.pods, state.containers)
         return message_parts.request(event.method, rest, pod, container)
 
     def _reply(self, event: Event, number: int | None) -> bytes:
@@ -493,7 +490,7 @@ class Recording:
     def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
         if len(content) <= UNCUT_BYTES:
             return content
-        # Counting takes long, and a hostile file may repeat one message in each event.
+        # Counting elements is slow, and a hostile file may repeat one message in every event.
         kept = self._kept.get((kind, content))
         if kept is None:
             kept = bounded(kind, content)
@@ -506,7 +503,7 @@ class Recording:
     def _warn(self, problem: str) -> None:
         warnings.warn(RecordingCut(f"{self.path}: {problem}; the rest is not read"), stacklevel=2)
 
-    def _told(self, condition: str, session: int, event: int, limit: int) -> State:
+    def _load_state(self, condition: str, session: int, event: int, limit: int) -> State:
         pods: list[bytes] = []
         containers: list[bytes] = []
         rows = self._connection.execute(
@@ -532,7 +529,7 @@ class Recording:
     # -- the file ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        # Taken before connecting: a recorder may start writing at any moment.
+        # Determined before connecting, as a recorder may start writing at any time.
         self._fingerprint = fingerprint(self._real_path)
         try:
             self._connection, self.version, self.is_copy = connect(
@@ -547,7 +544,7 @@ class Recording:
         register(self._connection, self)
 
     def _refresh(self) -> bool:
-        """Reopen the file if it was opened as finished, and is being written now."""
+        """Reopen the file if it was settled when opened, and has changed; return whether it did."""
         if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
             return False
         # A caller may still use the old connection.
@@ -564,13 +561,13 @@ class Recording:
                 if self._refresh():
                     continue
                 raise self._error(error, where()) from error
-            # A result from a file that changed meanwhile is discarded.
+            # Discard a result from a file that has changed in the meantime.
             if not self._refresh():
                 return result
 
-    def _check_few(self, table: str, words: str) -> None:
-        """Refuse a table with more rows than any recorder writes, or more text in its column
-        ``words``, before it fills the memory.
+    def _check_size(self, table: str, words: str) -> None:
+        """Refuse a table with too many rows, or too much text in its column ``words``, before it is
+        read into memory.
         """
         text = f"min(coalesce({characters_sql(words)}, 0), {WORDS_MAX})"
         query = (
@@ -591,7 +588,7 @@ class Recording:
             )
 
     def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
-        """Return rows in the order of the key, their first column."""
+        """Return the values of rows ordered by their key, the first column."""
         return self._read(
             lambda: [make(row) for row in ascending(self._connection.execute(query), (0,))]
         )
@@ -605,7 +602,7 @@ class Recording:
     def _error(self, error: Exception, where: str) -> RecordingError:
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
             if not self._budget.is_over:
-                # A signal came during the query, and sqlite3 translated it to this error.
+                # A signal interrupted the query, which sqlite3 reports as this error.
                 raise KeyboardInterrupt from error
             return RecordingError(
                 self.path, "it is damaged: reading it would never end", "get another copy of it"
@@ -622,12 +619,12 @@ class Recording:
 
 
 def _among(numbers: Sequence[int]) -> str:
-    # As literals: a parameter would need a function of SQLite's, which a query may forbid.
+    # As literals: a list parameter would need an SQL function, which a user's query may forbid.
     return f"id IN ({', '.join(str(int(number)) for number in numbers)})"
 
 
 def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
-    """Yield numbers of events in ascending pages; or a single None for None, all events."""
+    """Yield event ids in ascending pages; for None, all events, yield a single None."""
     if numbers is None:
         yield None
         return
@@ -637,7 +634,7 @@ def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | Non
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Return the bytes of an open recording, even if its file was removed; 0 if unknown."""
+    """Return the size of an open recording in bytes, even if it was removed; 0 if unknown."""
     try:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page,) = connection.execute("PRAGMA page_size").fetchone()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events, gaps and sessions as records for programs: the keys of jsonl and of JSON."""
+"""Build JSON records of events, gaps, sessions and plugin output."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nri_scope.events import Event, Gap, Printed, Session
 from nri_scope.nri.plain import Plain
 
 SCHEMA_VERSION = 1
-"""Version of every JSON object we print. Increased for incompatible changes, not for new keys."""
+"""Version of all printed JSON objects. Increased for incompatible changes, not for new keys."""
 
 _encode = json.JSONEncoder(separators=(", ", ": ")).encode
 
 
 def to_json(record: Plain) -> str:
-    """Format one line of ASCII, which cannot contain control sequences for a terminal."""
+    """Return JSON as one line of ASCII, without control characters."""
     return _encode(record).replace("\x7f", "\\u007f")
 
 
 def json_in_parts(record: Mapping[str, Plain | Iterator[Plain]]) -> Iterator[str]:
-    """Yield the parts of one line, as `to_json` formats it; iterators become lists."""
+    """Yield the parts of one line in the format of `to_json`; iterators become lists."""
     before = "{"
     for key, value in record.items():
         yield f"{before}{to_json(key)}: "
@@ -44,14 +44,14 @@ def rfc3339(at_ns: int) -> str:
     return f"{_second(seconds)}.{rest // 1000:06d}Z"
 
 
-# Events come in bursts: most are in the same second as the previous one.
+# Events occur in bursts, mostly within the same second.
 @lru_cache(maxsize=8)
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def event_record(event: Event) -> dict[str, Plain]:
-    """Return the record of an event, for one line."""
+    """Return the record of an event."""
     return {
         "id": event.id,
         "at": rfc3339(event.at_ns),
@@ -72,14 +72,14 @@ def event_record(event: Event) -> dict[str, Plain]:
 
 
 def deadline_ms(timeout_ns: int) -> int | None:
-    """Round to the nearest millisecond, as a runtime's deadline is slightly less than configured;
-    None if there is none.
+    """Return a deadline in ms, rounded, as runtimes send slightly less than configured; None for 0,
+    which means no deadline.
     """
     return (timeout_ns + 500_000) // 1_000_000 if timeout_ns else None
 
 
 def gap_record(gap: Gap) -> dict[str, Plain]:
-    """Return the record of a gap, for one line; its only key distinguishes it from an event."""
+    """Return the record of a gap, with the single key ``gap``."""
     return {
         "gap": {
             "from": rfc3339(gap.from_ns),
@@ -92,7 +92,7 @@ def gap_record(gap: Gap) -> dict[str, Plain]:
 
 
 def printed_record(line: Printed) -> dict[str, Plain]:
-    """Return the record of a printed line; its only key distinguishes it from an event."""
+    """Return the record of a line of plugin output, with the single key ``output``."""
     return {
         "output": {
             "at": rfc3339(line.at_ns),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write small files that another user may have replaced by something else."""
+"""Read and write small files whose paths other users may have replaced."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ from pathlib import Path
 
 from .trusted_location import trusted_users
 
-_MOST_LINKS = 40
-_TO_WRITE = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_LINKS = 40
+_WRITE_FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Read up to ``most`` bytes, without waiting. Raises OSError, also if not a regular file."""
+    """Return up to ``most`` bytes of a file, without blocking. Raises OSError, also for a path that
+    is not a regular file.
+    """
     descriptor = _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(most)
 
 
 def write_private(path: Path, content: bytes, *, only_new: bool = False) -> None:
-    """Write a file that only its owner can read, or overwrite our own file, keeping its mode.
+    """Create a file that only its owner can read, or overwrite this user's file, keeping its mode.
 
-    Raises OSError, also if the path is not a regular file, is a file or a link of another user, or
-    exists despite ``only_new``.
+    Raises OSError, also if the path is not a regular file, belongs to another user, or exists
+    despite ``only_new``.
     """
     if not only_new:
         path = without_links(path)
     try:
-        descriptor = _trusted(os.open(path, _TO_WRITE | os.O_CREAT | os.O_EXCL, 0o600), path)
+        descriptor = _trusted(os.open(path, _WRITE_FLAGS | os.O_CREAT | os.O_EXCL, 0o600), path)
     except FileExistsError:
         if only_new:
             raise
-        descriptor = _trusted(os.open(path, _TO_WRITE), path)
+        descriptor = _trusted(os.open(path, _WRITE_FLAGS), path)
     with os.fdopen(descriptor, "wb") as file:
         file.truncate()
         file.write(content)
 
 
 def check_private(path: Path) -> None:
-    """Raise the OSError of `write_private`, as far as it can be predicted; change nothing."""
+    """Raise the OSError of `write_private`, as far as it is predictable; modify nothing."""
     path = without_links(path)
     try:
-        os.close(_trusted(os.open(path, _TO_WRITE), path))
+        os.close(_trusted(os.open(path, _WRITE_FLAGS), path))
     except FileNotFoundError:
         check_folder(path.parent)
 
@@ -58,12 +60,12 @@ def check_folder(folder: Path) -> None:
 
 
 def without_links(path: Path) -> Path:
-    """Return the path with links resolved; the file itself need not exist.
+    """Return ``path``, following it while it is a symbolic link; the target need not exist.
 
-    Raises PermissionError for a link of another user, who could have chosen any file. Other
-    OSErrors are left to the next use of the path.
+    Raises PermissionError for a link of another user, which could lead to any file. Other errors
+    are ignored, as the next use of the path raises them.
     """
-    for _ in range(_MOST_LINKS):
+    for _ in range(_MAX_LINKS):
         try:
             status = os.lstat(path)
         except OSError:
@@ -77,7 +79,7 @@ def without_links(path: Path) -> Path:
 
 
 def _trusted(descriptor: int, path: Path) -> int:
-    """Return the descriptor if it is of a regular file of our own, or raise OSError."""
+    """Return the descriptor of a regular file of a trusted user; close others and raise OSError."""
     descriptor = _regular(descriptor, path)
     if os.fstat(descriptor).st_uid in trusted_users():
         return descriptor

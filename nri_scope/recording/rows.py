@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of an untrusted recording as values, after a check of their types.
+"""Convert rows of an untrusted recording to values, after checking their types.
 
-SQLite allows values of any type in any column, regardless of the table's definition.
+SQLite allows values of any type in any column, regardless of the column's declared type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SESSION_COLUMNS = ", ".join(column.name for column in fields(Session))
 CONTAINER_COLUMNS = "c.key, c.id, c.name, p.key, p.id, p.namespace, p.name, p.uid"
 """Columns of ``container AS c`` with its ``pod AS p``, for `containers_of`."""
 
-# Rows from sqlite3: values whose types were not checked yet.
+# Row from sqlite3, whose types are not checked yet.
 Row = tuple[Any, ...]
 
 _Types = tuple[type, ...]
@@ -31,7 +31,7 @@ _NULL = type(None)
 
 
 class RowError(ValueError):
-    """A row that no recorder wrote. The text gives the reason."""
+    """Row that no recorder could have written. The text is the reason."""
 
 
 def _check(what: str, row: Row, *expected: _Types) -> None:
@@ -60,7 +60,7 @@ _SHORT = 1_000
 def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
     """Yield rows whose first columns are ascending numbers above ``after``.
 
-    Keys ascend in a sound file; in a forged one they could go in circles. Raises RowError.
+    The keys of a forged file may not ascend, even in a query ordered by them. Raises RowError.
     """
     width = len(after)
     numbers = (int,) * width
@@ -73,20 +73,20 @@ def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
 
 
 def event_of(row: Row) -> Event:
-    """Make an event from `EVENT_COLUMNS`. Raises RowError."""
-    # Most of the time of reading is spent in this line.
+    """Return an event from `EVENT_COLUMNS`. Raises RowError."""
+    # The hot path of reading.
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
     values = list(row)
     for column in (-2, -1):
         text = row[column]
-        # Most events repeat the changes of other events.
+        # Most events have the same changes as others, so decoded lists are cached.
         values[column] = _repeated(text) if len(text) <= _SHORT else _texts(text)
     return Event(*values)
 
 
 def session_of(row: Row) -> Session:
-    """Make a session from `SESSION_COLUMNS`. Raises RowError."""
+    """Return a session from `SESSION_COLUMNS`. Raises RowError."""
     _check("a session", row, _SESSION, _SESSION_OPEN)
     values = list(row)
     values[_INFERRED] = bool(values[_INFERRED])
@@ -94,7 +94,7 @@ def session_of(row: Row) -> Session:
 
 
 def gap_of(row: Row) -> Gap:
-    """Make a gap: id, session, from_ns, to_ns, reason, lost. Raises RowError."""
+    """Return a gap from id, session, from_ns, to_ns, reason, lost. Raises RowError."""
     _check(
         "a gap",
         row,
@@ -105,40 +105,40 @@ def gap_of(row: Row) -> Gap:
 
 
 def note_of(row: Row) -> Note:
-    """Make a note: id, session, at_ns, text. Raises RowError."""
+    """Return a note from id, session, at_ns, text. Raises RowError."""
     _check("a note", row, *((int, session, int, str) for session in _NUMBER_OR_NULL))
     return Note(*row)
 
 
 def mark_of(row: Row) -> Mark:
-    """Make a mark: event, at_ns, comment, made_ns. Raises RowError."""
+    """Return a mark from event, at_ns, comment, made_ns. Raises RowError."""
     _check("a mark", row, (int, int, str, int))
     return Mark(*row)
 
 
 def printed_of(row: Row) -> Printed:
-    """Make a line of output: id, session, at_ns, stream, text. Raises RowError."""
+    """Return a line of output from id, session, at_ns, stream, text. Raises RowError."""
     _check("a line of output", row, (int, int, int, str, str))
     return Printed(*row)
 
 
 def tapped_of(row: Row) -> Tapped:
-    """Make a tap's record: event, held_ns, metadata. Raises RowError."""
+    """Return a tap's record from event, held_ns, metadata. Raises RowError."""
     _check("a tap's record", row, (int, int, str), (int, int, _NULL))
     event, held_ns, metadata = row
     return Tapped(event, held_ns, _pairs(metadata) if metadata else ())
 
 
 def pod_of(row: Row) -> Pod:
-    """Make a pod: key, id, namespace, name, uid. Raises RowError."""
+    """Return a pod from key, id, namespace, name, uid. Raises RowError."""
     _check("a pod", row, _POD)
     return Pod(*row)
 
 
 def containers_of(rows: Iterable[Row]) -> list[Container]:
-    """Make containers from rows of `CONTAINER_COLUMNS`. Raises RowError.
+    """Return containers from rows of `CONTAINER_COLUMNS`. Raises RowError.
 
-    Containers of a pod share one object: any number of them may name the same pod.
+    Containers of the same pod share one `Pod`.
     """
     pods: dict[int, Pod] = {}
     found: list[Container] = []
@@ -152,13 +152,13 @@ def containers_of(rows: Iterable[Row]) -> list[Container]:
 
 
 def number_of(row: Row) -> int:
-    """Return the one number in a row. Raises RowError."""
+    """Return the number in a row with one column. Raises RowError."""
     _check("a number", row, (int,))
     return cast("int", row[0])
 
 
 def optional_numbers_of(row: Row) -> tuple[int | None, ...]:
-    """Return numbers, some of which may be missing. Raises RowError."""
+    """Return a row of numbers, any of which may be NULL. Raises RowError."""
     if any(value is not None and type(value) is not int for value in row):
         raise RowError("a reference is not a number")
     return row

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The single definition of a recording's tables: their SQL, comments and documentation.
+"""Define the tables of a recording: their SQL, comments and documentation.
 
-The comments become part of the file, so that ``.schema`` in the sqlite3 shell explains it.
+The comments are stored in the file, so that ``.schema`` in the sqlite3 shell explains the tables.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .sqlite_text import NAME_MAX, WORDS_MAX, cut_sql, list_sql
 APPLICATION_ID = 0x4E524953
 """``PRAGMA application_id`` of every recording: "NRIS" in ASCII."""
 VERSION = 1
-"""``PRAGMA user_version``. Raised for every change except new tables and indexes."""
+"""``PRAGMA user_version``. Increased for every change except new tables and indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; ``type`` is SQL, with its constraints."""
+    """Column; ``type`` is SQL, with constraints."""
 
     name: str
     type: str
@@ -27,9 +27,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table; ``key`` is a primary key of several columns, which also orders the rows on disk.
+    """Table; ``key`` is a primary key of several columns, which also orders the rows on disk.
 
-    ``indexes`` are columns with an index each, over the rows that have a value.
+    ``indexes`` are columns that each have an index, over the rows with a value.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Table:
     key: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     since_first: bool = True
-    """Whether every recording of this version has it; False if it was added later."""
+    """Whether every recording of this version has the table; False if it was added later."""
 
 
 _ID = "INTEGER PRIMARY KEY"
@@ -287,7 +287,7 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     {list_sql("e.changed")} AS changed, {list_sql("e.owners")} AS owners
 {_JOINS}
 """.strip()
-"""The columns of `events.Event` in its order, never NULL, for filters and readers."""
+"""View with the columns of `events.Event`, in order and never NULL, for filters and readers."""
 
 LOG_VIEW = f"""
 SELECT e.id AS id,
@@ -302,9 +302,9 @@ SELECT e.id AS id,
 """.strip()
 
 VIEWS = {"log": LOG_VIEW}
-"""Views in the file, for users of the sqlite3 shell. Our reader uses its own.
+"""Views in the file, for users of the sqlite3 shell. `reader` creates temporary views instead.
 
-A reader refuses a file with any other view, so changing one needs a new version.
+A reader refuses a file with any other view, so changing one requires a new version.
 """
 
 _BEFORE_CRI = LOG_VIEW.replace(_PLUGIN, "s.plugin_index || '-' || s.plugin_name")
@@ -328,7 +328,7 @@ def table_sql(table: Table) -> str:
 
 
 def plain_sql(sql: str) -> str:
-    """Return ``CREATE TABLE`` without comments, for comparing."""
+    """Return ``CREATE TABLE`` without comments, for comparison."""
     return " ".join(" ".join(line.partition("--")[0] for line in sql.splitlines()).split())
 
 

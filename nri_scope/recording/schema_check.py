@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a file is a recording, and nothing else.
+"""Check that an untrusted file is a recording without active content.
 
-A recording may be untrusted, and an SQLite file can contain more than rows: triggers, and views or
-computed columns in place of tables. A file with any of these is refused.
+Besides rows, an SQLite file can contain triggers, and views, virtual tables or computed columns in
+place of plain tables. A file with any of these is refused.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from nri_scope.errors import RecordingError
 from .schema import APPLICATION_ID, OLDER_VIEWS, TABLES, VERSION, VIEWS
 
 _MAX_OBJECTS = 1_000
-_NOT_OURS = "not an nri-scope recording"
+_NOT_A_RECORDING = "not an nri-scope recording"
 
-_OUR_VIEWS = frozenset(
+_KNOWN_VIEWS = frozenset(
     " ".join(f"CREATE VIEW {name} AS {sql}".split())
     for name, sqls in OLDER_VIEWS.items()
     for sql in (VIEWS[name], *sqls)
@@ -27,19 +27,21 @@ GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 
 def repair_hint(path: str | Path) -> str:
-    """Return advice for a damaged file. It avoids ``.recover``, which some sqlite3 lack."""
+    """Return advice for a damaged file. Not ``.recover``, which some builds of sqlite3 lack."""
     if Path(path).suffix.lower() == ".zip":
         return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"
     return "`sqlite3 FILE .dump` prints what can still be read of it"
 
 
 def check(connection: sqlite3.Connection, path: Path) -> int:
-    """Check an open recording, and return its version.
+    """Return the format version of an open recording.
 
     Raises RecordingError for other files and for newer versions, and sqlite3.Error.
     """
     if _pragma(connection, "application_id") != APPLICATION_ID:
-        raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database", GIVE_A_RECORDING)
+        raise RecordingError(
+            path, f"{_NOT_A_RECORDING} but some other SQLite database", GIVE_A_RECORDING
+        )
     version = _pragma(connection, "user_version")
     if version > VERSION:
         raise RecordingError(
@@ -48,28 +50,30 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
             "upgrade nri-scope",
         )
     if version < 1:
-        raise RecordingError(path, f"{_NOT_OURS}: its version is {version}", GIVE_A_RECORDING)
+        raise RecordingError(
+            path, f"{_NOT_A_RECORDING}: its version is {version}", GIVE_A_RECORDING
+        )
     return version
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that a recording of our version has our tables, and no triggers or unknown views.
+    """Check that a recording of version `VERSION` has all tables, and no triggers or unknown views.
 
-    More tables, columns and indexes are allowed: other programs may have added them. Tables that
-    were added later (`Table.since_first`) may be missing, columns may not. Raises RecordingError
-    and sqlite3.Error.
+    Additional tables, columns and indexes are allowed, as other programs may have added them.
+    Tables that were added to this version later (`Table.since_first`) may be missing. Raises
+    RecordingError and sqlite3.Error.
     """
     objects = connection.execute(
         "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_OBJECTS,)
     ).fetchall()
     if len(objects) == _MAX_OBJECTS:
-        raise RecordingError(path, f"{_NOT_OURS}: too many tables", GIVE_A_RECORDING)
+        raise RecordingError(path, f"{_NOT_A_RECORDING}: too many tables", GIVE_A_RECORDING)
     tables = set()
     for kind, name, sql in objects:
         if kind == "view":
-            allowed = _words(sql) in _OUR_VIEWS
+            allowed = _words(sql) in _KNOWN_VIEWS
         else:
-            # No table or index may use the name of a view that users expect.
+            # No table or index may have the name of a view that users expect.
             allowed = kind in ("table", "index") and name not in VIEWS
         if not allowed or not isinstance(name, str) or not isinstance(sql, str):
             raise RecordingError(path, f"holds a {kind}, which no recording has", "do not trust it")
@@ -96,7 +100,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             if columns.get(column.name) != 0:
                 raise RecordingError(
                     path,
-                    f"{_NOT_OURS}, or damaged: no {column.name} in its table {table.name}",
+                    f"{_NOT_A_RECORDING}, or damaged: no {column.name} in its table {table.name}",
                     GIVE_A_RECORDING,
                 )
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time between a recording's sessions, in which nothing was observed.
+"""Derive gaps from the time between a recording's sessions, in which nothing was observed.
 
-A recorder that loses its runtime and finds it again notes a gap. A recorder launched by the runtime
-ends with it, and the next one continues the same file; so does a later ``record -o`` to an existing
-file. Neither knows what came before, but the recording does: this module derives their gaps from
-its sessions, for recordings of every age.
+A recorder that reconnects to its runtime records a gap itself. A recorder launched by the runtime
+ends with the runtime, and the next one continues the same file, as does a later ``record -o`` to an
+existing file. These recorders do not record the time in between as a gap, so this module derives it
+from the sessions.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from math import inf
 from nri_scope.events import KILLED, Gap, Role, Session
 
 _OBSERVING = frozenset({Role.LOGGER, Role.PROBE, Role.TAP})
-"""Roles that observe a node. A replay has its own time; the CRI is only queried."""
+"""Roles that observe a node. A replay has its own time, and the CRI is only queried."""
 
 
 def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]:
-    """Return the gaps between sessions that are not among those ``noted`` in the recording.
+    """Return the gaps between sessions that the ``noted`` gaps, those in the table, do not cover.
 
-    Their numbers are those of the sessions that follow them, negated. If a part of a recording was
-    made without some events, its sessions do not define the time between them.
+    The id of a gap is the negated id of the session after it. Where an extracted part of a
+    recording omits events, no gap is derived.
     """
-    lost = _Reaching(gap for gap in noted if not gap.is_left_out)
-    left_out = _Reaching(gap for gap in noted if gap.is_left_out)
+    lost = _LatestEnd(gap for gap in noted if not gap.is_left_out)
+    left_out = _LatestEnd(gap for gap in noted if gap.is_left_out)
     killed = sorted(gap.from_ns for gap in noted if gap.reason == KILLED)
     found: list[Gap] = []
     newest: Session | None = None
@@ -46,8 +46,8 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
     return found
 
 
-class _Reaching:
-    """The latest end of the gaps begun by a moment; moments must be queried in ascending order."""
+class _LatestEnd:
+    """Latest end of the gaps that began by a given time. Times must be queried in order."""
 
     def __init__(self, gaps: Iterable[Gap]) -> None:
         self._gaps: Iterator[Gap] = iter(sorted(gaps, key=lambda gap: gap.from_ns))
@@ -62,10 +62,10 @@ class _Reaching:
 
 
 def _end(session: Session, killed: Sequence[int]) -> float:
-    """Return when a session ended, as far as later rows show."""
+    """Return the end of a session in ns, or infinity if unknown."""
     if session.ended_ns is not None:
         return session.ended_ns
     if session.end_reason != KILLED:
         return inf
-    # The recorder that continued the file noted the end of the killed recorder's events.
+    # The gap recorded by the next recorder begins at the killed recorder's last event.
     return next((at_ns for at_ns in killed if at_ns >= session.started_ns), inf)

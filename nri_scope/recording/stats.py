@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of a recording."""
+"""Compute statistics of events and gaps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nri_scope.nri.request_subject import is_plugins_call
 
 SECOND = 1_000_000_000
 RUN = 1 << 16
-"""Number of times that are sorted together."""
+"""Number of response times that are sorted together."""
 
 
 class Sample(NamedTuple):
-    """The values of an event that enter the statistics."""
+    """Values of an event for the statistics."""
 
     event: str
     namespace: str
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResponseTimes:
-    """Response times in ns, by nearest rank."""
+    """Response times in ns; percentiles by nearest rank."""
 
     p50: int
     p99: int
@@ -44,26 +44,26 @@ class ResponseTimes:
         """Return the statistics of these times; None if there are none."""
         if not times:
             return None
-        # Sorting all at once would make a list of objects, which takes five times as much memory.
+        # Sorting all times together would create a list of objects, with five times the memory.
         runs = [array("q", sorted(times[at : at + RUN])) for at in range(0, len(times), RUN)]
         return cls(_rank(runs, 50), _rank(runs, 99), max(run[-1] for run in runs))
 
 
 @dataclass(frozen=True, slots=True)
 class EventStats:
-    """The statistics of all events of one name."""
+    """Statistics of all events with one name."""
 
     event: str
     count: int
     not_ok: int
-    """Number of events answered with an error or too late."""
+    """Number of events with an error or a missed deadline."""
     wire_bytes: int
     took: ResponseTimes
 
 
 @dataclass(frozen=True, slots=True)
 class PodStats:
-    """The statistics of all events about one pod, by name."""
+    """Statistics of all events about one pod, identified by name."""
 
     namespace: str
     pod: str
@@ -72,7 +72,7 @@ class PodStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The result of `tally`."""
+    """Result of `tally`."""
 
     count: int
     by_status: dict[str, int]
@@ -83,11 +83,11 @@ class Stats:
     without_pod: int
     """Number of events without a pod."""
     took: ResponseTimes | None
-    """Response times of the runtime's requests; a plugin's requests take the runtime's time."""
+    """Response times of the runtime's requests, without requests that plugins sent."""
     first_ns: int | None
     last_ns: int | None
     busiest_ns: int | None
-    """Start of the second with the most events."""
+    """Start of the second with the most events, in ns."""
     busiest_count: int
     wire_bytes: int
     """Bytes of all requests."""
@@ -101,12 +101,12 @@ class Stats:
 
     @property
     def rate(self) -> float | None:
-        """Events per second; None for less than a second, which is not representative."""
+        """Events per second; None for less than a second, which would not be representative."""
         return (self.count - 1) / self.seconds if self.seconds >= 1 else None
 
 
 def tally(samples: Iterable[Sample]) -> Stats:
-    """Count ``samples``. Takes 8 bytes of memory for each, and more only for new names."""
+    """Return the statistics of ``samples``. Takes 8 bytes of memory per sample, plus names."""
     times: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
     sizes: Counter[str] = Counter()
     not_ok: Counter[str] = Counter()
@@ -161,16 +161,15 @@ class GapStats:
 
     count: int
     lost: int
-    """Number of lost events, for gaps that count them."""
+    """Number of lost events in gaps with a known number."""
     unknown: int
     """Number of gaps with an unknown number of lost events."""
     left_out: int = 0
-    """Number of events that this part of a recording leaves out; their gaps are not counted above.
-    """
+    """Number of events omitted from an extracted part; their gaps are not counted above."""
 
     @classmethod
     def of(cls, gaps: Iterable[Gap]) -> GapStats:
-        """Count ``gaps``."""
+        """Return the totals of ``gaps``."""
         every = list(gaps)
         lost = [gap.lost for gap in every if not gap.is_left_out]
         known = [count for count in lost if count is not None]
@@ -179,12 +178,12 @@ class GapStats:
 
 
 def _rank(runs: Sequence[array[int]], percent: int) -> int:
-    """Return the smallest number that ``percent`` of all do not exceed; each run ascends."""
-    wanted = max(1, math.ceil(sum(map(len, runs)) * percent / 100))
+    """Return the nearest-rank percentile of all numbers; each run is ascending."""
+    rank = max(1, math.ceil(sum(map(len, runs)) * percent / 100))
     low, high = min(run[0] for run in runs), max(run[-1] for run in runs)
     while low < high:
         middle = (low + high) // 2
-        if sum(bisect_right(run, middle) for run in runs) >= wanted:
+        if sum(bisect_right(run, middle) for run in runs) >= rank:
             high = middle
         else:
             low = middle + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of a few pods and containers, and these by key, without reading all of them."""
+"""Query single pods and containers, and their events, without reading all rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozens
 
 
 def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
-    """Return a container's owners, ``NN-name``, in call order. Raises RecordingError."""
+    """Return the owners of a container's changes, ``NN-name``, by index. Raises RecordingError."""
     rows = query_rows(
         recording,
         "SELECT DISTINCT owners FROM (SELECT owners FROM event WHERE container = ? "
@@ -87,9 +87,9 @@ def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
     return tuple(sorted(set(chain.from_iterable(texts(encoded) for (encoded,) in rows))))
 
 
-def state_in(recording: Recording, told: int) -> str:
-    """Return a container's state in an object; "" if it has none. Raises RecordingError."""
-    ((encoded,),) = query_rows(recording, "SELECT nri_object(?)", told)
+def state_in(recording: Recording, object_id: int) -> str:
+    """Return the state of the container in an object; "" if none. Raises RecordingError."""
+    ((encoded,),) = query_rows(recording, "SELECT nri_object(?)", object_id)
     state = _decoded(encoded, dict).get("state")
     return state if isinstance(state, str) else ""
 
@@ -103,7 +103,7 @@ def texts(encoded: object) -> list[str]:
 
 
 class EventPoint(NamedTuple):
-    """An event with its time."""
+    """Event with its time, for a timeline."""
 
     at_ns: int
     event: int
@@ -115,7 +115,7 @@ class EventPoint(NamedTuple):
 def events_of_container(
     recording: Recording, container: int, after: int, where: Filter | None
 ) -> list[int]:
-    """Return the numbers of a container's events after ``after``. Raises RecordingError."""
+    """Return the ids of a container's matching events after ``after``. Raises RecordingError."""
     text, values = sql_of(where)
     with recording_errors(recording):
         rows = recording.connection.execute(
@@ -134,8 +134,10 @@ def points_between(
     where: Filter | None,
     most: int,
 ) -> list[EventPoint]:
-    """Return the first events of a pod alone, or of a container (``subject``: their keys, 0 for
-    none), from one time up to another, in this range of numbers. Raises RecordingError.
+    """Return the first ``most`` matching events of a container, or of a pod without its containers.
+
+    ``subject``: keys of pod and container, 0 for none; ``times``: range in ns, without its end;
+    ``numbers``: range of event ids, both included. Raises RecordingError.
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
@@ -153,7 +155,7 @@ def points_between(
     with recording_errors(recording):
         if not all(tuple(map(type, row[:3])) == (int, int, str) for row in rows):
             raise RowError("an event has values of a wrong type")
-    # Thousands of events share a handful of names.
+    # Share the strings, as thousands of events have few different names.
     names: dict[str, str] = {}
     return [
         EventPoint(at_ns, number, names.setdefault(name, name), status == Status.OK, bool(changed))
@@ -169,8 +171,8 @@ def next_event(
     *,
     forwards: bool,
 ) -> tuple[int, int] | None:
-    """Return number and time of the next or previous event of a pod alone, or of a container; None
-    if there is none. Raises RecordingError.
+    """Return id and time of the next or previous matching event of a container, or of a pod without
+    its containers; None if there is none. Raises RecordingError.
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
@@ -189,8 +191,8 @@ def next_event(
 def event_from(
     recording: Recording, at_ns: int, where: Filter | None, about: Pod | Container | None
 ) -> int | None:
-    """Return the first event at this time or later that passes the filter and is about the pod or
-    container; None if there is none. Raises RecordingError.
+    """Return the id of the first event at ``at_ns`` or later that matches ``where`` and ``about``;
+    None if there is none. Raises RecordingError.
     """
     text, values = sql_of(where)
     of_it = f" AND {column_of(about)} = ?" if about is not None else ""
@@ -207,7 +209,7 @@ def event_from(
 
 
 def neighbours(recording: Recording, event: Event, *, of_container: bool) -> list[Event | None]:
-    """Return the previous and the next event, of all or of its container; None if missing.
+    """Return the previous and the next event, of all or of its container; None if there is none.
 
     Raises RecordingError.
     """
@@ -224,8 +226,8 @@ def neighbours(recording: Recording, event: Event, *, of_container: bool) -> lis
 
 
 def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -> list[int]:
-    """Return the keys of containers that this event, or any event of the containers ``own``,
-    updated. Raises RecordingError.
+    """Return the keys of the containers that an event, or any event of the containers ``own``,
+    requested to update or evict. Raises RecordingError.
     """
     if not recording_has_table(recording, "effect"):
         return []
@@ -245,7 +247,7 @@ def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -
 
 
 def same_round_near(recording: Recording, event: Event, within: int) -> list[int]:
-    """Return the numbers of nearby events that may be of an event's round, and its own.
+    """Return the ids of events, up to ``within`` ids away, that may belong to an event's round.
 
     Raises RecordingError.
     """
@@ -265,7 +267,7 @@ def same_round_near(recording: Recording, event: Event, within: int) -> list[int
 
 
 def column_of(about: Pod | Container) -> str:
-    """Return the event column with the subject's key."""
+    """Return the name of the event column with the subject's key."""
     return "pod" if isinstance(about, Pod) else "container"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Summary of a whole recording, with its sessions and gaps."""
+"""Summarise a recording: statistics, sessions and gaps."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from .stats import GapStats, ResponseTimes, Sample, Stats, tally
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of a whole recording."""
+    """Summary of a recording."""
 
     stats: Stats
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
     cri_answers: int
-    """Number of the CRI's answers, excluded from all other counts: no runtime waited for us then.
-    """
+    """Number of recorded CRI calls, which are excluded from all other counts."""
     file_bytes: int
-    """Bytes on disk, including SQLite's files beside a recording that is being written."""
+    """Bytes on disk, including the write-ahead log of a recording that is being written."""
     version: int
 
     @property
@@ -88,7 +87,7 @@ class Summary:
 
 
 def summarise(recording: Recording) -> Summary:
-    """Count everything. Raises RecordingError."""
+    """Return the summary of a recording. Raises RecordingError."""
     size = 0
     for name in (recording.path, f"{recording.path}-wal"):
         with suppress(OSError):
@@ -133,7 +132,7 @@ def _took(took: ResponseTimes | None) -> dict[str, Plain]:
 
 
 def time_range(recording: Recording) -> tuple[int, int]:
-    """Return the wall clock times, in nanoseconds, of the first and last event; (0, 1) without.
+    """Return the earliest and latest event time, in wall clock ns; (0, 1) without events.
 
     Raises RecordingError.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tap's records of events: its own time, metadata, output of plugins."""
+"""Read the data that only taps record: processing time, metadata, output of plugins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .sqlite_errors import recording_errors, recording_has_table
 from .sqlite_text import HIGHEST, characters_sql
 
 LINE_MAX = 128 << 10
-"""Maximum number of characters of a line that a plugin printed; taps cut lines at 16 KiB."""
+"""Maximum number of characters of a line of plugin output; taps truncate lines at 16 KiB."""
 METADATA_MAX = 256 << 10
 """Maximum number of characters of an event's metadata, as JSON; recorders store less."""
 _PAGE = 100
-# An overlong text is only detected: no recorder wrote it, and it may be larger than memory.
+# An overlong text is not read: no recorder wrote it, and it may be larger than the memory.
 _PRINTED = (
     f"SELECT id, session, at_ns, CASE WHEN {characters_sql('stream')} <= 16 THEN stream END, "
     f"CASE WHEN {characters_sql('text')} <= {LINE_MAX} THEN text END FROM output"
@@ -29,9 +29,8 @@ _TAPPED = (
 
 
 def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
-    """Return a tap's records of these events, by number; without events that no tap saw.
-
-    At most a few hundred at once. Raises RecordingError.
+    """Return the tap's records of up to a few hundred events, ordered by event. Raises
+    RecordingError.
     """
     if not events or not recording_has_table(recording, "tapped"):
         return []
@@ -42,7 +41,7 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
 
 
 class Taps:
-    """A tap's records of events, read one after the other, by ascending number."""
+    """Tap's records of events, read sequentially, in ascending order of events."""
 
     def __init__(self, recording: Recording) -> None:
         self._rows = _all(recording)
@@ -50,7 +49,7 @@ class Taps:
         self._began = False
 
     def of(self, event: int) -> Tapped | None:
-        """Return the tap's record of an event; None if no tap saw it. Raises RecordingError."""
+        """Return the tap's record of an event, or None. Raises RecordingError."""
         if not self._began:
             self._began = True
             self._next = next(self._rows, None)
@@ -74,8 +73,7 @@ def _all(recording: Recording) -> Iterator[Tapped]:
 
 
 def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
-    """Yield all lines that plugins printed, in recorded order, after number ``after_id``.
-
+    """Yield the lines of plugin output after id ``after_id``, in recorded order.
 
     Raises RecordingError.
     """
@@ -92,8 +90,8 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
 
 def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Printed], int]:
-    """Return the lines that an event's plugin printed before the next event of the same session:
-    the first ``most``, and their total number. Raises RecordingError.
+    """Return the plugin output between an event and the next event of the same session: the first
+    ``most`` lines, and their total number. Raises RecordingError.
     """
     if not recording_has_table(recording, "output"):
         return [], 0

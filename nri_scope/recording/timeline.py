@@ -13,14 +13,14 @@ from nri_scope.events import Event, Gap, Note, Printed, Session
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A session whose first event follows."""
+    """Begin of a session, before its first event."""
 
     session: Session
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A session that began earlier in the stream has ended."""
+    """End of a session whose `Began` came earlier in the stream."""
 
     session: Session
 
@@ -31,15 +31,15 @@ Item = Event | Gap | Began | Ended | Note | Printed
 
 
 class Timeline:
-    """Merges gaps, notes, and session starts and ends into the events; yields each item once.
+    """Merger of events with gaps, notes, and session begins and ends; it yields each item once.
 
-    Events keep their recorded order; an item between them goes before the first event that is not
-    earlier.
+    Events keep their recorded order. Any other item precedes the first event that is not earlier
+    than the item.
     """
 
     def __init__(self) -> None:
-        self._shown: set[tuple[type, int]] = set()
-        """Types and numbers of the gaps and notes shown."""
+        self._yielded: set[tuple[type, int]] = set()
+        """Types and ids of the gaps and notes already yielded."""
         self._open: dict[int, Session] = {}
         self._began: set[int] = set()
 
@@ -51,49 +51,50 @@ class Timeline:
         until_ns: int | None = None,
         notes: Iterable[Note] = (),
     ) -> Iterator[Item]:
-        """Yield the items of ``events``, and of all ``gaps`` and ``notes`` not given before.
+        """Yield ``events``, merged with the ``gaps`` and ``notes`` that were not yielded before.
 
-        ``sessions``, ``gaps`` and ``notes`` are those in the recording now, so this can be called
-        again with later items. After the last event, the items before ``until_ns`` follow, or all.
+        To follow a growing recording, call this again with the new events and all current
+        ``sessions``, ``gaps`` and ``notes``. After the last event come the remaining items before
+        ``until_ns``, or all of them.
         """
         by_id = {session.id: session for session in sessions}
         between: list[Gap | Note] = [*gaps, *notes]
-        waiting = sorted(
-            (one for one in between if (type(one), one.id) not in self._shown),
-            key=lambda one: (time_of(one), type(one) is Gap, one.id),
+        pending = sorted(
+            (item for item in between if (type(item), item.id) not in self._yielded),
+            key=lambda item: (time_of(item), type(item) is Gap, item.id),
             reverse=True,
         )
         self._open = {number: by_id.get(number, known) for number, known in self._open.items()}
-        next_ns = self._next(waiting)
+        next_ns = self._next(pending)
         for event in events:
             if event.at_ns >= next_ns:
-                yield from self._until(event.at_ns, waiting)
-                next_ns = self._next(waiting)
+                yield from self._until(event.at_ns, pending)
+                next_ns = self._next(pending)
             if event.session not in self._began:
                 self._began.add(event.session)
                 session = by_id.get(event.session)
                 if session is not None:
                     self._open[session.id] = session
                     yield Began(session)
-                    next_ns = self._next(waiting)
+                    next_ns = self._next(pending)
             yield event
-        yield from self._until(_END if until_ns is None else until_ns - 1, waiting)
+        yield from self._until(_END if until_ns is None else until_ns - 1, pending)
 
-    def _next(self, waiting: list[Gap | Note]) -> float:
-        """Return the time of the earliest gap, note or session end that is still to be yielded."""
+    def _next(self, pending: list[Gap | Note]) -> float:
+        """Return the time of the next gap, note or session end."""
         times: list[float] = [
             session.ended_ns for session in self._open.values() if session.ended_ns is not None
         ]
-        if waiting:
-            times.append(time_of(waiting[-1]))
+        if pending:
+            times.append(time_of(pending[-1]))
         return min(times, default=_END)
 
-    def _until(self, at_ns: float, waiting: list[Gap | Note]) -> Iterator[Item]:
+    def _until(self, at_ns: float, pending: list[Gap | Note]) -> Iterator[Item]:
         due: list[tuple[int, int, Gap | Note | Ended]] = []
-        while waiting and time_of(waiting[-1]) <= at_ns:
-            one = waiting.pop()
-            self._shown.add((type(one), one.id))
-            due.append((time_of(one), 1, one))
+        while pending and time_of(pending[-1]) <= at_ns:
+            item = pending.pop()
+            self._yielded.add((type(item), item.id))
+            due.append((time_of(item), 1, item))
         for session in list(self._open.values()):
             if session.ended_ns is not None and session.ended_ns <= at_ns:
                 del self._open[session.id]
@@ -101,19 +102,19 @@ class Timeline:
         yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
 
 
-def time_of(one: Event | Gap | Note | Printed) -> int:
+def time_of(item: Event | Gap | Note | Printed) -> int:
     """Return the time of an item; for a gap, its start."""
-    return one.from_ns if isinstance(one, Gap) else one.at_ns
+    return item.from_ns if isinstance(item, Gap) else item.at_ns
 
 
 def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
-    """Yield ``items`` merged with ``lines`` that plugins printed; both are in order of time."""
+    """Yield ``items`` merged with ``lines`` printed by plugins; both in chronological order."""
     rest = iter(lines)
     line = next(rest, None)
     for item in items:
         match item:
             case Began():
-                # Lines printed earlier come with the session's first event.
+                # Earlier lines are yielded before the session's first event instead.
                 until_ns = 0
             case Ended(session):
                 until_ns = session.ended_ns or 0
@@ -129,7 +130,7 @@ def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
 
 
 def sessions_overlap(sessions: Iterable[Session]) -> bool:
-    """Return whether any two sessions were open at the same time."""
+    """Return whether any two sessions overlapped in time."""
     latest: float = -_END
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.started_ns < latest:

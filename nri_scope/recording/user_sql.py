@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the user's own SQL over a recording, for reading only.
+"""Run a user's SELECT on a recording.
 
-The connection is read-only already. That alone would still let a query attach other files or change
-the connection's settings, and would report refusals in SQLite's words.
+The connection is read-only already, but a query could still attach other files or change the
+connection's settings. Refused statements are reported in nri-scope's words.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .sql_functions import PROBLEM
 Cell = None | int | float | str | bytes
 
 STEPS = 100_000
-"""Virtual machine steps between two checks for pending signals: about a millisecond."""
-_FETCH, _FETCH_SIZE = 256, 1 << 20
-"""Rows that are read together, and the characters and bytes after which they are fewer."""
+"""Virtual machine steps between two checks for signals, about a millisecond."""
+_FETCH_ROWS, _FETCH_SIZE = 256, 1 << 20
+"""Maximum number of rows that are read together, and of their characters and bytes."""
 
 _READS = frozenset(
     {
@@ -33,7 +33,7 @@ _READS = frozenset(
         sqlite3.SQLITE_RECURSIVE,
     }
 )
-_DEEDS = {
+_ACTIONS = {
     sqlite3.SQLITE_INSERT: "write to {0}",
     sqlite3.SQLITE_UPDATE: "write to {0}",
     sqlite3.SQLITE_DELETE: "delete from {0}",
@@ -45,17 +45,17 @@ _DEEDS = {
 _PRAGMAS = frozenset(
     {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"}
 )
-"""Pragmas that only show the definition of tables."""
+"""Pragmas that only return the definitions of tables."""
 _SCHEMA = "SELECT sql FROM sqlite_master shows the tables and their columns"
-# VACUUM first makes SQLite attach a database to write to.
+# SQLite reports VACUUM as an ATTACH, because it first attaches the target database.
 _VACUUM = re.compile(r"(?:[\s;]|--[^\n]*\n|/\*.*?\*/)*vacuum\b", re.IGNORECASE | re.DOTALL)
 _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
-_WAY_OUT = "recordings are read-only here: use SELECT"
+_USE_SELECT = "recordings are read-only here: use SELECT"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a query; ``rows`` is read while the database runs, and only once."""
+    """Result of a query; ``rows`` can be iterated once, while the query runs."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Cell, ...]]
@@ -64,8 +64,8 @@ class Result:
 def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
     """Run one SELECT on a recording's connection.
 
-    Raises UsageError for other statements than SELECT and for errors in SQL, RecordingError for
-    errors in the file; both also while the rows are read. The interrupt key stops it at any moment.
+    Raises UsageError for statements other than SELECT and for errors in SQL, RecordingError for
+    errors in the file; both also while the rows are read. SIGINT interrupts the query at any time.
     """
     refused: list[UsageError] = []
 
@@ -83,12 +83,12 @@ def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
 
     cursor: sqlite3.Cursor | None = None
     connection.set_authorizer(authorize)
-    # The function does nothing, but calling it lets Python notice a signal.
-    connection.set_progress_handler(_go_on, STEPS)
-    with _in_our_words(path, refused):
+    # The handler does nothing, but each call lets Python handle signals.
+    connection.set_progress_handler(_check_signals, STEPS)
+    with _translated_errors(path, refused):
         cursor = connection.execute(sql)
     if cursor.description is None:
-        raise UsageError("this SQL returns no rows", _WAY_OUT)
+        raise UsageError("this SQL returns no rows", _USE_SELECT)
     columns = tuple(str(column[0]) for column in cursor.description)
     return Result(columns, _rows(cursor, path, refused))
 
@@ -97,20 +97,20 @@ def _refusal(sql: str, action: int, first: str, second: str) -> UsageError:
     if action == sqlite3.SQLITE_PRAGMA:
         return UsageError(f"PRAGMA {first} is not available here", _SCHEMA)
     if action == sqlite3.SQLITE_FUNCTION:
-        return UsageError(f"this SQL would call {second}()", _WAY_OUT)
+        return UsageError(f"this SQL would call {second}()", _USE_SELECT)
     if _VACUUM.match(sql):
-        return UsageError("this SQL would rewrite the recording", _WAY_OUT)
+        return UsageError("this SQL would rewrite the recording", _USE_SELECT)
     schema = first.startswith("sqlite_")
     if schema and "pragma_" in sql.lower():
-        # SQLite creates a table for it, if only in memory.
+        # SQLite creates a virtual table for it.
         return UsageError("a PRAGMA is not available here as a table", "write PRAGMA table_info(x)")
     # The rest are CREATE, DROP, ALTER and so on, in many variants; some of them first write to
     # SQLite's own tables.
-    deed = "change tables" if schema else _DEEDS.get(action, "change tables")
-    return UsageError(f"this SQL would {deed.format(first)}", _WAY_OUT)
+    refused_action = "change tables" if schema else _ACTIONS.get(action, "change tables")
+    return UsageError(f"this SQL would {refused_action.format(first)}", _USE_SELECT)
 
 
-def _go_on() -> int:
+def _check_signals() -> int:
     return 0
 
 
@@ -118,7 +118,7 @@ def _rows(
     cursor: sqlite3.Cursor, path: object, refused: list[UsageError]
 ) -> Iterator[tuple[Cell, ...]]:
     while True:
-        with _in_our_words(path, refused):
+        with _translated_errors(path, refused):
             some = _some(cursor)
         if not some:
             return
@@ -131,13 +131,13 @@ def _some(cursor: sqlite3.Cursor) -> list[tuple[Cell, ...]]:
     for row in cursor:
         rows.append(row)
         size += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
-        if len(rows) == _FETCH or size > _FETCH_SIZE:
+        if len(rows) == _FETCH_ROWS or size > _FETCH_SIZE:
             break
     return rows
 
 
 @contextmanager
-def _in_our_words(path: object, refused: list[UsageError]) -> Iterator[None]:
+def _translated_errors(path: object, refused: list[UsageError]) -> Iterator[None]:
     PROBLEM.set("")
     try:
         yield
@@ -159,7 +159,7 @@ def _in_our_words(path: object, refused: list[UsageError]) -> Iterator[None]:
             str(path), "damaged: text in it is not UTF-8", repair_hint(str(path))
         ) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
-        # A NUL in the query, a number without end.
+        # For example a NUL in the query, or too large a number.
         raise UsageError(f"SQL: {error}") from error
 
 

@@ -142,7 +142,7 @@ def test_both_recorders_of_one_restart_say_so() -> None:
 
 @pytest.mark.parametrize("path", [PREINSTALLED, AT_THE_SOCKET], ids=lambda path: path.name)
 def test_every_surface_says_so(path: Path, tmp_path: Path) -> None:
-    assert "gaps      1: " in ran("stats", path)
+    assert "gaps      1, " in ran("stats", path)
     (told,) = json.loads(ran("stats", path, "--format", "json"))["gaps"]["list"]
     assert "closed by the runtime" in told["reason"]
     assert ran("log", path).count("events lost: unknown") == 1

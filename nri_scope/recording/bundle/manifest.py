@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``manifest.json`` of a bundle: its contents, as claimed by its packer."""
+"""Encode and parse ``manifest.json``, the description of a bundle by the program that packed it."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ MAX_MANIFEST = 1 << 20
 """Maximum number of bytes of a manifest."""
 _MAX_LIST = 10_000
 _MAX_DIGITS = 20
-"""Maximum number of digits of a number in a message. Python reads numbers of up to 4,300."""
+"""Maximum number of digits displayed in an error. Python parses numbers of up to 4,300."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
 
 
 class ManifestError(ValueError):
-    """A malformed manifest. The text gives the reason."""
+    """Malformed manifest. The text is the reason."""
 
 
 class NewerBundle(ManifestError):
-    """A manifest of a newer version."""
+    """Manifest of a newer version."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file in the bundle."""
+    """File in the bundle."""
 
     size: int
     sha256: str
-    """Hexadecimal hash of the file."""
+    """Hash of the file, in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime whose events are in the recording."""
+    """Runtime whose events are in the recording."""
 
     name: str
     version: str
@@ -57,12 +57,12 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The numbers of things in the recording."""
+    """Numbers of events, sessions, pods, containers and gaps in the recording."""
 
     events: int
     """Number of selected events."""
     context: int
-    """Number of events added so that the selected ones can be replayed."""
+    """Number of additional events that are needed to replay the selected ones."""
     left_out: int
     """Number of events of the original that are not in the bundle."""
     sessions: int
@@ -73,7 +73,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A line of the redaction report."""
+    """Number of replaced values for one rule and place."""
 
     rule: str
     place: str
@@ -82,7 +82,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The replaced values. No bundle contains the originals."""
+    """Replaced values, without the originals."""
 
     rules: str
     """Description of the rules: whether they were the default ones."""
@@ -103,7 +103,7 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class BundlePart:
-    """The position of a bundle among several."""
+    """Position of a bundle in a split export."""
 
     number: int
     of: int
@@ -111,7 +111,7 @@ class BundlePart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest. Times are wall clock, ns since 1970 UTC."""
+    """Manifest of a bundle. Times are wall clock, ns since 1970 UTC."""
 
     tool_version: str
     recording_version: int
@@ -121,22 +121,22 @@ class Manifest:
     last_ns: int | None
     runtimes: tuple[Runtime, ...] = ()
     chain: tuple[str, ...] = ()
-    """Plugins (``NN-name``) whose connections were recorded or that changed something."""
+    """Plugins (``NN-name``) that were recorded, or that made changes."""
     selection: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The selection criteria, by option."""
+    """Selection criteria, by option."""
     redaction: Redaction | None = None
-    """None if nothing was replaced: the recording has all data that the runtime sent."""
+    """None if the recording is not redacted."""
     note: str = ""
     damage: str = ""
-    """Damage of the original; "" if none."""
+    """Damage of the original recording; "" if none."""
     part: BundlePart | None = None
-    """None if there is only one bundle."""
+    """None if the export was not split."""
     files: Mapping[str, File] = field(default_factory=dict[str, File])
     """All other files in the bundle, by name."""
 
 
 def to_bytes(manifest: Manifest) -> bytes:
-    """Return a manifest in its packed form."""
+    """Return a manifest as JSON."""
     redaction = manifest.redaction
     document: dict[str, Plain] = {
         "format": FORMAT,
@@ -170,9 +170,9 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def from_bytes(data: bytes) -> Manifest:
-    """Read and check a manifest. Raises only ManifestError.
+    """Parse and check a manifest. Raises no error but ManifestError.
 
-    Unknown entries are ignored: a later version may have added them.
+    Unknown keys are ignored, as a later version may have added them.
     """
     top = _Table(_parsed(data), "the manifest")
     if top.get("format", str) != FORMAT:
@@ -234,7 +234,7 @@ def _file(table: _Table) -> File:
 
 
 class _Table:
-    """An object of the JSON; ``where`` names it in errors."""
+    """JSON object; ``where`` is its path in errors."""
 
     def __init__(self, value: object, where: str) -> None:
         self._values = _as_table(value, where)
@@ -283,7 +283,7 @@ class _Table:
         return list(self._values.items())
 
     def _place(self, name: str) -> str:
-        # The name may be untrusted: long ones are shortened.
+        # The name may be untrusted, so a long one is shortened.
         shown = name if len(name) <= 60 else f"{name[:60]}…"
         return shown if self.where == "the manifest" else f"{self.where}.{shown}"
 
@@ -297,7 +297,7 @@ def _as_table(value: object, where: str) -> dict[str, object]:
 
 
 def _as(value: object, kind: type[T], where: str) -> T:
-    # To Python, a Boolean is an integer.
+    # Not isinstance, as a bool is an int.
     if type(value) is not kind:
         raise ManifestError(_kind(where))
     assert isinstance(value, kind)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take a recording out of an untrusted bundle."""
+"""Extract the recording from an untrusted bundle."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .manifest import (
 from .zip_reader import LOCAL_SIGNATURE, ArchiveError, Entry, entries, unpacked
 
 MAX_BUNDLE = 1 << 30
-"""Largest bundle that is read, in bytes. Issue trackers accept 25 million."""
+"""Maximum size of a bundle, in bytes. Issue trackers accept 25 million."""
 MAX_RECORDING = (2 << 30) - 1
-"""Largest recording in a bundle, in bytes. A larger one would require another zip format."""
+"""Maximum size of a recording in a bundle, in bytes. A larger one would require Zip64."""
 _MAX_README = 1 << 20
 _LARGE = 64 << 20
-"""Size in bytes from which there must be space for a recording and this much more."""
+"""Size in bytes above which free space is checked; as much must remain free."""
 
 _SQLITE = b"SQLite format 3\0"
 _GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
@@ -42,7 +42,7 @@ _ASK = "ask for it again, or do not trust it"
 
 
 class Opened(NamedTuple):
-    """A bundle whose directory and manifest were read and checked."""
+    """Bundle with a checked directory and manifest."""
 
     file: BinaryIO
     entries: dict[str, Entry]
@@ -52,9 +52,9 @@ class Opened(NamedTuple):
 def unpack(path: Path, folder: Path) -> Path:
     """Write the recording of the bundle ``path`` to a new file in ``folder``; return its path.
 
-    ``folder`` must be private to the caller. The file is readable by its owner only and has the
-    content that was packed; opening it shows whether that is a recording. No file is left after an
-    error. Raises RecordingError for errors in the bundle, OSError for those in the folder.
+    ``folder`` must be private to the caller. The file is readable by its owner only. Its content
+    matches the manifest's hash, but is not checked to be a recording. No file is left after an
+    error. Raises RecordingError for errors in the bundle, and OSError for errors in the folder.
     """
     target = folder / RECORDING
     try:
@@ -70,7 +70,7 @@ def unpack(path: Path, folder: Path) -> Path:
 
 
 def _check_room(path: Path, size: int, folder: Path) -> None:
-    """Refuse a recording that would fill the disk, or the memory if the folder is in memory."""
+    """Refuse a recording that would fill the disk (or the memory, for a tmpfs)."""
     if size < _LARGE:
         return
     try:
@@ -86,7 +86,7 @@ def _check_room(path: Path, size: int, folder: Path) -> None:
 
 
 class _Unwritable(Exception):
-    """A file that could not be written, as opposed to one that could not be read."""
+    """Error of writing a file, as opposed to reading one."""
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))
@@ -95,7 +95,10 @@ class _Unwritable(Exception):
 
 @contextmanager
 def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
-    """Write a new file, which is removed if the block fails. Raises `_Unwritable`."""
+    """Create a file and yield a function that writes to it; remove the file if the block fails.
+
+    Raises `_Unwritable`.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(target, flags, 0o600)
@@ -135,7 +138,7 @@ def check(path: Path) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
-    """Open the bundle ``path``. Errors in its content inside the block are RecordingErrors too."""
+    """Open the bundle ``path``. Raises RecordingError, also for errors inside the block."""
     try:
         with _file(path) as file:
             length = os.fstat(file.fileno()).st_size
@@ -161,7 +164,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def _file(path: Path) -> BinaryIO:
-    # Do not block: opening a pipe instead of a file would wait forever.
+    # Non-blocking, as opening a pipe would wait forever.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -184,7 +187,7 @@ def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
     if entry.size > MAX_MANIFEST:
         raise ManifestError("its manifest is too large")
     manifest = from_bytes(b"".join(unpacked(file, entry)))
-    # A later version may add files, but its manifest has to list them.
+    # A later version may add files, but must list them in its manifest.
     for name in found.keys() - {MANIFEST} - manifest.files.keys():
         raise ManifestError(f"it has a file {name} that its manifest does not list")
     for name in sorted(manifest.files.keys() - found.keys()):
@@ -207,8 +210,8 @@ def _check_others(bundle: Opened) -> None:
 
 
 def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
-    """Yield the content of a file. Raises ManifestError at its end if the hash differs from the
-    manifest's.
+    """Yield the content of a file. Raises ManifestError at the end if its hash is not that in the
+    manifest.
     """
     digest = hashlib.sha256()
     for piece in unpacked(bundle.file, bundle.entries[name]):

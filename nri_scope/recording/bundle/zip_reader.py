@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zip reader for bundles, which may be malicious.
+"""Read the zip archive of a bundle, which may be malicious.
 
-It supports far less than zip allows, and checks every number before use. So an archive can be read
-in one way only, and other programs see the same in it: no second directory, no two files with one
-name or place, nothing before, between or after files, no links, no folders, no names that are
-paths, no second names.
+Only a small subset of zip is supported, and every number is checked before use, so that an archive
+is unambiguous and other programs see the same content: no second directory, no duplicate names,
+no overlapping files, no data before, between or after files, no links, no folders, no paths as
+names, no alternative names.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import BinaryIO, NamedTuple
 MAX_ENTRIES = 16
 """Maximum number of files in an archive. A bundle has three."""
 MAX_DIRECTORY = 16 << 10
-"""Maximum number of bytes of the directory at the archive's end."""
+"""Maximum size of the directory at the end of an archive, in bytes."""
 MAX_RATIO = 20
-"""Largest compression ratio; recordings reach 10, forged deflate data 1,032."""
+"""Maximum compression ratio. Recordings reach 10, forged deflate data 1,032."""
 RATIO_FROM = 16 << 20
-"""Bytes up to which the ratio is not checked."""
+"""Unpacked size in bytes up to which the ratio is not checked."""
 
 _CHUNK = 256 << 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -37,45 +37,45 @@ LOCAL_SIGNATURE = b"PK\x03\x04"
 _CENTRAL_SIGNATURE = b"PK\x01\x02"
 _END_SIGNATURE = b"PK\x05\x06"
 _STORED, _DEFLATED = 0, 8
-# Compression level; sizes after the content; a name in UTF-8. All other flags change the meaning of
-# the content: encrypted, patched, masked.
+# Compression level, sizes after the content, name in UTF-8. Other flags mean that the content is
+# encrypted, patched or masked.
 _HARMLESS_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800
 _DESCRIPTOR = 0x0008
-# APPNOTE.TXT, 4.3.9: values unknown when a file was begun, with or without a signature.
+# APPNOTE.TXT, 4.3.9: the sizes after the content, with or without a signature.
 _DESCRIPTOR_SIGNATURE = b"PK\x07\x08"
 _DESCRIPTOR_SIZE = 12
-# Extra fields with times and owners (NTFS, Info-ZIP). Others contain another name or other sizes.
+# Extra fields with times and owners (NTFS, Info-ZIP). Others may override the name or the sizes.
 _HARMLESS_EXTRAS = frozenset({0x000A, 0x5455, 0x5855, 0x7855, 0x7875})
 _UNIX = 3
 _DOS_FOLDER = 0x10
 
 
 class ArchiveError(ValueError):
-    """An unsupported archive. The text gives the reason."""
+    """Unsupported archive. The text is the reason."""
 
 
 class Entry(NamedTuple):
-    """One file in an archive."""
+    """File in an archive."""
 
     name: str
     begin: int
-    """Offset of its header."""
+    """Offset of the header."""
     start: int
-    """Offset of its content."""
+    """Offset of the content."""
     packed: int
-    """Bytes of its packed content."""
+    """Size of the packed content in bytes."""
     size: int
-    """Bytes of its unpacked content, as claimed."""
+    """Declared size of the unpacked content in bytes."""
     crc: int
     deflated: bool
     described: bool
-    """Whether the sizes also follow its content."""
+    """Whether a data descriptor, with the sizes, follows the content."""
 
 
 def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
     """Return the files in an archive of ``length`` bytes by name. Raises ArchiveError and OSError.
 
-    Refuses files that claim more than ``max_size`` bytes.
+    Refuses files with a declared size of more than ``max_size`` bytes.
     """
     directory = _directory(file, length)
     found: dict[str, Entry] = {}
@@ -109,9 +109,9 @@ def _end(file: BinaryIO, entry: Entry) -> int:
 
 
 def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
-    """Yield the content of a file, in pieces. Raises ArchiveError and OSError.
+    """Yield the content of a file in chunks. Raises ArchiveError and OSError.
 
-    Never yields more bytes than the file claims.
+    Never yields more bytes than the file's declared size.
     """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS) if entry.deflated else None
     crc = size = 0
@@ -129,20 +129,20 @@ def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
 
 
 def _contents(inflater: zlib._Decompress | None, piece: bytes, entry: Entry) -> Iterator[bytes]:
-    """Yield the content of ``piece``, in small amounts."""
+    """Yield the unpacked content of ``piece`` in chunks."""
     if inflater is None:
         yield piece
         return
-    waiting, full = piece, False
-    # All input may have been consumed before all output was returned.
-    while waiting or (full and not inflater.eof):
+    pending, is_full = piece, False
+    # zlib may have consumed all input before it has returned all output.
+    while pending or (is_full and not inflater.eof):
         try:
-            content = inflater.decompress(waiting, _CHUNK)
+            content = inflater.decompress(pending, _CHUNK)
         except zlib.error as error:
             raise ArchiveError(f"{entry.name} cannot be unpacked") from error
         if inflater.unused_data:
             raise ArchiveError(f"{entry.name} has data after its end")
-        waiting, full = inflater.unconsumed_tail, len(content) == _CHUNK
+        pending, is_full = inflater.unconsumed_tail, len(content) == _CHUNK
         yield content
 
 
@@ -166,7 +166,7 @@ class _Directory(NamedTuple):
 def _directory(file: BinaryIO, length: int) -> _Directory:
     if length < _END.size:
         raise ArchiveError("it is cut short")
-    # Always the last record: a comment after it could hide a second one.
+    # It must be the last record, as a comment after it could contain a second one.
     signature, disk, first_disk, here, count, size, start, comment = _END.unpack(
         _read(file, length - _END.size, _END.size)
     )
@@ -218,7 +218,7 @@ def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tup
 
 
 def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, method: int) -> int:
-    """Return the offset of the content whose header is at ``at``. The header must match the
+    """Return the offset of the content after the header at ``at``. The header must match the
     directory.
     """
     if at + _LOCAL.size > directory.start:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock that shows whether a recorder writes to a file."""
+"""Detect whether a recorder is writing to a file, by its lock."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from ..writable_file import is_recorded_by_this_process
 
 
 class RecorderLockProbe:
-    """Checks whether a recorder holds a recording's lock, by taking it for a moment.
+    """Check for a recorder's lock on a recording, made by acquiring the lock briefly.
 
-    It keeps the file open until `close`, which has to wait until all other code of this process has
-    closed the file: POSIX drops all of a process's locks on a file, including SQLite's, when the
-    process closes any descriptor of it.
+    The file stays open until `close`, which must be called after all other code of this process has
+    closed the file: when a process closes any descriptor of a file, POSIX drops all of its locks on
+    the file, including SQLite's.
     """
 
     def __init__(self, path: Path) -> None:
-        """Store the path of a recording, which must not be a symbolic link."""
+        """Prepare to check ``path``, which must not be a symbolic link."""
         self._path = path
         self._opened: dict[tuple[int, int], int] = {}
-        self._one_asks = threading.Lock()
+        self._check_lock = threading.Lock()
 
     def is_recorder_active(self) -> bool:
-        """Return whether a recorder is writing to the file. Raises OSError if not a plain file."""
+        """Return whether a recorder is writing to the file. Raises OSError, also if it is not a
+        regular file.
+        """
         status = os.lstat(self._path)
         identity = status.st_dev, status.st_ino
         if is_recorded_by_this_process(identity):
             return True
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(self._path)
-        with self._one_asks:
-            lock = self._lock_of(identity)
+        with self._check_lock:
+            lock = self._open(identity)
             try:
-                # Shared, so that two processes can check at the same time.
+                # A shared lock, so that several processes can check concurrently.
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
             fcntl.flock(lock, fcntl.LOCK_UN)
             return False
 
-    def _lock_of(self, identity: tuple[int, int]) -> int:
+    def _open(self, identity: tuple[int, int]) -> int:
         lock = self._opened.get(identity)
         if lock is None:
             lock = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of marks beside a recording that cannot be written, or is being recorded.
+"""File of marks beside a recording that cannot be written, or that a recorder is writing.
 
-``FILE.marks.json`` holds ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
-"comment": "", "made_ns": 1763673490000000000}``, and, if marks in the recording are removed,
-``unmarked``, a list of the same without comments.
+``FILE.marks.json`` contains ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
+"comment": "", "made_ns": 1763673490000000000}``, and ``unmarked``, a list of removed marks that are
+still in the recording, without comments.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..file_errors import error_words
 from ..sqlite_text import HIGHEST
 
 SCHEMA_VERSION = 1
-_MAX_FILE = 8 << 20
-"""Maximum number of bytes of a file that is read: it may be untrusted, like the recording."""
+_MAX_FILE_BYTES = 8 << 20
+"""Maximum size of a file that is read. It may be untrusted, like the recording."""
 
 
 class Unusable(Exception):
-    """The reason why a file of marks is left unchanged."""
+    """File of marks that cannot be used, and is left unchanged. The text is the reason."""
 
 
 def path_of(recording: Path) -> Path:
@@ -37,9 +37,9 @@ def path_of(recording: Path) -> Path:
 
 
 def read(path: Path) -> dict[MarkKey, Mark]:
-    """Return the marks in a file; none if it does not exist. Raises Unusable."""
+    """Return the marks in a file, by key; empty if it does not exist. Raises Unusable."""
     try:
-        # A link may lead anywhere, and opening a pipe would wait forever.
+        # Without following a link, and without blocking on a pipe.
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return {}
@@ -49,12 +49,12 @@ def read(path: Path) -> dict[MarkKey, Mark]:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise Unusable(f"{path} is not a regular file")
         with os.fdopen(opened, "rb", closefd=False) as file:
-            content = file.read(_MAX_FILE + 1)
+            content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise Unusable(f"{path} cannot be read: {error_words(error)}") from error
     finally:
         os.close(opened)
-    if len(content) > _MAX_FILE:
+    if len(content) > _MAX_FILE_BYTES:
         raise Unusable(f"{path} is too large for a file of marks")
     try:
         found: Plain = json.loads(content)
@@ -64,7 +64,7 @@ def read(path: Path) -> dict[MarkKey, Mark]:
 
 
 def write(path: Path, marks: Iterable[Mark]) -> None:
-    """Write all marks or none, readable by the owner only; remove the file if there are none.
+    """Replace the file atomically, readable by its owner only; remove it if there are no marks.
     Raises OSError.
     """
     ordered = sorted(marks)
@@ -77,7 +77,7 @@ def write(path: Path, marks: Iterable[Mark]) -> None:
     }
     if any(mark.gone for mark in ordered):
         record["unmarked"] = [_plain(mark) for mark in ordered if mark.gone]
-    # A file from mkstemp is readable by its owner only.
+    # mkstemp creates files that only their owner can read.
     opened, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(opened, "w", encoding="ascii") as file:
@@ -122,7 +122,7 @@ def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
 
 def _mark_of(path: Path, found: Plain, *, gone: bool) -> Mark:
     if isinstance(found, dict):
-        # Older files lack the time when a mark was made.
+        # Older files lack ``made_ns``.
         event, at_ns, made_ns = (found.get(name, 0) for name in ("event", "at_ns", "made_ns"))
         comment = found.get("comment", "")
         if (

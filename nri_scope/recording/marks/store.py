@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks of a recording, from the recording and the file beside it."""
+"""Merge the marks in a recording and in the file beside it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from . import sidecar
 from .table import marks_in
 
 
-def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
+def merged(*sources: Iterable[Mark]) -> dict[MarkKey, Mark]:
     """Return the newest mark of each event, without removed marks.
 
-    Of equally new marks the last one counts.
+    Between equally new marks, the last source takes precedence.
     """
     newest: dict[MarkKey, Mark] = {}
-    for marks in kept:
+    for marks in sources:
         for mark in marks:
             known = newest.get(mark.key)
             if known is None or known.made_ns <= mark.made_ns:
@@ -28,9 +28,9 @@ def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
 
 
 def marks_of(recording: Recording) -> list[Mark]:
-    """Return all marks in a recording and beside it, by event. Raises RecordingError.
+    """Return all marks in a recording and beside it, ordered by event. Raises RecordingError.
 
-    A file of marks that cannot be used counts as empty.
+    An unusable file of marks counts as empty.
     """
     found: Mapping[MarkKey, Mark] = {}
     with suppress(sidecar.Unusable):

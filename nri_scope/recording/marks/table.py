@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marks in a recording itself: its table ``mark``."""
+"""Read and write the marks in a recording, its table ``mark``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..writable_file import connect, wal_of
 from .recorder_lock import RecorderLockProbe
 
 _BUSY_MS = 2_000
-_ASKED_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 _MARK = next(table for table in TABLES if table.name == "mark")
 _PUT = """
 INSERT INTO mark (event, made_ns, comment) SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?
@@ -38,11 +38,11 @@ WHERE mark.made_ns <= excluded.made_ns
 
 
 class Refused(Exception):
-    """The reason why marks cannot be stored in the recording now."""
+    """Marks cannot be stored in the recording now. The text is the reason."""
 
 
 def marks_in(recording: Recording) -> list[Mark]:
-    """Return the marks of existing events, by event. Raises RecordingError."""
+    """Return the marks of existing events, ordered by event. Raises RecordingError."""
     if not recording_has_table(recording, "mark"):
         return []
     with recording_errors(recording):
@@ -55,9 +55,9 @@ def marks_in(recording: Recording) -> list[Mark]:
 
 
 def may_write(path: Path) -> bool:
-    """Return whether the user may change a recording; a read-only one is refused, for root too.
+    """Return whether the user may write to a recording; False for a read-only one, even for root.
 
-    Also False if other users could exchange the recording or its companions.
+    Also False if other users could replace the recording or its companions.
     """
     try:
         status, folder = path.lstat(), path.parent.stat()
@@ -71,31 +71,31 @@ def _is_writable(path: Path, status: os.stat_result, folder: os.stat_result) -> 
         stat.S_ISREG(status.st_mode)
         and bool(status.st_mode & stat.S_IWUSR and folder.st_mode & stat.S_IWUSR)
         and os.access(path, os.W_OK)
-        # SQLite briefly creates its journal beside it.
+        # SQLite creates its journal in the folder.
         and os.access(path.parent, os.W_OK | os.X_OK)
         and is_private(path)
     )
 
 
-def put(path: Path, changes: Iterable[Mark], watch: RecorderLockProbe) -> set[MarkKey]:
-    """Store changed marks in the recording; return the keys of those that are stored there now.
+def put(path: Path, changes: Iterable[Mark], probe: RecorderLockProbe) -> set[MarkKey]:
+    """Store changed marks in the recording; return the keys of the stored marks.
 
-    The others are of events that it does not have. Concurrent calls lose nothing: of two marks of
-    one event the newer one stays. ``path`` must not be a symbolic link. Raises Refused, with
-    nothing changed, if a recorder writes to the recording, it is a bundle, it is not writable,
-    or another error prevents it.
+    Marks of events that the recording lacks are not stored. Concurrent calls lose no change: the
+    newer of two marks of one event is kept. ``path`` must not be a symbolic link. Raises Refused,
+    with nothing changed, if a recorder is writing to the recording, it is a bundle or not writable,
+    or another error occurs.
     """
     if not may_write(path):
         raise Refused("it is not writable")
     _wait_for_journal(path)
     try:
-        if watch.is_recorder_active():
+        if probe.is_recorder_active():
             raise Refused("it is being recorded")
         with closing(connect(path)) as connection:
             _set_up(connection, path)
             connection.execute("BEGIN IMMEDIATE")
-            # A recorder that started meanwhile waits for this transaction.
-            if watch.is_recorder_active():
+            # A recorder that starts from here on waits for this transaction.
+            if probe.is_recorder_active():
                 raise Refused("it is being recorded")
             _check(connection, path)
             kept = {mark.key for mark in changes if _put(connection, mark)}
@@ -114,11 +114,11 @@ def _wait_for_journal(path: Path) -> None:
     while os.path.lexists(companion(path, JOURNAL)):
         if time.monotonic() > until:
             raise Refused("a write to it was interrupted")
-        time.sleep(_ASKED_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def settle(path: Path) -> None:
-    """Leave a single file if no other process has it open. Never raises."""
+    """Merge a leftover log into the recording if no other process has it open. Never raises."""
     if wal_of(path).exists() and may_write(path) and not os.path.lexists(companion(path, JOURNAL)):
         with suppress(sqlite3.Error), closing(connect(path)) as connection:
             _settle(connection)
@@ -130,25 +130,30 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
-    # A removed comment is overwritten.
+    # Overwrite removed comments.
     connection.execute("PRAGMA secure_delete = ON").fetchall()
     QueryBudget(connection, path.stat().st_size)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that it is a recording without code to run. Raises Refused and RecordingError."""
+    """Check that the file is a recording with no SQL that a write would execute.
+
+    Raises Refused and RecordingError.
+    """
     if check(connection, path) != VERSION:
         raise Refused("it is of an older version")
-    # So there are no triggers. A table with an additional index or check, whose expressions SQLite
-    # would compute, is not a recorder's.
+    # This excludes triggers. Indexes and CHECK constraints could contain expressions too, and no
+    # recorder adds them to this table.
     check_schema(connection, path)
-    there = connection.execute(
+    existing = connection.execute(
         "SELECT type, sql FROM sqlite_master WHERE lower(tbl_name) = ?", (_MARK.name,)
     ).fetchall()
-    wanted = table_sql(_MARK)
-    if not there:
-        connection.execute(wanted)
-    elif [(kind, plain_sql(str(sql))) for kind, sql in there] != [("table", plain_sql(wanted))]:
+    expected = table_sql(_MARK)
+    if not existing:
+        connection.execute(expected)
+    elif [(kind, plain_sql(str(sql))) for kind, sql in existing] != [
+        ("table", plain_sql(expected))
+    ]:
         raise Refused("its table of marks has another definition")
 
 
@@ -168,7 +173,7 @@ def _put(connection: sqlite3.Connection, mark: Mark) -> bool:
 
 
 def _settle(connection: sqlite3.Connection) -> None:
-    # A recorder that was killed, or whose file was being read when it ended, leaves its log.
+    # A recorder leaves its log if it is killed, or if another process reads the file when it ends.
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 0")
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()

@@ -26,13 +26,13 @@ LOST = "marks are lost when you leave"
 
 
 class Marks:
-    """The marks of one recording. Call `load`, `save` and `close`, which do I/O, in a thread."""
+    """Marks of one recording. Call `load`, `save` and `close`, which do I/O, in a thread."""
 
     def __init__(self, recording: Path) -> None:
         self.path = sidecar.path_of(recording)
         """Path of the file beside the recording."""
         self.notice = ""
-        """One line about the problem with storing marks; "" if none."""
+        """Problem with storing marks, in one line; "" if none."""
         self.is_kept = True
         """Whether the last attempt stored all marks."""
         self._recording = recording
@@ -45,8 +45,8 @@ class Marks:
         self._lock = threading.Lock()
         """Guards the marks in memory."""
         self._file = threading.Lock()
-        """Guards the files: the last writer must have read all earlier changes."""
-        self._watch: RecorderLockProbe | None = None
+        """Guards the files: every writer must have read all earlier changes."""
+        self._probe: RecorderLockProbe | None = None
 
     # -- marks --------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ class Marks:
         return len(self._marks)
 
     def all(self) -> list[Mark]:
-        """Return the marks in the order of their events."""
+        """Return all marks, ordered by event."""
         return sorted(self._marks.values())
 
     def of(self, event: Event | None) -> Mark | None:
@@ -66,7 +66,7 @@ class Marks:
         return self.of(event) is not None
 
     def comment_of(self, event: Event | None) -> str:
-        """Return the comment on an event."""
+        """Return the comment on an event; "" if none."""
         mark = self.of(event)
         return mark.comment if mark is not None else ""
 
@@ -83,20 +83,20 @@ class Marks:
         return self.comment(event, "")
 
     def comment(self, event: Event, text: str) -> bool:
-        """Mark an event with a comment, maybe empty; return False if there are too many marks."""
+        """Mark an event, with a comment or ""; return False if there are too many marks."""
         if self.of(event) is None and len(self._marks) >= MAX_MARKS:
             return False
         self._set(Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
         return True
 
     def filter(self, where: Filter | None = None) -> Filter:
-        """Return a filter for currently marked events, or for those of them that pass ``where``."""
+        """Return a filter for the currently marked events that also pass ``where``, if given."""
         return _Marked(self.all(), where)
 
     def _set(self, mark: Mark) -> None:
         with self._lock:
             known = self._marks.get(mark.key)
-            # If the clock was set back, a change is still newer than the mark that it replaces.
+            # Even if the clock was set back, a change must be newer than the mark it replaces.
             before = max(self._newest_ns, known.made_ns if known is not None else 0)
             self._newest_ns = max(time.time_ns(), before + 1)
             mark = self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
@@ -111,7 +111,7 @@ class Marks:
     # -- storage ------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the stored marks; set ``notice`` if the file beside the recording is faulty."""
+        """Read the stored marks; set ``notice`` if they cannot be read."""
         with self._file:
             kept: dict[MarkKey, Mark] = {}
             there: Sequence[Mark] = ()
@@ -131,17 +131,17 @@ class Marks:
                 self._marks = merged(there, kept.values())
                 for mark in self._changed.values():
                     self._apply(mark)
-        self.is_kept = not notice or self._is_for_marks()
-        self.notice = damage or (notice and _left(notice, is_kept=self.is_kept))
+        self.is_kept = not notice or self._can_store_in_recording()
+        self.notice = damage or (notice and _unusable_notice(notice, is_kept=self.is_kept))
 
     def save(self) -> None:
-        """Store the changes, merged with what other processes store meanwhile."""
+        """Store the changes, merged with concurrent changes of other processes."""
         with self._file:
             self._save()
 
     def where_kept(self) -> str:
-        """Return where a new mark will be stored, as far as known without delay."""
-        if self._is_for_marks():
+        """Return a phrase for where a new mark will be stored, without waiting for locks."""
+        if self._can_store_in_recording():
             return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
             return "kept beside the recording"
@@ -149,28 +149,28 @@ class Marks:
 
     def close(self) -> None:
         """Close the recording after all other code of this process has closed it."""
-        if self._watch is None:
+        if self._probe is None:
             return
         with suppress(OSError):
-            if self._inside and not self._watch.is_recorder_active():
+            if self._inside and not self._probe.is_recorder_active():
                 table.settle(self._real_path())
-        self._watch.close()
+        self._probe.close()
 
     def _real_path(self) -> Path:
         return Path(os.path.realpath(self._recording))
 
-    def _watched(self) -> RecorderLockProbe:
-        if self._watch is None:
-            self._watch = RecorderLockProbe(self._real_path())
-        return self._watch
+    def _get_probe(self) -> RecorderLockProbe:
+        if self._probe is None:
+            self._probe = RecorderLockProbe(self._real_path())
+        return self._probe
 
-    def _is_for_marks(self) -> bool:
-        """Return whether marks can be stored in the recording, judged without delay."""
+    def _can_store_in_recording(self) -> bool:
+        """Return whether marks can be stored in the recording, without waiting for locks."""
         try:
             return (
                 table.may_write(self._real_path())
                 and not self._recording.name.endswith(".zip")
-                and not self._watched().is_recorder_active()
+                and not self._get_probe().is_recorder_active()
             )
         except OSError:
             return False
@@ -182,14 +182,14 @@ class Marks:
             return
         kept: set[MarkKey] = set()
         with suppress(table.Refused):
-            kept = table.put(self._real_path(), changed.values(), self._watched())
-        # In the recording first: a process killed in between leaves a mark twice, not lost.
+            kept = table.put(self._real_path(), changed.values(), self._get_probe())
+        # The recording comes first: a process killed in between leaves a duplicate, not a loss.
         rest = {key: mark for key, mark in changed.items() if key not in kept}
         try:
             self._save_beside(kept, rest)
         except (sidecar.Unusable, OSError) as error:
             if isinstance(error, sidecar.Unusable):
-                notice = _left(str(error), is_kept=not rest)
+                notice = _unusable_notice(str(error), is_kept=not rest)
             else:
                 notice = f"{LOST}: {self.path}: {error_words(error)}" if rest else ""
             kept = set(changed) - set(rest)
@@ -204,7 +204,10 @@ class Marks:
         self.notice, self.is_kept = notice, kept >= set(changed)
 
     def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
-        """Save ``rest`` beside the recording, which has ``kept``. Raises Unusable and OSError."""
+        """Save ``rest`` beside the recording, and remove ``kept``, which are in the recording.
+
+        Raises Unusable and OSError.
+        """
         there = sidecar.read(self.path)
         marks = dict(there)
         for key in kept:
@@ -221,12 +224,12 @@ class Marks:
             sidecar.write(self.path, marks.values())
 
 
-def _left(problem: str, *, is_kept: bool) -> str:
+def _unusable_notice(problem: str, *, is_kept: bool) -> str:
     return f"{problem}; it is left unchanged{'' if is_kept else f', and {LOST}'}"
 
 
 class _Marked(Filter):
-    """A filter that cannot be written as text."""
+    """Filter for a set of events. It has no form in the filter language."""
 
     def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
         super().__init__("(marked events)", parse("" if where is None else where.text).root)
@@ -237,8 +240,8 @@ class _Marked(Filter):
 
     def to_sql(self) -> tuple[str, list[str | int]]:
         condition, values = super().to_sql()
-        # Numbers and times separately, as SQLite looks up numbers by their index. A user's marks do
-        # not contain two events with swapped numbers and times.
+        # Ids and times are compared separately, so that SQLite can look up ids by index. A false
+        # match would need a marked event's id with another marked event's time.
         numbers, times = ({key[at] for key in self._keys} for at in (0, 1))
         marked = f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})"
         return f"{marked} AND ({condition})", values
