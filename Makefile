@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every target works as the only command in a fresh clone: what it needs is made first.
+# Every target works in a fresh clone: it makes its prerequisites first.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/dev.txt
 
-# The interpreter that makes .venv: python3 where it is new enough, else a named one.
+# The interpreter that creates .venv: python3 if it is new enough, else a versioned one.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
@@ -19,16 +19,16 @@ help: ## list the targets
 	| while IFS='|' read -r target text; do printf '  %-14s %s\n' "$$target" "$$text"; done
 
 .PHONY: venv
-venv: $(STAMP) ## make .venv with the locked development dependencies
+venv: $(STAMP) ## create .venv with the locked development dependencies
 
 $(VENV)/bin/python: $(STAMP)
 
-# uv takes a third of pip's time; pip installs everything if only pip is configured for this machine.
+# uv takes a third of pip's time; pip is the fallback where only pip's package index is configured.
 $(STAMP): $(LOCK) pyproject.toml
-	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or later as python3 (or say which: make PYTHON=/path/to/python)" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or later as python3 (or run make PYTHON=/path/to/python)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 	|| { echo "make: $(PYTHON) cannot make virtual environments; install its venv package: apt-get install python3-venv" >&2; exit 1; }
-	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) >$(VENV)/uv.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
 	$(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK) \
@@ -38,20 +38,19 @@ $(STAMP): $(LOCK) pyproject.toml
 
 # ------------------------------------------------------------------ the product
 .PHONY: demo
-demo: $(STAMP) ## play a recording of a real containerd into a real `record`
+demo: $(STAMP) ## replay a recording of a real containerd to `record`
 	$(BIN)/nri-scope demo
 
 # ------------------------------------------------------------------------ tests
-# As many tests at once as there are cores; TEST_WORKERS=0 for one after the other.
+# One worker per core; TEST_WORKERS=0 runs the tests one after the other.
 TEST_WORKERS ?= auto
 .PHONY: test
-test: $(STAMP) ## unit tests, and against the Go reference where Go is installed
+test: $(STAMP) ## unit tests, and tests against the Go reference if Go is installed
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-# What depends on the version of Python most; .ci/run tests it on each one. What is shared of a
-# recording comes after the core, and so do the commands in all of their forms. Left out is also
-# what takes long and tests limits, hostile files, files of other users and old events rather than
-# Python.
+# Tests that depend most on the version of Python; .ci/run runs them on each version. Rooms above the
+# core and most tests of commands are excluded, and so are slow tests of limits, hostile files, other
+# users' files and old events.
 CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/filter tests/recording tests/recorder \
 	tests/cli/test_smoke.py \
 	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
@@ -64,28 +63,28 @@ CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/f
 	--deselect=tests/wire/test_connection.py::test_memory_stays_bounded_by_the_message_limit_whatever_the_pieces \
 	--deselect=tests/recording/test_session_gaps.py::test_every_surface_says_so
 .PHONY: test-core
-test-core: $(BIN)/python ## the protocol, the plugin, the recorder, and each command once
+test-core: $(BIN)/python ## tests of protocol, plugin and recorder, and of each command once
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)
 
-# Two tests say that sqlite3 is not imported, which coverage itself imports.
+# Two tests check that sqlite3 is not imported, but coverage itself imports it.
 .PHONY: coverage
-coverage: $(STAMP) ## line and branch coverage of the unit tests; processes that they start count too
+coverage: $(STAMP) ## line and branch coverage of the unit tests, including their subprocesses
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS) \
 		--deselect tests/logger/test_writer_process.py::test_the_process_that_answers_has_nothing_of_what_writes \
 		--deselect tests/pytest_plugin/test_pytest_plugin.py::test_suite_without_replays_imports_nothing_heavy
 
-# Each test waits for its containerd more than it computes. Each of these has its own.
+# Tests mostly wait for containerd. Each worker has its own.
 RUNTIME_WORKERS ?= 3
 .PHONY: test-runtime
-test-runtime: $(STAMP) ## against a real containerd (as root)
+test-runtime: $(STAMP) ## tests against a real containerd (as root)
 	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 300
 FUZZ_ARGS ?=
 FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))
 .PHONY: fuzz
-fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=300 in all
-	@# libFuzzer ends the process without Python's clean-up.
+fuzz: $(STAMP) ## run every fuzz target in turn, FUZZ_SECONDS=300 in total
+	@# libFuzzer ends the process without Python's clean-up, so temporary files are removed here.
 	@set -e; targets=($(FUZZ_TARGETS)); folder=$$(mktemp -d $$(test -d /dev/shm && echo -p /dev/shm)); \
 	trap 'rm -rf "$$folder"' EXIT; export TMPDIR=$$folder; \
 	for target in "$${targets[@]}"; do \
@@ -94,23 +93,23 @@ fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=300 in all
 	done
 
 .PHONY: bench
-bench: $(STAMP) ## compare with the Go reference in the same run; BENCH_ARGS=--short for a quick one
+bench: $(STAMP) ## benchmarks, with the Go reference in the same run; BENCH_ARGS=--short for a quick run
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 # ------------------------------------------------------------------------- lint
-# Independent checks run side by side, each one's output kept together; all run, whichever fails.
+# Independent checks run in parallel, with their output grouped; all run even if one fails.
 CODE = $(wildcard nri_scope tests scripts benchmarks examples)
 LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: lint
-lint: $(STAMP) ## style, types, imports, and what is generated is up to date
+lint: $(STAMP) ## check style, types, imports, words, and that generated files are up to date
 	@$(MAKE) --no-print-directory --keep-going --output-sync=target -j2 $(LINTS) \
 	&& echo "lint: clean" || { echo "lint: failed" >&2; exit 1; }
 
 .PHONY: $(LINTS)
-# The slowest first, for the shortest whole.
+# The slowest first, to shorten the total time.
 $(LINTS): $(STAMP)
 lint-pyright:
 	@echo "== pyright"; $(BIN)/pyright
@@ -118,10 +117,10 @@ lint-mypy:
 	@echo "== mypy"; $(BIN)/mypy $(CODE)
 lint-ruff:
 	@echo "== ruff"; $(BIN)/ruff check --quiet --output-format concise . && $(BIN)/ruff format --check --quiet .
-# Without its cache, which keeps what an import meant before a package was added.
+# Without its cache, which resolves imports wrongly after a package was added.
 lint-imports:
 	@echo "== import-linter"; $(BIN)/lint-imports --no-logo --no-cache
-# It names no host or folder, and gives all that the project says it needs.
+# The lock names no index or folder, and the environment satisfies all requirements.
 lint-lock:
 	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
 lint-generated:
@@ -132,33 +131,33 @@ lint-docs:
 	@echo "== generated docs"; $(if $(GEN_DOCS),$(BIN)/python -m $(GEN_DOCS) --check,echo "none yet")
 
 .PHONY: format
-format: $(STAMP) ## let ruff format and fix what it can
+format: $(STAMP) ## format the code, and apply ruff's fixes
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 # -------------------------------------------------------------------- generated
 GEN_DOCS := $(if $(wildcard scripts/gen_docs.py),scripts.gen_docs)
 
 .PHONY: generate
-generate: $(STAMP) ## nri_scope/_gen from proto/
+generate: $(STAMP) ## generate nri_scope/_gen from proto/
 	$(BIN)/python -m scripts.generate
 
 .PHONY: docs
-docs: $(STAMP) ## pages of docs/ from the commands, the schema and the keys; share/ from the commands
+docs: $(STAMP) ## generate pages of docs/ from commands, schema and key bindings, and share/ from commands
 	$(BIN)/python -m scripts.gen_docs
 
 .PHONY: dist
-dist: $(STAMP) ## the source distribution, the wheel and their checksums in dist
+dist: $(STAMP) ## build the source distribution, the wheel and their checksums in dist
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
 	cd dist && sha256sum *.tar.gz *.whl | tee SHA256SUMS
 
 .PHONY: site
-site: $(STAMP) ## the documentation as a site in build/site
+site: $(STAMP) ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The lock holds versions and hashes only; where packages come from is the machine's own affair.
+# The lock contains versions and hashes only; the package index is configured on each machine.
 .PHONY: lock
-lock: $(STAMP) ## choose the newest development dependencies anew
+lock: $(STAMP) ## lock the newest development dependencies
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet \
 		--custom-compile-command "make lock" --output-file $(LOCK)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make ``annotated.nriscope.db`` again: a real containerd, and pods that ask for something.
+"""Recreate ``annotated.nriscope.db``: pods with the examples' annotations on a real containerd.
 
 As root on Debian, with ``runc`` and ``busybox-static`` installed, in the project's folder::
 
     .venv/bin/python -m examples.make_recording
 
-The plugins of these examples were not there: it is what they would have been sent.
+The example plugins do not run: the recording contains the events that they would receive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from scripts.make_recordings import leave_host_name
+from scripts.make_recordings import set_host_name
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.packages import check_machine, containerd_binaries
@@ -35,11 +35,11 @@ PODS = {
     },
     ("shop", "web"): {},
 }
-"""Each has the container that its annotations speak of, or ``app``, and a ``sidecar``."""
+"""Annotations by pod. Each pod has the annotated container, or ``app``, and a ``sidecar``."""
 
 
 async def main() -> None:
-    """Record them all from beginning to end."""
+    """Record the life of all pods."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE.name
         async with running(containerd_binaries("1.7")) as containerd:
@@ -47,8 +47,8 @@ async def main() -> None:
             async with recording(file, containerd) as record:
                 for (namespace, name), annotations in PODS.items():
                     pod = await driver.run_pod(namespace, name, annotations)
-                    asking = next((key.partition("/")[2] for key in annotations), "app")
-                    containers = [await driver.run(pod, one) for one in (asking, "sidecar")]
+                    annotated = next((key.partition("/")[2] for key in annotations), "app")
+                    containers = [await driver.run(pod, one) for one in (annotated, "sidecar")]
                     for container in containers:
                         await driver.stop(container)
                         await driver.remove(container)
@@ -61,5 +61,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     check_machine()
-    leave_host_name()
+    set_host_name()
     asyncio.run(main())

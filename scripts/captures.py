@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures of real runtimes (``tests/data/captures``) as recordings."""
+"""Convert captures of real runtimes (``tests/data/captures``) to recordings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDS = "the capture ends here"
 
 
 class Line(TypedDict):
-    """One request and its reply, as captured; see the README beside the captures."""
+    """One request and its reply, as described in the README of the captures."""
 
     at_ns: int
     plugin: str
@@ -32,9 +32,9 @@ class Line(TypedDict):
 
 
 def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
-    """Make a session for each plugin of the capture: a probe if passive, else as tapped.
+    """Write a recording with a session for each plugin: a probe if it is passive, else a tap.
 
-    Without ``ended`` it is as if the recorder was still at it.
+    With ``ended=False`` the sessions remain open, as if recording continued.
     """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
@@ -48,7 +48,7 @@ def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
             sessions[line["plugin"]],
             CapturedCall(
                 wall_ns=at_ns,
-                # One clock is all that there is.
+                # Captures contain the wall clock only.
                 mono_ns=at_ns,
                 method=line["method"],
                 request=request,

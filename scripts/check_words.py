@@ -21,7 +21,7 @@ COVERED = ("*.md", "docs", "nri_scope", "scripts", "benchmarks", "examples")
 
 EXCLUDED = (
     "nri_scope/_gen",
-    # Describes releases in the words that they had.
+    # Describes releases in their original words.
     "CHANGELOG.md",
     # Quotes the words.
     "scripts/check_words.py",

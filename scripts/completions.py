@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the completion scripts for shells. Click makes them and answers what they ask."""
+"""Generate the shell completion scripts. They call nri-scope, where Click completes the words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri_scope.cli.main import cli
 PROGRAM = "nri-scope"
 VARIABLE = "_NRI_SCOPE_COMPLETE"
 
-# Where each shell looks, below a prefix such as /usr.
+# Path of each shell's script, below share/ of an installation prefix such as /usr.
 PLACES = {
     "bash": "bash-completion/completions/nri-scope",
     "zsh": "zsh/site-functions/_nri-scope",
@@ -26,5 +26,5 @@ def render() -> dict[str, str]:
 def _script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None, shell
-    # Not the shell's own method, which asks the shell that is installed here for its version.
+    # The override of bash's class would run the installed bash to check its version.
     return ShellComplete.source(kind(cli, {}, PROGRAM, VARIABLE)).strip() + "\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what is generated from the commands, the schema and the keys: pages of docs/, and share/.
+"""Generate pages of docs/ from commands, schema and key bindings, and share/ from the commands.
 
-``--check`` changes nothing and fails on a difference.
+``--check`` writes nothing, and fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts import (
 
 ROOT = Path(__file__).parent.parent
 SHARE = ROOT / "share"
-"""Installed with the wheel below its prefix; everything in it is generated."""
+"""Installed by the wheel below the prefix; all files are generated."""
 
 
 def render() -> dict[Path, str]:
@@ -39,9 +39,9 @@ def render() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Exit status 1 when ``--check`` finds a file that differs."""
+    """Write the files; with ``--check`` return 1 if a file is out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
     check = parser.parse_args().check
     fresh = render()
     outdated = {path for path in SHARE.rglob("*") if path.is_file()} - fresh.keys()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate ``nri_scope/_gen`` from ``proto/``.
 
-    python -m scripts.generate           write nri_scope/_gen anew
-    python -m scripts.generate --check   exit 1 with a diff if it is not what proto/ gives
+    python -m scripts.generate           replace nri_scope/_gen
+    python -m scripts.generate --check   print a diff and exit 1 if nri_scope/_gen is out of date
 
 NRI and ttRPC become modules of the ``protobuf`` package with stubs by mypy-protobuf (protoc's own
 ``--pyi_out`` writes invalid Python for the enum member ``None``). The CRI becomes betterproto2
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 PACKAGE = "nri_scope/_gen"
 
-# Our package name -> (folder below proto/, its one file).
+# Package below nri_scope/_gen -> (folder below proto/, file in it).
 PROTOBUF = {
     "nri": ("nri/pkg/api/v1alpha1", "api.proto"),
     "ttrpc": ("ttrpc", "ttrpc.proto"),
@@ -43,10 +43,10 @@ PACKAGES = {
 
 
 def protoc(folder: Path, arguments: Iterable[str]) -> None:
-    """Run the protoc that grpcio-tools carries, with the plugins of this interpreter's venv.
+    """Run the protoc of grpcio-tools with the plugins of this interpreter's virtual environment.
 
-    It runs in ``folder``, away from the project: betterproto2 formats its output with ruff, which
-    would otherwise follow our own settings.
+    It runs in ``folder``, outside the project: betterproto2 formats its output with ruff, which
+    would otherwise use the project's settings.
     """
     here = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": here + os.pathsep + os.environ.get("PATH", os.defpath)}
@@ -61,8 +61,8 @@ def generate(destination: Path) -> None:
     package = destination / PACKAGE
     package.mkdir(parents=True)
     for name, (folder, file) in PROTOBUF.items():
-        # The file is mapped to where its Python will live: protoc derives module names, and the
-        # name under which the descriptor pool knows the file, from that path.
+        # Map the .proto file to the path of its Python package: protoc derives the module name
+        # and the file's name in the descriptor pool from that path.
         protoc(
             destination,
             [
@@ -87,13 +87,13 @@ def generate(destination: Path) -> None:
     )
     for name, summary in PACKAGES.items():
         (package / name / "__init__.py").write_text(f'{HEADER}"""{summary}"""\n')
-    (cri / "py.typed").unlink()  # nri_scope/py.typed speaks for all
+    (cri / "py.typed").unlink()  # nri_scope/py.typed covers all packages
     for path in package.rglob("*.py*"):
         stamp_license(path)
 
 
 def stamp_license(path: Path) -> None:
-    """Put our licence line on top of a generated file, which is made from our own text."""
+    """Add the licence line to a generated file, as its source has that licence too."""
     text = path.read_text()
     if not text.startswith(HEADER):
         path.write_text(HEADER + re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
@@ -109,14 +109,14 @@ def files(package: Path) -> Mapping[str, str]:
 
 
 def drift(committed: Mapping[str, str], fresh: Mapping[str, str]) -> list[str]:
-    """Return a unified diff, line by line, from what is committed to what would be generated."""
+    """Return the lines of a unified diff from the committed to the freshly generated code."""
     lines: list[str] = []
     for name in sorted(committed.keys() | fresh.keys()):
         lines += difflib.unified_diff(
             committed.get(name, "").splitlines(),
             fresh.get(name, "").splitlines(),
             f"{PACKAGE}/{name}",
-            f"{PACKAGE}/{name} (generated anew)",
+            f"{PACKAGE}/{name} (generated)",
             lineterm="",
         )
     return lines
@@ -125,7 +125,7 @@ def drift(committed: Mapping[str, str], fresh: Mapping[str, str]) -> list[str]:
 def main() -> int:
     """Generate, or with ``--check`` compare; return the exit status."""
     parser = argparse.ArgumentParser(description="Generate nri_scope/_gen from proto/.")
-    parser.add_argument("--check", action="store_true", help="only compare; exit 1 if they differ")
+    parser.add_argument("--check", action="store_true", help="only compare; exit 1 on a difference")
     check: bool = parser.parse_args().check
     target = ROOT / PACKAGE
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +135,7 @@ def main() -> int:
             difference = drift(files(target), files(fresh))
             if difference:
                 print("\n".join(difference))
-                print(f"{PACKAGE} has drifted from proto/: run `make generate`", file=sys.stderr)
+                print(f"{PACKAGE} does not match proto/: run `make generate`", file=sys.stderr)
             return 1 if difference else 0
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(fresh, target)

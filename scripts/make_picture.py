@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the README's picture: what the log command really shows on a terminal.
+"""Draw the README's picture from real output of the log command on a terminal.
 
 ``python -m scripts.make_picture`` writes docs/images/log.svg from recordings/.
 """
@@ -36,29 +36,29 @@ def main() -> None:
     for line in on_terminal([sys.executable, "-m", "nri_scope", *COMMAND]).splitlines():
         console.print(Text.from_ansi(line))
     svg = console.export_svg(title="nri-scope", unique_id="nri-scope-log")
-    # Rich would have the reader's browser fetch a font from elsewhere.
+    # Rich's font declaration would make browsers load a font from another site.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     PICTURE.write_text(svg, encoding="utf-8")
 
 
 def on_terminal(command: list[str]) -> str:
-    """Return what ``command`` prints to a terminal of WIDTH × HEIGHT."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    """Return the output of ``command`` on a terminal of WIDTH × HEIGHT."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "TZ": "UTC"}
     environment.pop("NO_COLOR", None)
     environment.pop("COLUMNS", None)
-    with subprocess.Popen(command, stdout=its, cwd=RECORDINGS, env=environment) as process:
-        os.close(its)
+    with subprocess.Popen(command, stdout=terminal, cwd=RECORDINGS, env=environment) as process:
+        os.close(terminal)
         output = b""
         try:
-            while data := os.read(ours, 65536):
+            while data := os.read(controller, 65536):
                 output += data
         except OSError:
-            # How a terminal says that its other end is not open any more.
+            # Linux reports EIO once the command has closed the terminal.
             pass
-    os.close(ours)
+    os.close(controller)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return output.decode()

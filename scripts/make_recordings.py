@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make ``recordings/`` again: what ``nri-scope record`` writes of a real containerd at work.
+"""Recreate the recordings in ``recordings/`` with ``nri-scope record`` and a real containerd.
 
 As root on Debian, with ``runc`` and ``busybox-static`` installed::
 
-    .venv/bin/python -m scripts.make_recordings            # every containerd that can be had
+    .venv/bin/python -m scripts.make_recordings            # every available containerd
     .venv/bin/python -m scripts.make_recordings 1.7
 
-The containerd is the one of the runtime tests, and so is the workload.
+Uses the containerd and the workload of the runtime tests.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from tests.runtime.testbed.workload import shop_and_jobs
 FOLDER = Path(__file__).parent.parent / "recordings"
 
 SIZE_MAX = 200_000
-"""Bytes. They are in every clone and every source distribution."""
+"""Bytes. Recordings are part of every clone and every source distribution."""
 
 HOST_NAME = "node-1"
-"""A container on the host's network has the host's name in its environment."""
+"""Appears in recordings: containers on the host's network have it in their environment."""
 
 CLONE_NEWUTS = 0x04000000
 
 
 async def make(binaries: Binaries, file: Path) -> None:
-    """Record the workload, with one pod that was there before."""
+    """Record the workload, with one pod that exists before the recording."""
     async with running(binaries, registration="5s") as containerd:
         driver = Driver(containerd)
         earlier = await driver.run_pod("kube-system", "node-agent")
@@ -58,16 +58,16 @@ async def make(binaries: Binaries, file: Path) -> None:
 
 
 def main() -> int:
-    """Make the recordings that are asked for; returns the exit status."""
+    """Make the selected recordings; return the exit status."""
     parser = argparse.ArgumentParser(description="Record a real containerd at work.")
-    help_text = f"of containerd: {', '.join(SUITES)}; all of them if none is named"
+    help_text = f"containerd series: {', '.join(SUITES)}; default: all"
     parser.add_argument("series", nargs="*", metavar="SERIES", help=help_text)
     chosen: list[str] = parser.parse_args().series or list(SUITES)
     if unknown := sorted(set(chosen) - set(SUITES)):
-        parser.error(f"unknown series {', '.join(unknown)}; known are {', '.join(SUITES)}")
+        parser.error(f"unknown series {', '.join(unknown)}; use {', '.join(SUITES)}")
     try:
         check_machine()
-        leave_host_name()
+        set_host_name()
         with tempfile.TemporaryDirectory() as folder:
             for series in chosen:
                 file = Path(folder) / f"containerd-{series}.nriscope.db"
@@ -77,24 +77,24 @@ def main() -> int:
                     print(f"skipped: {error}", file=sys.stderr)
                     continue
                 asyncio.run(make(binaries, file))
-                _keep(file)
+                _install(file)
     except TestbedError as error:
         print(f"make_recordings: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def leave_host_name() -> None:
-    """Give this process and its children an invented host name, as it is published."""
+def set_host_name() -> None:
+    """Set a neutral host name for this process and its children, as recordings are published."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUTS):
-        raise TestbedError("no UTS namespace of our own to be had (unshare failed)")
+        raise TestbedError("cannot create a UTS namespace (unshare failed)")
     socket.sethostname(HOST_NAME)
 
 
-def _keep(file: Path) -> None:
+def _install(file: Path) -> None:
     data = file.read_bytes()
     if len(data) > SIZE_MAX:
-        raise TestbedError(f"{file.name} has {len(data)} bytes, at most {SIZE_MAX} are wanted")
+        raise TestbedError(f"{file.name} has {len(data)} bytes, the limit is {SIZE_MAX}")
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / file.name).write_bytes(data)
 

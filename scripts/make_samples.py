@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the bundles in ``recordings/`` again: small scenes from real runtimes, redacted.
+"""Recreate the bundles in ``recordings/``: small redacted scenes from real runtimes.
 
 As root on Debian, with ``runc`` and ``busybox-static`` installed::
 
-    .venv/bin/python -m scripts.make_samples                  # all of them
-    .venv/bin/python -m scripts.make_samples conflict cri-o   # those with one of these words
+    .venv/bin/python -m scripts.make_samples                  # all bundles
+    .venv/bin/python -m scripts.make_samples conflict cri-o   # names with one of these words
 
-Scenes (`scripts.scenes`) are played on each containerd that can be had; captures of other runtimes
-(``tests/data/captures``) are converted. Whatever is made is recorded in a temporary folder, and
-only what `nri-scope export --redact` makes of it is kept.
+Scenes (`scripts.scenes`) are played on each available containerd; captures of other runtimes
+(``tests/data/captures``) are converted. Recordings are written to a temporary folder, and only
+the output of `nri-scope export --redact` is stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from nri_scope.recording.reader import Recording
 from scripts.captures import record_capture
-from scripts.make_recordings import FOLDER, leave_host_name
+from scripts.make_recordings import FOLDER, set_host_name
 from scripts.scenes import SCENES
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.packages import (
@@ -39,33 +39,33 @@ from tests.runtime.testbed.record import command
 from tests.runtime.testbed.workload import SECRET
 
 SIZE_MAX = 100_000
-"""Bytes of a bundle."""
+"""Maximum size of a bundle in bytes."""
 
 CAPTURES = {"containerd-2.4": "containerd-2.4-beta", "cri-o-1.37": "cri-o-1.37"}
-"""Bundles of what other runtimes sent to a chain of five plugins, by the capture's name."""
+"""Bundles made from captures of other runtimes with five plugins, with the captures' names."""
 
 CHAIN = (
-    "What the runtime sent to five plugins: three that only watch, and two that adjust containers. "
-    "A sixth one, at index 20, was not captured."
+    "Requests of the runtime to five plugins: three passive ones, and two that adjust containers. "
+    "A sixth plugin, at index 20, was not captured."
 )
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One bundle."""
+    """A bundle to make."""
 
     name: str
     note: str
-    """What it shows; goes into the bundle."""
+    """Description, stored in the bundle."""
     record: Callable[[Path], None]
-    """Makes the recording. Raises TestbedError."""
+    """Function that writes the recording. Raises TestbedError."""
 
     @property
     def path(self) -> Path:
         return FOLDER / f"{self.name}.nriscope.zip"
 
     def make(self, folder: Path) -> None:
-        """Record and pack it, in place of the one that is there."""
+        """Record and pack the bundle, replacing an existing one."""
         recording = folder / f"{self.name}.nriscope.db"
         bundle = folder / self.path.name
         self.record(recording)
@@ -76,7 +76,7 @@ class Sample:
 
 
 def pack(recording: Path, bundle: Path, note: str) -> None:
-    """Pack by our own command, as any user would."""
+    """Pack a recording with the `export` command, like any user."""
     done = subprocess.run(
         [command(), "export", recording, "-o", bundle, "--redact", "--note", note],
         capture_output=True,
@@ -88,24 +88,28 @@ def pack(recording: Path, bundle: Path, note: str) -> None:
 
 
 def check(bundle: Path) -> None:
-    """Nothing large, and nothing secret. `export` has looked for every value that it replaced."""
+    """Check the size of a bundle, and that no message contains the workload's secret.
+
+    `export` has searched the bundle for all other replaced values. Raises TestbedError.
+    """
     size = bundle.stat().st_size
     if size > SIZE_MAX:
-        raise TestbedError(f"{bundle.name} has {size} bytes, at most {SIZE_MAX} are wanted")
+        raise TestbedError(f"{bundle.name} has {size} bytes, the limit is {SIZE_MAX}")
     with Recording.open(bundle) as recording:
         for event, request, reply in recording.exchanges():
             if SECRET.encode() in request + reply:
-                raise TestbedError(f"{bundle.name}: {SECRET} is in event {event.id}")
+                raise TestbedError(f"{bundle.name}: event {event.id} contains {SECRET}")
 
 
 def samples() -> list[Sample]:
-    """All that there are."""
-    found = [
+    """Return all samples: each scene for each series of containerd, and the captures."""
+    scenes = [
         Sample(f"containerd-{series}-{name}", _first_line(scene.__doc__), _played(series, name))
         for series in SUITES
         for name, scene in SCENES.items()
     ]
-    return [*found, *(Sample(name, CHAIN, _converted(of)) for name, of in CAPTURES.items())]
+    captures = [Sample(name, CHAIN, _converted(capture)) for name, capture in CAPTURES.items()]
+    return [*scenes, *captures]
 
 
 def _played(series: str, scene: str) -> Callable[[Path], None]:
@@ -125,16 +129,16 @@ def _first_line(text: str | None) -> str:
 
 
 def main() -> int:
-    """Make the samples that are asked for; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Make the bundles in recordings/ again.")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="in the names of those to make")
+    """Make the selected samples; return the exit status."""
+    parser = argparse.ArgumentParser(description="Recreate the bundles in recordings/.")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="make bundles with it in the name")
     words: list[str] = parser.parse_args().words
     chosen = [one for one in samples() if not words or any(word in one.name for word in words)]
     if not chosen:
-        parser.error(f"no sample has {' or '.join(words)} in its name")
+        parser.error(f"no sample name contains {' or '.join(words)}")
     try:
         check_machine()
-        leave_host_name()
+        set_host_name()
         for sample in chosen:
             with tempfile.TemporaryDirectory() as folder:
                 try:

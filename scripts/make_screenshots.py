@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the screens of the terminal interface for the documentation.
+"""Draw screenshots of the terminal interface for the documentation.
 
-``python -m scripts.make_screenshots [NAME...]`` writes docs/images/tui-*.svg, all or those of these
-names (scripts/screens.py). What they show is real: a containerd with a chain of plugins, as
-tests/data/captures has it, and Textual's own picture of the screen.
+``python -m scripts.make_screenshots [NAME...]`` writes docs/images/tui-*.svg: all screens of
+scripts/screens.py, or those with the given names. They show real traffic, a capture of containerd
+with a chain of plugins (tests/data/captures), exported as SVG by Textual.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 CAPTURE = "containerd-2.1.9"
 NAME = "node-1.nriscope.db"
-"""Of the recording, as the screens show it."""
-_STILL = 1.0
-"""Seconds without a change, until which a screen is not drawn."""
+"""File name of the recording, visible on the screens."""
+_QUIET_S = 1.0
+"""A screenshot is taken after this time without changes on the screen."""
 
 
 async def main() -> None:
@@ -36,16 +36,16 @@ async def main() -> None:
     os.environ.pop("NO_COLOR", None)
     time.tzset()
     IMAGES.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[1:]
+    selected = sys.argv[1:]
     for screen in SCREENS:
-        if wanted and screen.name not in wanted:
+        if selected and screen.name not in selected:
             continue
         for theme in THEMES:
             (IMAGES / screen.file(theme)).write_text(await draw(screen, theme), encoding="utf-8")
 
 
 async def draw(screen: Screen, theme: str) -> str:
-    """One picture, as SVG."""
+    """Return a screenshot as SVG."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         record_capture(CAPTURE, path, ended=False)
@@ -56,11 +56,11 @@ async def draw(screen: Screen, theme: str) -> str:
                     await shown.shows(key)
                 else:
                     await shown.press(key)
-            await stands_still(shown, _STILL)
+            await stands_still(shown, _QUIET_S)
             svg = shown.app.export_screenshot(title="nri-scope tui", simplify=True)
-    # Rich would have the reader's browser fetch a font from elsewhere.
+    # Rich's font declaration would make browsers load a font from another site.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    # Without this some viewers leave out spaces in which nothing but a column begins.
+    # Without this, some viewers collapse the spaces that align columns.
     return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 

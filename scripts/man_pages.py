@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the manual pages, from the commands themselves."""
+"""Generate the manual pages from the commands."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _exit_status() -> Iterator[str]:
 
 
 def _section(name: str, lines: list[str]) -> list[str]:
-    # The title begins the first paragraph.
+    # The section title replaces the first paragraph macro.
     return [f".SH {name}", *lines[1:]] if lines else []
 
 
@@ -123,6 +123,6 @@ def _bold(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape what roff would take for a request or for a hyphen at which to break a line."""
+    """Escape roff control lines, backslashes and hyphens, at which roff could break a line."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of rules in docs/redaction.md, from the rules themselves."""
+"""Generate the table of rules in docs/redaction.md from the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def render() -> str:
     head, begin, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
     _, end, tail = rest.partition(_END)
     if not (begin and end):
-        raise SystemExit(f"{PAGE}: the comments that enclose the table are missing")
+        raise SystemExit(f"{PAGE}: the comments around the table are missing")
     rows = "".join(
         f"| `{rule.name}` | {rule.replaced_values} | {'' if rule.is_on else 'off'} |\n"
         for rule in BUILT_IN

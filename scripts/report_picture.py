@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a report in a headless Chromium, to look at it, and those in docs/images/.
+"""Take screenshots of a report in headless Chromium, for docs/images/ or for inspection.
 
     python -m scripts.report_picture             # docs/images/report-light.png and -dark.png
-    python -m scripts.report_picture FILE.html FOLDER   # of any report: light, dark, phone, paper
+    python -m scripts.report_picture FILE.html FOLDER   # any report: light, dark, phone, paper
 
-Needs a Chromium (``apt install chromium``, or CHROMIUM=PATH). CI has none: what the browser says of
-a page is checked by ``CHROMIUM=chromium pytest tests/report/test_browser.py``, by hand.
+Needs Chromium (``apt install chromium``, or CHROMIUM=PATH). CI has no browser: run the browser
+tests by hand with ``CHROMIUM=chromium pytest tests/report/test_browser.py``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ IMAGES = ROOT / "docs" / "images"
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WIDE, PHONE = 1180, 390
-_SECONDS = 120
+_TIMEOUT_S = 120
 _CONSOLE = ":CONSOLE:"
-_SECONDS_IN_DEVICES = {"sidecar": 1.3, "job": 5.0}
+_DEVICE_DELAYS_S = {"sidecar": 1.3, "job": 5.0}
 
 
 class Injector:
-    """Adds to every container what an organisation wants in it."""
+    """Plugin that adds a proxy and certificates to every container."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         adjustment = Adjustment().add_env("HTTP_PROXY", "http://proxy.example:3128")
@@ -47,31 +47,31 @@ class Injector:
         return adjustment.add_mount("/etc/pki", "/srv/pki", options=["rbind", "ro"])
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Listen, as to all events below."""
+        """Subscribe to RunPodSandbox."""
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
-        """Listen to the start of a container."""
+        """Subscribe to StartContainer."""
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> None:
-        """Listen to the update of a container."""
+        """Subscribe to UpdateContainer."""
 
     def stop_container(self, pod: PodSandbox, container: Container) -> None:
-        """Listen to the stop of a container."""
+        """Subscribe to StopContainer."""
 
     def remove_container(self, pod: PodSandbox, container: Container) -> None:
-        """Listen to the removal of a container."""
+        """Subscribe to RemoveContainer."""
 
     def stop_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Listen to the stop of a pod."""
+        """Subscribe to StopPodSandbox."""
 
     def remove_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Listen to the removal of a pod."""
+        """Subscribe to RemovePodSandbox."""
 
 
 class Policy:
-    """Pins containers to CPUs, and asks for a reservation that runtimes do not know."""
+    """Plugin that pins containers to CPUs and requests a memory reservation that is not applied."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         adjustment = Adjustment()
@@ -82,15 +82,15 @@ class Policy:
 
 
 class Devices:
-    """Waits for hardware: for one container nearly, for another one really too long."""
+    """Plugin that is slow for the sidecar and misses its deadline for the job."""
 
     async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        await asyncio.sleep(_SECONDS_IN_DEVICES.get(container.name, 0.004))
+        await asyncio.sleep(_DEVICE_DELAYS_S.get(container.name, 0.004))
         return Adjustment().add_env("GPU", "0")
 
 
 def showcase(output: Path) -> None:
-    """Make a recording with faults in it: a real runtime's events, replayed to a chain."""
+    """Write a recording with faults by replaying a real runtime's events to the plugins above."""
     plugins = (
         InProcess("10", "env-injector", Injector()),
         InProcess("40", "cpu-policy", Policy()),
@@ -109,7 +109,7 @@ def showcase(output: Path) -> None:
 
 
 def shoot(page: Path, image: Path, *, width: int, dark: bool = False, height: int = 0) -> None:
-    """One picture; as high as the page unless `height` says otherwise."""
+    """Take a screenshot of a page, in full height unless ``height`` is set."""
     tall = height or page_height(page, width)
     arguments = [f"--window-size={width},{tall}", f"--screenshot={image}"]
     if dark:
@@ -118,9 +118,9 @@ def shoot(page: Path, image: Path, *, width: int, dark: bool = False, height: in
 
 
 def page_height(page: Path, width: int) -> int:
-    """How high the page is at that width, as the browser says.
+    """Return the page's height at a width, measured by the browser.
 
-    The script that asks is in our own page around it, never in the report.
+    The measuring script is in a frame around the report, as the report has no scripts.
     """
     with tempfile.TemporaryDirectory() as folder:
         frame = Path(folder) / "frame.html"
@@ -138,22 +138,22 @@ def page_height(page: Path, width: int) -> int:
 
 
 def chromium(page: Path, *arguments: str) -> tuple[str, list[str]]:
-    """Return Chromium's print of a page, and its complaints: blocked content, errors."""
+    """Return Chromium's standard output for a page, and its console messages."""
     program = os.environ.get("CHROMIUM") or next(filter(shutil.which, CHROMIUM), None)
     if program is None:
-        raise SystemExit("no Chromium here: install one, or name it as CHROMIUM=PATH")
+        raise SystemExit("Chromium not found: install it, or set CHROMIUM=PATH")
     command = [
         *(program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         *("--enable-logging=stderr", "--v=0"),
         *arguments,
         page.resolve().as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if _CONSOLE in line]
 
 
 def main(arguments: list[str]) -> None:
-    """Make the pictures."""
+    """Take the screenshots."""
     if arguments:
         page, folder = Path(arguments[0]).resolve(), Path(arguments[1]).resolve()
         folder.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens in the sample recordings: each scene is one thing that happens on real nodes."""
+"""Scenes of the sample recordings: situations that occur on real nodes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.runtime.testbed.workload import NOTE, SECRET
 
 ENVIRONMENT = {"DB_HOST": "db.shop.svc", "DB_PASSWORD": SECRET, "FOO": "from-the-pod"}
 
-RecordingFacts = Callable[[Containerd, Path], Awaitable[None]]
-"""Plays on a containerd of its own, and records into a new file."""
+Scene = Callable[[Containerd, Path], Awaitable[None]]
+"""Function that plays a scene on its own containerd and records it to a new file."""
 
 
 async def normal_life(containerd: Containerd, file: Path) -> None:
-    """Two plugins adjust a container, which lives in good order."""
+    """Two plugins adjust a container, which is started, updated, stopped and removed in order."""
     async with _watched(containerd, file, {"20-labels": "labels", "40-limits": "limits"}) as driver:
         web = await driver.run_pod("shop", "web", {"example.com/note": NOTE})
         app = await driver.create(web, "app", env=ENVIRONMENT)
@@ -42,7 +42,7 @@ async def normal_life(containerd: Containerd, file: Path) -> None:
 
 
 async def conflict(containerd: Containerd, file: Path) -> None:
-    """Two plugins want the same variable: the container cannot be created, twice."""
+    """Two plugins set the same variable: two creations of the container fail."""
     plugins = {"20-labels": "labels", "40-mesh": "also-labels"}
     async with _watched(containerd, file, plugins) as driver:
         web = await driver.run_pod("shop", "web")
@@ -52,13 +52,15 @@ async def conflict(containerd: Containerd, file: Path) -> None:
                 await driver.create(web, "app", env=ENVIRONMENT)
             except RpcError:
                 continue
-            raise TestbedError("the plugins were expected to be in conflict, and were not")
+            raise TestbedError(
+                "expected a conflict between the plugins, but the creation succeeded"
+            )
         await driver.stop(sidecar)
         await driver.remove_pod(web)
 
 
 async def slow_plugin(containerd: Containerd, file: Path) -> None:
-    """Let a plugin miss its deadline and be disconnected without notice."""
+    """Let a plugin miss its deadline and be silently disconnected."""
     plugins = {"20-labels": "labels", "40-slow": "slow"}
     async with _watched(containerd, file, plugins) as driver:
         web = await driver.run_pod("shop", "web")
@@ -71,7 +73,7 @@ async def slow_plugin(containerd: Containerd, file: Path) -> None:
 
 
 async def crash_loop(containerd: Containerd, file: Path) -> None:
-    """Let a container fail at each start, beside one that does not."""
+    """Let a container fail after each start, next to one that runs."""
     async with _recorded(containerd, file) as (driver, record):
         web = await driver.run_pod("shop", "web")
         sidecar = await driver.run(web, "sidecar")
@@ -84,30 +86,30 @@ async def crash_loop(containerd: Containerd, file: Path) -> None:
 
 
 async def untidy_order(containerd: Containerd, file: Path) -> None:
-    """Things end in an order that plugins do not expect."""
+    """Containers and pods end in an order that plugins do not expect."""
     async with _recorded(containerd, file) as (driver, _):
         web = await driver.run_pod("shop", "web", {"example.com/note": NOTE})
         app = await driver.create(web, "app", env=ENVIRONMENT)
         await driver.start(app)
-        # It never runs, and is told to have stopped.
+        # Never runs, but gets a StopContainer event.
         await driver.create(web, "never-started")
         batch = await driver.run_pod("jobs", "batch")
         broken = await driver.create(batch, "broken", ("/no/such/binary",))
         await driver.fail_to_start(broken)
-        # The pod goes before what is in it, and while another one comes.
+        # The pod stops before its containers, while its successor starts.
         await driver.stop_pod(web)
         new = await driver.run_pod("shop", "web-2")
         again = await driver.run(new, "app")
         await driver.remove(app)
         await driver.remove_pod(web)
-        # Removed while it runs.
+        # Removed while running.
         await driver.remove(again)
         await driver.remove_pod(batch)
         await driver.remove_pod(new)
 
 
 async def restart(containerd: Containerd, file: Path) -> None:
-    """Restart the runtime, as for an upgrade: containers go on, plugins come again."""
+    """Restart the runtime, as for an upgrade: containers continue, plugins reconnect."""
     async with _recorded(containerd, file) as (driver, record):
         web = await driver.run_pod("shop", "web")
         app = await driver.create(web, "app", env=ENVIRONMENT)
@@ -119,7 +121,7 @@ async def restart(containerd: Containerd, file: Path) -> None:
         await driver.live("shop", "new")
 
 
-SCENES: dict[str, RecordingFacts] = {
+SCENES: dict[str, Scene] = {
     "normal-life": normal_life,
     "conflict": conflict,
     "slow-plugin": slow_plugin,
@@ -131,7 +133,7 @@ SCENES: dict[str, RecordingFacts] = {
 
 @asynccontextmanager
 async def _recorded(containerd: Containerd, file: Path) -> AsyncIterator[tuple[Driver, Record]]:
-    """By `record` at index 00, with one pod that was there before."""
+    """Record with `record` at index 00; one pod exists before the recording."""
     driver = await _begun(containerd)
     async with recording(file, containerd) as record:
         yield driver, record
@@ -144,14 +146,14 @@ async def _recorded(containerd: Containerd, file: Path) -> AsyncIterator[tuple[D
 async def _watched(
     containerd: Containerd, file: Path, plugins: dict[str, str]
 ) -> AsyncIterator[Driver]:
-    """By `diff --live`, with probes before, between and behind ``plugins``, and the CRI."""
+    """Record with `diff --live`: probes before, between and after ``plugins``, and the CRI."""
     driver = await _begun(containerd)
     async with AsyncExitStack() as stack:
         for plugin, part in plugins.items():
             await _join(stack, containerd, plugin, part)
         diff = await stack.enter_async_context(diffing(file, containerd))
         yield driver
-        # The last event is told last.
+        # Wait for the last event.
         await diff.told(
             "the end",
             lambda: any(each.get("event") == "RemovePodSandbox" for each in diff.rounds),
@@ -162,7 +164,7 @@ async def _watched(
 
 
 async def _remove_ended(driver: Driver, container: Container) -> None:
-    """Remove a container of whose end NRI has been told: CRI knows of that a moment later."""
+    """Remove an exited container; retry, as the CRI notices the exit slightly later than NRI."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -179,7 +181,7 @@ async def _begun(containerd: Containerd) -> Driver:
 
 
 async def _join(stack: AsyncExitStack, containerd: Containerd, plugin: str, part: str) -> None:
-    """Start a plugin; returns when it is in the chain."""
+    """Start a plugin and wait until it is connected."""
     index, _, name = plugin.partition("-")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, actor.__file__, "--index", index, "--name", name, "--once"),
@@ -198,5 +200,5 @@ async def _join(stack: AsyncExitStack, containerd: Containerd, plugin: str, part
     async with asyncio.timeout(PATIENCE):
         while not containerd.connections(plugin):
             if process.returncode is not None:
-                raise TestbedError(f"{plugin} ended before it was connected")
+                raise TestbedError(f"{plugin} exited before it connected")
             await asyncio.sleep(0.01)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The screens that documentation shows: what is in each, and the keys that lead there."""
+"""Screens of the TUI in the documentation, with their captions and the keys that open them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ THEMES = ("dark", "light")
 
 
 class Shows(str):
-    """Words to wait for."""
+    """Text to wait for."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """One picture, in each of the themes."""
+    """A screenshot in each theme."""
 
     name: str
     caption: str
-    """A sentence for readers who cannot see it, too."""
+    """Caption, also the alternative text of the picture."""
     keys: tuple[str, ...]
-    """By Textual's names, and what has to be on the screen before the next one."""
+    """Keys by Textual's names, and texts to wait for before the next key."""
     size: tuple[int, int] = (110, 30)
-    """Columns and lines."""
+    """Columns and lines of the terminal."""
 
     def file(self, theme: str) -> str:
-        """Return the name of the picture."""
+        """Return the file name of the picture."""
         return f"tui-{self.name}-{theme}.svg"
 
     def html(self, folder: str) -> str:
-        """For Markdown: the picture in the theme of its reader."""
+        """Return HTML for Markdown that shows the picture in the reader's colour scheme."""
         dark, light = (f"{folder}/{self.file(theme)}" for theme in THEMES)
         return (
             "<picture>\n"
@@ -42,11 +42,11 @@ class Screen:
 
 
 _SECOND = ("down",)
-"""From the first line of what changed something to the second change of the container `app`."""
+"""Keys from the first listed change to the second change of the container `app`."""
 
 CHANGES = Screen(
     "changes",
-    "The events that changed something, and what the plugins did to a container that is created",
+    "Events with changes, and the changes that plugins made to a new container",
     (
         "c",
         Shows("matches: changed"),
@@ -62,30 +62,30 @@ SCREENS = (
     CHANGES,
     Screen(
         "blame",
-        "A container line by line: which plugin put each line there, and what was there before",
+        "A container's spec line by line, with each line's plugin and previous value",
         ("c", Shows("matches: changed"), *_SECOND, "enter", "]", "]", "]", "z", Shows("was bar")),
     ),
     Screen(
         "containers",
-        "Pods, their containers and what happened to them, with states and who changed them",
+        "Pods and their containers with states, events and the plugins that changed them",
         ("2", Shows("30-env-injector"), *("down",) * 5, "right", Shows("PostStart")),
         (110, 26),
     ),
     Screen(
         "timeline",
-        "Lanes of pods and containers to scale: created, started, changed, stopped, removed",
+        "A timeline of pods and containers: created, started, changed, stopped, removed",
         ("3", Shows("◆"), *("down",) * 5, "o", "+", "+", "greater_than_sign"),
         (110, 18),
     ),
     Screen(
         "plugins",
-        "The chain of plugins in its order, with calls, latencies against the deadline, changes",
+        "The plugin chain in order, with calls, latencies relative to the deadline, and changes",
         ("4", Shows("cpu-policy"), "down", "down", "down"),
         (110, 20),
     ),
     Screen(
         "compare",
-        "Two events of two containers side by side: only what differs",
+        "Two events of two containers side by side: only the differences",
         (
             "c",
             Shows("matches: changed"),

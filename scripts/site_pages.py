@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add to the site what is not in docs/: the project's own pages, and the library's from docstrings.
+"""Add pages from outside docs/ to the site: the project's pages, and API pages from docstrings.
 
 MkDocs calls these functions, see `hooks` in mkdocs.yml.
 """
@@ -20,16 +20,16 @@ PROJECT_PAGES = {
     "SECURITY.md": "SECURITY.md",
     "CHANGELOG.md": "CHANGELOG.md",
 }
-"""Files of the project's folder, and what they are called on the site."""
+"""Files in the project's root folder, with their names on the site."""
 LIBRARY = ("plugin", "pytest_plugin", "errors")
-"""The modules whose docstrings are documentation for users."""
+"""Modules with docstrings for users."""
 
 _PROJECT_LINK = re.compile(r"\]\(docs/([^)]*)\)|(src(?:set)?=\")docs/")
 _OUTSIDE_LINK = re.compile(r"\[([^]]*)\]\(\.\./([^)]*)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    """Add the pages."""
+    """Add the project's pages and the API pages."""
     for name, page in PROJECT_PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         inside = _PROJECT_LINK.sub(lambda m: f"]({m[1]})" if m[1] else m[2], text)
@@ -41,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Link from docs/ to the project's pages; other files of the project are not on the site."""
+    """Redirect links to the project's pages; replace links to files that are not on the site."""
 
     def inside(link: re.Match[str]) -> str:
         text, target = link.groups()
@@ -51,5 +51,5 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """End a paragraph before an example, which a docstring marks by two colons, with one."""
+    """Replace the double colon of a docstring before an example with a single one."""
     return html.replace("::</p>", ":</p>")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refresh the rules by which redaction knows credentials of services, from those of gitleaks.
+"""Update redaction's rules for service credentials from gitleaks.
 
-    python -m scripts.update_gitleaks_rules                  the newest version of the Go module
+    python -m scripts.update_gitleaks_rules                  newest version of the Go module
     python -m scripts.update_gitleaks_rules --version v8.30.1
-    python -m scripts.update_gitleaks_rules --folder DIR     a copy of gitleaks
+    python -m scripts.update_gitleaks_rules --folder DIR --version v8.30.1   a copy of gitleaks
 
-Expressions and keywords are taken over as they are, with the licence. Entropies are not: these tell
-placeholders from credentials, and a placeholder that is replaced is no loss. See
-docs/decisions/0001-credential-formats.md for what is left out, and why.
+Expressions and keywords are copied unchanged, with the licence. Entropy limits are dropped: they
+separate placeholders from credentials, and replacing a placeholder does no harm. Excluded rules
+and the reasons are listed in docs/decisions/0001-credential-formats.md.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from typing import Any
 MODULE = "github.com/zricethezav/gitleaks/v8"
 TARGET = Path(__file__).parents[1] / "nri_scope" / "share" / "redaction" / "gitleaks"
 
-LEFT_OUT = {
-    "generic-api-key": "any value of a key that sounds secret; our own rules for keys do that",
-    "curl-auth-header": "our own rules for headers do that, in every program's arguments",
-    "curl-auth-user": "our own rules for arguments do that",
-    "jwt": "ours also finds encrypted and short ones",
-    "jwt-base64": "we look into base64",
-    "private-key": "ours also finds those that are cut off",
-    "vault-service-token": "ours also finds short ones; its keyword is in every fourth text",
+EXCLUDED = {
+    "generic-api-key": "values of keys that suggest a secret are found by nri-scope's key rules",
+    "curl-auth-header": "found by nri-scope's header rules, in arguments of every program",
+    "curl-auth-user": "found by nri-scope's argument rules",
+    "jwt": "nri-scope's rule also finds encrypted and short tokens",
+    "jwt-base64": "nri-scope decodes base64 first",
+    "private-key": "nri-scope's rule also finds truncated keys",
+    "vault-service-token": "nri-scope's rule also finds short tokens; the keyword is very common",
 }
-_TAKEN = ("id", "regex", "secretGroup", "keywords")
+_FIELDS = ("id", "regex", "secretGroup", "keywords")
 
 
-def taken(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rules that we use, with the fields that we use."""
+def selected_rules(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rules that redaction uses, reduced to the used fields."""
     return [
-        {name: rule[name] for name in _TAKEN if name in rule}
+        {name: rule[name] for name in _FIELDS if name in rule}
         for rule in config["rules"]
-        # Those for files of one name, or for the name alone, say nothing about other texts.
-        if "regex" in rule and "path" not in rule and rule["id"] not in LEFT_OUT
+        # Rules with a path apply to files of that name only.
+        if "regex" in rule and "path" not in rule and rule["id"] not in EXCLUDED
     ]
 
 
 def update(folder: Path, version: str, target: Path = TARGET) -> int:
-    """Write rules and licence out of a copy of gitleaks; returns how many rules there are."""
+    """Write the rules and the licence of a copy of gitleaks; return the number of rules."""
     config = tomllib.loads((folder / "config" / "gitleaks.toml").read_text())
-    rules = taken(config)
+    rules = selected_rules(config)
     document = {"module": MODULE, "version": version, "licence": "MIT", "rules": rules}
     target.mkdir(exist_ok=True)
     (target / "rules.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -58,7 +58,7 @@ def update(folder: Path, version: str, target: Path = TARGET) -> int:
 
 
 def download(version: str) -> tuple[Path, str]:
-    """Return the folder of the module in Go's cache, and its version."""
+    """Return the module's folder in Go's cache, and its version."""
     command = ["go", "mod", "download", "-json", f"{MODULE}@{version}"]
     done = subprocess.run(command, capture_output=True, text=True)
     answer = json.loads(done.stdout or "{}")
@@ -68,17 +68,17 @@ def download(version: str) -> tuple[Path, str]:
 
 
 def main() -> None:
-    """Refresh them, and say how many there are."""
-    parser = argparse.ArgumentParser(description="Refresh the rules taken from gitleaks.")
-    parser.add_argument("--version", default="latest", help="of the Go module, or of the copy")
-    parser.add_argument("--folder", type=Path, help="a copy of gitleaks instead of the Go module")
+    """Update the rules and print their number."""
+    parser = argparse.ArgumentParser(description="Update the redaction rules from gitleaks.")
+    parser.add_argument("--version", default="latest", help="version of the module or of the copy")
+    parser.add_argument("--folder", type=Path, help="use this copy instead of the Go module")
     options = parser.parse_args()
     folder, version = options.folder, options.version
     if folder is None:
         folder, version = download(version)
     elif version == "latest":
-        parser.error("--folder needs --version, to write down which one it is")
-    print(f"{update(folder, version)} rules of gitleaks {version}")
+        parser.error("--folder needs --version, which is stored with the rules")
+    print(f"wrote {update(folder, version)} rules of gitleaks {version}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ type limit struct {
 	soft, hard uint64
 }
 
-// kinds are the limits that a pod may ask for, by the name that it calls them.
+// kinds maps the names in annotations to the limits that a pod may request.
 var kinds = map[string]string{
 	"core":    "RLIMIT_CORE",
 	"memlock": "RLIMIT_MEMLOCK",
@@ -29,16 +29,16 @@ func parseLimits(text string) ([]limit, error) {
 	seen := map[string]bool{}
 	for _, term := range strings.Split(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(term), "=")
-		kind, known := kinds[name]
-		if !known {
-			return nil, fmt.Errorf("there is no limit %q to be had", name)
+		kind, supported := kinds[name]
+		if !supported {
+			return nil, fmt.Errorf("limit %q is not supported", name)
 		}
 		if seen[kind] {
-			return nil, fmt.Errorf("%s is given twice", name)
+			return nil, fmt.Errorf("%s is set twice", name)
 		}
 		seen[kind] = true
-		softText, hardText, two := strings.Cut(value, ":")
-		if !two {
+		softText, hardText, separate := strings.Cut(value, ":")
+		if !separate {
 			hardText = softText
 		}
 		soft, softErr := strconv.ParseUint(softText, 10, 64)

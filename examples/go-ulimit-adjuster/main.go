@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ulimit-adjuster is an NRI plugin that sets the resource limits which a pod's
-// annotations ask for:
+// ulimit-adjuster is an NRI plugin that sets the resource limits requested by
+// a pod's annotations:
 //
 //	ulimits.example.com/cache: nofile=65536, memlock=67108864:134217728
 //
-// asks for the container called cache. NAME=N sets the soft and the hard limit,
-// NAME=SOFT:HARD each of them. What cannot be understood fails the container.
+// applies to the container called cache. NAME=N sets both the soft and the hard
+// limit, NAME=SOFT:HARD sets them separately. An invalid annotation fails the
+// container.
 package main
 
 import (
@@ -23,18 +24,18 @@ const prefix = "ulimits.example.com/"
 
 type plugin struct{}
 
-// CreateContainer is all that this plugin wants to be asked: the stub
-// subscribes to the events for which there are methods.
+// CreateContainer is the only event that this plugin handles: the stub
+// subscribes to the events for which the plugin has methods.
 func (plugin) CreateContainer(
 	_ context.Context, pod *api.PodSandbox, container *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	// Never nil: a reply without an adjustment makes iSulad abort.
 	adjustment := &api.ContainerAdjustment{}
-	wanted, ok := pod.GetAnnotations()[prefix+container.GetName()]
+	annotation, ok := pod.GetAnnotations()[prefix+container.GetName()]
 	if !ok {
 		return adjustment, nil, nil
 	}
-	limits, err := parseLimits(wanted)
+	limits, err := parseLimits(annotation)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s%s: %w", prefix, container.GetName(), err)
 	}
@@ -45,8 +46,8 @@ func (plugin) CreateContainer(
 }
 
 func main() {
-	// Launched by a runtime it has no arguments: name and index are in its
-	// environment, and there the stub finds them.
+	// A plugin launched by a runtime has no arguments: the stub reads name and
+	// index from the environment.
 	index := flag.String("index", "", "two digits, the place in the chain")
 	socket := flag.String("socket", "", "the runtime's NRI socket")
 	flag.Parse()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An NRI plugin that gives containers the devices that their pod's annotations ask for.
+"""NRI plugin that adds the devices in a pod's annotations to its containers.
 
-A pod asks for its container NAME with the annotation ``devices.example.com/NAME``, in which it
-lists devices by the names of the table below: ``fuse, tun``. What a pod may ask for is the node's
-to say, not the pod's: a device that is unknown or not allowed fails the container.
+The annotation ``devices.example.com/NAME`` of a pod lists devices for its container NAME, by their
+names in the table below: ``fuse, tun``. The node's configuration limits the devices that pods may
+request: an unknown or disallowed device fails the container.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ DEVICES = {
 """Path, major and minor number; all are character devices."""
 
 ALLOWED = frozenset({"fuse", "tun"})
-"""What is allowed unless the plugin's configuration lists something else."""
+"""Allowed devices without a configuration."""
 
 
 class DeviceInjector(BasePlugin):
-    """Gives containers the devices that their pod's annotations ask for."""
+    """Plugin that adds the devices in a pod's annotations to its containers."""
 
     def __init__(self) -> None:
         self.allowed = ALLOWED
 
     def configure(self, config: str, runtime: RuntimeHandle) -> None:
-        """Take the names of the allowed devices, where the runtime has a configuration for us."""
+        """Replace the allowed devices if the runtime has a configuration for this plugin."""
         if config.strip():
             self.allowed = frozenset(names(config))
             if unknown := sorted(self.allowed - DEVICES.keys()):
                 raise UsageError(f"the configuration allows unknown devices: {', '.join(unknown)}")
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
-        """Inject what was asked for, if it all is allowed."""
-        wanted = names(pod.annotations.get(PREFIX + container.name, ""))
-        if not wanted:
+        """Add the requested devices if all are allowed."""
+        requested = names(pod.annotations.get(PREFIX + container.name, ""))
+        if not requested:
             return None
         adjustment = Adjustment()
-        for name in wanted:
+        for name in requested:
             if name not in self.allowed:
                 raise UsageError(
                     f"{PREFIX}{container.name}: device {name!r} is not allowed",
@@ -56,7 +56,7 @@ class DeviceInjector(BasePlugin):
 
 
 def names(text: str) -> list[str]:
-    """Return the names in a list with commas or blanks between them."""
+    """Return the names in a list separated by commas or spaces."""
     return text.replace(",", " ").split()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays into the plugin as a runtime launches it; needs Go, and `pip install nri-scope`."""
+"""Tests that replay a recording to the launched plugin; need Go and `pip install nri-scope`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.nri_recording(RECORDING)
 
 @pytest.fixture(scope="session")
 def adjuster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The plugin, built for these tests."""
+    """The plugin's binary, built for these tests."""
     program = tmp_path_factory.mktemp("bin") / "30-ulimit-adjuster"
     command = ["go", "build", "-tags", "nri_no_wasm", "-o", str(program), "."]
     built = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ def adjuster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def test_container_gets_the_limits_it_asks_for(nri_replay: NriReplay, adjuster: Path) -> None:
+def test_a_container_gets_its_requested_limits(nri_replay: NriReplay, adjuster: Path) -> None:
     cache = nri_replay(adjuster).container("data/cache/cache")
     assert {change.path: change.after for change in cache.changes} == {
         "/process/rlimits/RLIMIT_NOFILE": {"type": "RLIMIT_NOFILE", "soft": 65536, "hard": 65536},
@@ -39,9 +39,7 @@ def test_container_gets_the_limits_it_asks_for(nri_replay: NriReplay, adjuster: 
     assert cache.owner("/process/rlimits/RLIMIT_NOFILE") == "30-ulimit-adjuster"
 
 
-def test_limit_that_cannot_be_understood_fails_the_container(
-    nri_replay: NriReplay, adjuster: Path
-) -> None:
+def test_an_invalid_limit_fails_the_container(nri_replay: NriReplay, adjuster: Path) -> None:
     result = nri_replay(adjuster)
     assert [
         container.name for container in result.containers.values() if not container.created

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays of pods that ask for devices, and of one that must not have them."""
+"""Tests that replay pods requesting allowed and disallowed devices."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ RECORDING = Path(__file__).parents[2] / "recordings" / "annotated.nriscope.db"
 pytestmark = pytest.mark.nri_recording(RECORDING)
 
 
-def test_container_gets_the_devices_it_asks_for(nri_replay: NriReplay) -> None:
+def test_a_container_gets_its_requested_devices(nri_replay: NriReplay) -> None:
     ffmpeg = nri_replay(DeviceInjector()).container("media/encoder/ffmpeg")
     added = [change.path for change in ffmpeg.changes if change.path.startswith("/linux/devices/")]
     assert added == ["/linux/devices/~1dev~1fuse", "/linux/devices/~1dev~1net~1tun"]
 
 
-def test_others_of_the_pod_and_other_pods_get_none(nri_replay: NriReplay) -> None:
+def test_other_containers_get_no_devices(nri_replay: NriReplay) -> None:
     result = nri_replay(DeviceInjector())
     for name in ("media/encoder/sidecar", "data/cache/cache", "shop/web/app"):
         assert not result.container(name).changes
 
 
-def test_device_that_is_not_allowed_fails_the_container(nri_replay: NriReplay) -> None:
+def test_a_disallowed_device_fails_the_container(nri_replay: NriReplay) -> None:
     result = nri_replay(DeviceInjector())
     (failed,) = [reply for reply in result.replies if reply.problem]
     assert failed.subject == "data/greedy/app"
