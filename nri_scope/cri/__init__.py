@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask a container runtime about its containers over the Kubernetes CRI.
+"""Query a container runtime about its containers over the Kubernetes CRI.
 
-In: the path of a unix socket, and ids of containers. Out: versions, and the OCI spec that was
-really used, as plain values, or a typed error. It never knows NRI or recordings. Importing
-it costs grpclib and betterproto2, so only callers of a runtime do.
+In: the path of a unix socket, and ids of containers. Out: the runtime's version and the final OCI
+specs of containers as JSON, or a typed error. This room never depends on NRI or recordings. It
+imports grpclib and betterproto2, so it is only imported when a runtime is queried.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI client: one method per call, over gRPC on a runtime's unix socket."""
+"""The CRI client, over gRPC on a runtime's unix socket."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from nri_scope._gen.cri.runtime import v1
 
 from .codec import MessageCodec
 from .failures import first_contact, translated
-from .status import RuntimeVersion, info_told
+from .status import RuntimeVersion, info_with_status
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds within which a process that accepts connections must have answered ``Version``."""
+"""Seconds to wait for the reply to ``Version`` when connecting."""
 
 CALL_TIMEOUT = 30.0
-"""Timeout of a call in seconds. Generous, as NRI plugins may take two seconds and more each."""
+"""Timeout of a call in seconds. Long, as each NRI plugin may take two seconds or more."""
 
 
 class CriClient:
-    """Calls to one runtime; made by `connect`. An asynchronous context manager.
+    """Client of one runtime, created by `connect`; an asynchronous context manager.
 
-    When the runtime restarts, the first call afterwards connects again.
+    After a restart of the runtime, the next call reconnects.
 
-    Every call raises the same errors: ``RpcError`` with the runtime's status code and message,
+    All calls raise the same errors: ``RpcError`` with the runtime's status code and message,
     ``DeadlineExceeded``, ``ConnectionClosed`` if the runtime disconnects during a call,
-    ``ConnectError`` if it cannot be reached, ``RemoteProtocolError`` if its answer is malformed.
+    ``ConnectError`` if the runtime cannot be reached, ``RemoteProtocolError`` for malformed
+    replies.
     """
 
     runtime: RuntimeVersion
-    """The runtime that answered when the connection was made."""
+    """Name and version of the runtime at the time of `connect`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -42,12 +43,12 @@ class CriClient:
 
     @classmethod
     async def connect(cls, path: str | Path, *, timeout: float = CONNECT_TIMEOUT) -> Self:
-        """Return a client for the runtime on unix socket ``path``, after it has answered.
+        """Return a client for the runtime on the unix socket ``path``, after its first reply.
 
-        :param timeout: seconds to wait for the first answer.
-        :raises ConnectError: no socket, no permission, no process listens, or no CRI runtime
-            answers.
-        :raises RpcError: a runtime answered, with an error.
+        :param timeout: seconds to wait for the first reply.
+        :raises ConnectError: there is no socket, no permission, no listening process, or no reply
+            of a CRI runtime.
+        :raises RpcError: the runtime replied with an error.
         """
         client = cls(path)
         try:
@@ -78,12 +79,12 @@ class CriClient:
         return RuntimeVersion(answer.runtime_name, answer.runtime_version)
 
     async def container_info(self, container_id: str, *, timeout: float = CALL_TIMEOUT) -> str:
-        """Return the JSON that a verbose ``ContainerStatus`` has under ``info``.
+        """Return the JSON text under ``info`` of a verbose ``ContainerStatus``, "" if missing.
 
-        Its ``runtimeSpec`` is the OCI spec that the runtime made. It also has ``status`` if the
-        container failed to start; else it is unchanged. Empty if the runtime sends none.
+        Its ``runtimeSpec`` is the OCI spec that the runtime created. If the container failed to
+        start, ``status`` is added to the JSON.
         """
         request = v1.ContainerStatusRequest(container_id=container_id, verbose=True)
         with translated(self.path, "ContainerStatus", timeout):
             answer = await self._pods.container_status(request, timeout=timeout)
-        return info_told(answer)
+        return info_with_status(answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC messages by betterproto2, with one type of error for undecodable messages."""
+"""gRPC codec for betterproto2, with one type of error for malformed messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MessageCodec(ProtoCodec):
-    """The ``proto`` encoding of gRPC."""
+    """gRPC's ``proto`` codec."""
 
     def decode(self, data: bytes, message_type: type[IProtoMessage]) -> IProtoMessage:
         """Decode a message. Raises RemoteProtocolError if ``data`` is malformed."""

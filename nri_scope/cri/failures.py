@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translates exceptions of grpclib and the system to the errors of this package."""
+"""Translate exceptions of grpclib and the system to nri-scope's errors."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ def translated(path: str, method: str, timeout: float) -> Iterator[None]:
 
 @contextmanager
 def first_contact(path: str, timeout: float) -> Iterator[None]:
-    """Translate any failure of the first call on a socket to "no CRI runtime listens"."""
+    """Translate errors of the first call on a socket that mean "not a CRI runtime"."""
     try:
         yield
     except DeadlineExceeded as error:
         problem = f"accepts connections but no CRI runtime answered within {timeout:g} s"
         raise ConnectError(path, problem, _WHERE) from error
     except (ConnectionClosed, RemoteProtocolError) as error:
-        raise ConnectError(path, "whatever listens there does not speak gRPC", _WHERE) from error
+        raise ConnectError(
+            path, "the process that listens there does not speak gRPC", _WHERE
+        ) from error
     except RpcError as error:
         if error.code != Status.UNIMPLEMENTED.value:
             raise

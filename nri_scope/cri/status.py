@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime's answers: its version, and its facts about a container."""
+"""A runtime's replies: its version, and information about a container."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
-    """The runtime that answers, such as ``containerd`` and ``v1.7.24``."""
+    """A runtime's name and version, such as ``containerd`` and ``v1.7.24``."""
 
     name: str
     version: str
 
 
 _MESSAGE_MAX = 4_000
-"""Maximum number of characters of the message about a failed start."""
+"""Maximum length of the reason and of the message of a failed start, in characters."""
 
 
-def info_told(response: v1.ContainerStatusResponse) -> str:
+def info_with_status(response: v1.ContainerStatusResponse) -> str:
     """Return the JSON under ``info``, with ``status`` added if the container failed to start."""
     text = response.info.get("info", "")
     status = response.status
@@ -54,12 +54,12 @@ def info_told(response: v1.ContainerStatusResponse) -> str:
 def _failed_to_start(status: v1.ContainerStatus) -> bool:
     if status.state != v1.ContainerState.CONTAINER_EXITED:
         return False
-    # The first is containerd's, with exit code 128. CRI-O then has no code, only the error.
+    # containerd reports the reason, with exit code 128; CRI-O only the message, with exit code -1.
     return status.reason == "StartError" or (status.exit_code == -1 and bool(status.message))
 
 
 def parse_info(info: Mapping[str, str]) -> dict[str, Json]:
-    """Return the JSON object that containerd and CRI-O put under the key ``info``."""
+    """Return the JSON object that containerd and CRI-O return under the key ``info``."""
     text = info.get("info")
     if not text:
         return {}

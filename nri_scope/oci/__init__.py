@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show NRI containers and adjustments as parts of an OCI runtime spec.
+"""Convert NRI containers and adjustments to parts of an OCI runtime spec, and compare specs.
 
-In: NRI messages, and specs as JSON. Out: specs and their differences. `spec_of` makes a spec of a
-container, `adjust` and `update` return the spec that a runtime would make of it, `changes` compares
-two specs and `apply` applies the result, `remarks` lists what a runtime drops, refuses or resolves.
+In: NRI messages, and specs as JSON. Out: specs and their differences. `spec_of` converts a
+container, `adjust` and `update` apply requests as a runtime would, `changes` compares two specs and
+`apply` applies the result, `remarks` lists requests that a runtime drops, refuses or resolves.
 `value_at` looks up values by the paths of changes; `read_spec` parses a spec file. Functions are
-pure; this room never knows recordings, connections or owners.
+pure; this room never depends on recordings, connections or owners.
 """
 
 from .adjustment import adjust as adjust
@@ -18,8 +18,8 @@ from .differences import ChangeKind as ChangeKind
 from .differences import changes as changes
 from .differences import same as same
 from .path_lookup import labels_at as labels_at
-from .path_lookup import namesakes as namesakes
 from .path_lookup import value_at as value_at
+from .path_lookup import values_of_key as values_of_key
 from .paths import pointer as pointer
 from .paths import split as split
 from .remarks import ONLY_THE_LIMIT as ONLY_THE_LIMIT

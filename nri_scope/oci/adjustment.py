@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A merged adjustment applied to a spec, as containerd and CRI-O apply it.
+"""Apply a merged adjustment to a spec, as containerd and CRI-O do.
 
-Both use the generator of containerd/nri (pkg/runtime-tools/generate, read at 0.12.2, the same up to
-0.12.5). Behaviour that a reader of the API would not expect is described in the code below.
+Both use the generator of containerd/nri (pkg/runtime-tools/generate, from the source of 0.12.2,
+unchanged up to 0.12.5). Comments in the code describe unexpected behaviour.
 """
 
 from __future__ import annotations
@@ -18,35 +18,42 @@ from nri_scope.nri.merging.keyed_list import KeyedItems
 
 from . import values
 from .resources import adjust_resources
-from .spec import Json, Spec, drop_empty, entries, place, section, settle, text_at
+from .spec import (
+    Json,
+    Spec,
+    copy_array,
+    copy_object,
+    drop_empty,
+    restore_if_unchanged,
+    set_or_remove,
+    text_at,
+)
 from .unknown_fields import keep_unknown, unknown_fields
 
 _M = TypeVar("_M", bound=Message)
 
 
 def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
-    """Return a new spec: `spec` with `adjustment` applied; unchanged parts are shared.
+    """Return `spec` with `adjustment` applied, as a new spec that shares unchanged parts.
 
-    A plugin's own adjustment may be given as well as a merged one: a removal together with a new
-    value replaces, in either order, as in merging, and the "" before arguments, which lets a plugin
-    replace those of another, is ignored.
+    The adjustment may be merged or a single plugin's: as in merging, a removal together with a new
+    value replaces the value, in either order, and an initial argument of "" is ignored.
 
     Nothing is refused or looked up: an unknown namespace is added as requested, the propagation of
-    a mount's source is assumed to suit the mount, CDI devices are listed under ``/cdiDevices``, a
-    block I/O class is kept by name. `remarks` lists where a runtime would differ. Parts of `spec`
-    that an adjustment touches and that have a wrong type in OCI (an object in place of an array)
-    are replaced.
+    a mount's source is assumed to suit the mount, CDI devices are listed under ``/cdiDevices``, and
+    a block I/O class is stored by name. `remarks` lists where a runtime would differ. Adjusted
+    parts of `spec` with an invalid type (an object instead of an array) are replaced.
     """
     new = dict(spec)
     if adjustment.annotations:
         _set_members(new, "annotations", adjustment.annotations)
-    _adjust_process(section(new, "process"), adjustment)
-    settle(new, "process", spec)
+    _adjust_process(copy_object(new, "process"), adjustment)
+    restore_if_unchanged(new, "process", spec)
     _add_hooks(new, adjustment.hooks)
     if adjustment.CDI_devices:
-        entries(new, "cdiDevices").extend(values.cdi_device(d) for d in adjustment.CDI_devices)
-    _adjust_linux(section(new, "linux"), adjustment.linux)
-    settle(new, "linux", spec)
+        copy_array(new, "cdiDevices").extend(values.cdi_device(d) for d in adjustment.CDI_devices)
+    _adjust_linux(copy_object(new, "linux"), adjustment.linux)
+    restore_if_unchanged(new, "linux", spec)
     if adjustment.mounts:
         _adjust_mounts(new, adjustment.mounts)
     keep_unknown(new, unknown_fields(adjustment, "adjustment"))
@@ -54,31 +61,31 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
 
 
 def sort_mounts(spec: Spec) -> Spec:
-    """Return a new spec with its mounts sorted as by the first adjustment of a mount: parents
-    first.
+    """Return a new spec with sorted mounts, parents first, as after an adjustment of a mount.
 
-    `changes` from this spec to an adjusted one exclude moves by the sorting alone.
+    `changes` from this spec to the adjusted spec contains no moves caused only by the sorting.
     """
     new = dict(spec)
     if isinstance(spec.get("mounts"), list):
-        entries(new, "mounts").sort(key=_depth_and_destination)
+        copy_array(new, "mounts").sort(key=_depth_and_destination)
     return new
 
 
-def marked(key: str) -> str | None:
-    """Return the key that a leading dash marks for removal, None if there is no dash."""
+def removed_key(key: str) -> str | None:
+    """Return the key after the leading dash of a removal; None if there is no dash."""
     return key[1:] if key.startswith("-") else None
 
 
 def _set_members(parent: Spec, name: str, changes: Mapping[str, str | Spec]) -> None:
-    members = section(parent, name)
-    # A removal and a new value for one key replace. Go takes the two in random order.
+    members = copy_object(parent, name)
+    # Removals first, so that a removal and a new value for one key replace the value. Go applies
+    # them in random order.
     for key in changes:
-        gone = marked(key)
-        if gone is not None:
-            members.pop(gone, None)
+        removed = removed_key(key)
+        if removed is not None:
+            members.pop(removed, None)
     for key in sorted(changes):
-        if marked(key) is None:
+        if removed_key(key) is None:
             members[key] = changes[key]
     drop_empty(parent, name)
 
@@ -92,39 +99,39 @@ def _adjust_process(process: Spec, adjustment: api.ContainerAdjustment) -> None:
         del args[0]
     if args:
         process["args"] = args
-    # Appended even if the type exists already: the list then has it twice.
+    # Appended even if the type exists already, so that the list can have duplicates.
     if adjustment.rlimits:
-        entries(process, "rlimits").extend(values.rlimit(each) for each in adjustment.rlimits)
+        copy_array(process, "rlimits").extend(values.rlimit(each) for each in adjustment.rlimits)
     if linux.HasField("oom_score_adj"):
         process["oomScoreAdj"] = linux.oom_score_adj.value
     if linux.HasField("io_priority"):
-        place(process, "ioPriority", values.io_priority(linux.io_priority))
+        set_or_remove(process, "ioPriority", values.io_priority(linux.io_priority))
     if linux.HasField("scheduler"):
-        place(process, "scheduler", values.scheduler(linux.scheduler))
+        set_or_remove(process, "scheduler", values.scheduler(linux.scheduler))
 
 
 def _adjust_env(process: Spec, changes: Iterable[api.KeyValue]) -> None:
-    """Replace variables in place and append new ones; the whole environment is written again.
+    """Replace variables in place and append new ones, then rewrite the environment.
 
-    Writing it again drops entries without "=" or without a name, and a duplicate name keeps its
-    first place and its last value: even if the adjustment replaced the first.
+    Rewriting drops entries without "=" or without a name. A duplicate name has its first position
+    and its last value, even if the adjustment replaced the first value.
     """
     pending: dict[str, api.KeyValue] = {}
     for change in _removals_first(changes, "key"):
-        gone = marked(change.key)
-        pending[change.key if gone is None else gone] = change
+        removed = removed_key(change.key)
+        pending[change.key if removed is None else removed] = change
     env: dict[str, str] = {}
-    for entry in entries(process, "env"):
+    for entry in copy_array(process, "env"):
         name, equals, value = entry.partition("=") if isinstance(entry, str) else ("", "", "")
         if not equals:
             continue
         change_or_none = pending.pop(name, None)
         if change_or_none is None:
             env[name] = value
-        elif marked(change_or_none.key) is None:
+        elif removed_key(change_or_none.key) is None:
             env[change_or_none.key] = change_or_none.value
     for change in changes:
-        if marked(change.key) is None and change.key in pending:
+        if removed_key(change.key) is None and change.key in pending:
             env[change.key] = change.value
     env.pop("", None)
     process["env"] = [f"{name}={value}" for name, value in env.items()]
@@ -133,7 +140,7 @@ def _adjust_env(process: Spec, changes: Iterable[api.KeyValue]) -> None:
 
 def _add_hooks(new: Spec, message: api.Hooks) -> None:
     for name, added in values.hook_lists(message):
-        entries(section(new, "hooks"), name).extend(added)
+        copy_array(copy_object(new, "hooks"), name).extend(added)
 
 
 def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
@@ -142,7 +149,7 @@ def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
         linux["cgroupsPath"] = message.cgroups_path
     if message.HasField("seccomp_policy"):
         policy = values.seccomp(message.seccomp_policy)
-        policy.pop("defaultErrnoRet", None)  # the generator forgets it
+        policy.pop("defaultErrnoRet", None)  # The generator omits it.
         linux["seccomp"] = policy
     _adjust_namespaces(linux, message.namespaces)
     if message.sysctl:
@@ -161,21 +168,21 @@ def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
     added = _remove_marked(linux, "devices", changes, "path")
     if not added:
         return
-    devices = KeyedItems(entries(linux, "devices"), text_at("path"))
-    rules = entries(section(linux, "resources"), "devices")
+    devices = KeyedItems(copy_array(linux, "devices"), text_at("path"))
+    rules = copy_array(copy_object(linux, "resources"), "devices")
     for change in added:
         devices.remove(change.path)
         device = values.device(change)
         if not devices.replace(device):
             devices.append(device)
-        # Adding a device allows it in the cgroup; removing one denies nothing.
+        # Adding a device allows it in the cgroup; removing a device does not deny it.
         rules.append(
             {
                 "allow": True,
                 "type": change.type,
                 "major": change.major,
                 "minor": change.minor,
-                # A character device never gets "m", regardless of its file mode.
+                # A character device never has "m" here, regardless of its file mode.
                 "access": "rwm" if change.type == "b" else "rw",
             }
         )
@@ -186,7 +193,7 @@ def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> No
     added = _remove_marked(linux, "namespaces", changes, "type")
     if not added:
         return
-    namespaces = KeyedItems(entries(linux, "namespaces"), text_at("type"))
+    namespaces = KeyedItems(copy_array(linux, "namespaces"), text_at("type"))
     for change in added:
         namespace = values.namespace(change)
         if not namespaces.replace(namespace):
@@ -198,20 +205,20 @@ def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
     if message.resources.HasField("rdt_class"):
         name = message.resources.rdt_class.value
         # Both runtimes use the class as the name of a CLOS.
-        place(linux, "intelRdt", {"closID": name} if name else None)
+        set_or_remove(linux, "intelRdt", {"closID": name} if name else None)
     if message.rdt.remove:
         linux.pop("intelRdt", None)
     rdt = values.rdt(message.rdt)
     if rdt:
-        section(linux, "intelRdt").update(rdt)
+        copy_object(linux, "intelRdt").update(rdt)
 
 
 def _adjust_mounts(new: Spec, changes: Iterable[api.Mount]) -> None:
-    mounts = KeyedItems(entries(new, "mounts"), text_at("destination"))
+    mounts = KeyedItems(copy_array(new, "mounts"), text_at("destination"))
     for change in _removals_first(changes, "destination"):
-        gone = marked(change.destination)
-        mounts.remove(change.destination if gone is None else gone)
-        if gone is None:
+        removed = removed_key(change.destination)
+        mounts.remove(change.destination if removed is None else removed)
+        if removed is None:
             mounts.append(values.mount(change))
             _propagate(new, change.options)
     new["mounts"] = sorted(mounts, key=_depth_and_destination)
@@ -219,16 +226,16 @@ def _adjust_mounts(new: Spec, changes: Iterable[api.Mount]) -> None:
 
 
 def _propagate(new: Spec, options: Iterable[str]) -> None:
-    wanted = ""
+    propagation = ""
     for option in options:
         if option in ("rprivate", "rshared", "rslave"):
-            wanted = option
-    if wanted == "rshared":
-        section(new, "linux")["rootfsPropagation"] = wanted
-    elif wanted == "rslave":
-        linux = section(new, "linux")
+            propagation = option
+    if propagation == "rshared":
+        copy_object(new, "linux")["rootfsPropagation"] = propagation
+    elif propagation == "rslave":
+        linux = copy_object(new, "linux")
         if linux.get("rootfsPropagation") not in ("rshared", "rslave"):
-            linux["rootfsPropagation"] = wanted
+            linux["rootfsPropagation"] = propagation
 
 
 def _depth_and_destination(mount: Json) -> tuple[int, str]:
@@ -236,31 +243,31 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
     if not isinstance(destination, str):
         return 0, ""
     clean = posixpath.normpath(destination)
-    # Two leading slashes stay two in POSIX and become one in Go.
+    # posixpath keeps two leading slashes; Go reduces them to one.
     return (clean[1:] if clean.startswith("//") else clean).count("/"), destination
 
 
 def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> list[_M]:
-    """Apply the removals among `changes`, which precede all other changes; return the rest.
+    """Apply the removals in `changes`, which come before all other changes; return the others.
 
-    A list that becomes empty is removed, and is last in `parent` if it is filled again.
+    A list that becomes empty is removed; if it is filled again, it is the last member of `parent`.
     """
     removals: list[str] = []
     rest: list[_M] = []
     for change in changes:
-        gone = marked(getattr(change, key))
-        if gone is None:
+        removed = removed_key(getattr(change, key))
+        if removed is None:
             rest.append(change)
         else:
-            removals.append(gone)
+            removals.append(removed)
     if removals:
-        items = KeyedItems(entries(parent, name), text_at(key))
-        for gone in removals:
-            items.remove(gone)
+        items = KeyedItems(copy_array(parent, name), text_at(key))
+        for removed in removals:
+            items.remove(removed)
         parent[name] = list(items)
         drop_empty(parent, name)
     return rest
 
 
 def _removals_first(changes: Iterable[_M], key: str) -> list[_M]:
-    return sorted(changes, key=lambda change: marked(getattr(change, key)) is None)
+    return sorted(changes, key=lambda change: removed_key(getattr(change, key)) is None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes applied to a spec: the reverse of `changes`."""
+"""Apply changes to a spec: the reverse of `changes`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .spec import ABSENT, Absent, Json, Spec
 
 
 def apply(before: Spec, changes: Iterable[Change]) -> Spec:
-    """Return a new spec: `before` with `changes` applied; unchanged parts are shared.
+    """Return `before` with `changes` applied, as a new spec that shares unchanged parts.
 
-    ``apply(x, changes(x, y))`` is y, except for orders without meaning: `changes` finds no
-    difference. Changes may also be a part of these, or of another spec: a removal or move of a
-    missing value is skipped; setting a value creates the objects and arrays around it, also in
-    place of other values.
+    ``apply(x, changes(x, y))`` is y except for orders without meaning, which `changes` ignores.
+    The changes may also be incomplete or from another spec: a removal or move of a missing value is
+    skipped; setting a value creates the missing objects and arrays of its path, and replaces values
+    of other types there.
     """
     root = _Node(dict(before), "")
     edits = list(changes)
@@ -33,35 +33,36 @@ def apply(before: Spec, changes: Iterable[Change]) -> Spec:
             _set(root, change.path, change.after)
         if change.at is not None and change.kind in ("added", "moved"):
             array, label = _parent(root, change.path)
-            if array is not None and label in array.below:
+            if array is not None and label in array.members:
                 placed.setdefault(id(array), (array, []))[1].append((change.at, label))
     for array, labels in placed.values():
-        array.below = _in_place(array.below, labels)
+        array.members = _in_place(array.members, labels)
     _drop_emptied(emptied)
     _close(root)
-    return root.below
+    return root.members
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """An object or array that is being edited: its own copy, an array's by its labels."""
+    """A copy of an object or array for editing."""
 
-    below: dict[str, Json]
+    members: dict[str, Json]
+    """Members by key; those of an array by label."""
     place: str | None
-    """Its path, None for one that is longer than any path with a meaning."""
+    """Path of the object or array; None if it is longer than all paths in `KEYED`."""
     parent: _Node | None = None
     key: str = ""
     is_array: bool = False
     keyed: Keyed | None = None
-    """For an array with labels; None for one with positions."""
+    """Rules for an array whose labels are keys; None if labels are positions."""
     nodes: dict[str, _Node] = field(default_factory=dict)
-    """Members that are being edited too; their entries in `below` are outdated."""
+    """Members that are being edited, too; their values in `members` are outdated."""
 
     def node(self, key: str) -> _Node | None:
         """Return the member under `key`; None if it is missing or has no members itself."""
         if key in self.nodes:
             return self.nodes[key]
-        value = self.below.get(key)
+        value = self.members.get(key)
         place = step(self.place, key)
         if isinstance(value, dict):
             new = _Node(dict(value), place, self, key)
@@ -82,26 +83,26 @@ class _Node:
         keyed = None if place is None else KEYED.get(place)
         new = _Node({}, place, self, key, is_array=keyed is not None, keyed=keyed)
         self.nodes[key] = new
-        self.below[key] = None
+        self.members[key] = None
         return new
 
     def put(self, key: str, value: Json | Absent) -> None:
         """Set or remove the member under `key`."""
         self.nodes.pop(key, None)
         if isinstance(value, Absent):
-            self.below.pop(key, None)
+            self.members.pop(key, None)
         else:
-            self.below[key] = value
+            self.members[key] = value
 
     def value(self) -> Json:
         """Return the result as JSON."""
         if not self.is_array:
-            return self.below
-        return items(self.below, self.keyed) if self.keyed else [*self.below.values()]
+            return self.members
+        return items(self.members, self.keyed) if self.keyed else [*self.members.values()]
 
 
 def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
-    """Return the object or array to which `path` leads (None if nowhere), and the last label."""
+    """Return the object or array that contains `path` (None if missing), and the last label."""
     *names, label = split(path) or ("",)
     node: _Node | None = root if path.startswith("/") else None
     for name in names:
@@ -113,7 +114,7 @@ def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
 
 def _remove(root: _Node, path: str, emptied: list[_Node]) -> None:
     parent, label = _parent(root, path)
-    if parent is not None and label in parent.below:
+    if parent is not None and label in parent.members:
         parent.put(label, ABSENT)
         emptied.append(parent)
 
@@ -129,14 +130,12 @@ def _set(root: _Node, path: str, value: Json) -> None:
 
 
 def _drop_emptied(emptied: list[_Node]) -> None:
-    """Drop an object that is compared by its fields, or a keyed array, when its last member is
-    removed.
-    """
+    """Remove objects in `OPEN` and keyed arrays whose last member was removed."""
     for node in emptied:
         while (
             (parent := node.parent) is not None
-            and not node.below
-            # Unless an empty one was put in its place.
+            and not node.members
+            # Unless an empty value was set explicitly.
             and parent.nodes.get(node.key) is node
             and node.place in (KEYED if node.is_array else OPEN)
         ):
@@ -144,27 +143,25 @@ def _drop_emptied(emptied: list[_Node]) -> None:
             node = parent
 
 
-def _in_place(below: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str, Json]:
-    """Return these members in their new order: `placed` ones at their positions, the others around
-    them.
-    """
+def _in_place(members: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str, Json]:
+    """Return `members` with the `placed` ones at their positions and the others around them."""
     moving = {label for _, label in placed}
-    staying = [label for label in below if label not in moving]
+    staying = [label for label in members if label not in moving]
     order: list[str] = []
-    taken = 0
+    start = 0
     for position, label in sorted(placed):
-        wanted = taken + max(0, position - len(order))
-        order += staying[taken:wanted]
-        taken = min(wanted, len(staying))
+        end = start + max(0, position - len(order))
+        order += staying[start:end]
+        start = min(end, len(staying))
         order.append(label)
-    return {label: below[label] for label in order + staying[taken:]}
+    return {label: members[label] for label in order + staying[start:]}
 
 
 def _close(root: _Node) -> None:
-    """Write the edited members back into their parents in `below`."""
+    """Write the edited members back into their parents in `members`."""
     order = [root]
     for node in order:
         order.extend(node.nodes.values())
     for node in reversed(order):
         if node.parent is not None:
-            node.parent.below[node.key] = node.value()
+            node.parent.members[node.key] = node.value()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container update applied to a spec, as runtimes apply it."""
+"""Apply a container update to a spec, as runtimes do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from .resources import update_by_oci_runtime, update_resources
 from .runtime_rules import UpdatePath
-from .spec import Spec, section, settle
+from .spec import Spec, copy_object, restore_if_unchanged
 from .unknown_fields import keep_unknown, unknown_fields
 
 
@@ -16,24 +16,25 @@ def update(
     change: api.LinuxResources | api.ContainerUpdate,
     path: UpdatePath = UpdatePath.CRI,
 ) -> Spec:
-    """Return a new spec: `spec` with the resources of `change` applied; the rest is shared.
+    """Return `spec` with the resources of `change` applied, as a new spec that shares the rest.
 
-    `path` is the path that the update takes; `remarks` lists what gets lost on it. Through the CRI,
-    the swap limit follows the memory limit, unless `spec` has only a memory limit, as on nodes that
-    cannot limit swap. containerd appends huge page limits, and the last one of a size counts; here
-    only that one is shown. An unknown path does only what all known paths do.
+    `path` is the path of the update in the runtime; `remarks` lists the settings lost there.
+    Through the CRI, the swap limit follows the memory limit unless `spec` has only a memory limit,
+    as on nodes that cannot limit swap. containerd appends huge page limits, the last of which is
+    effective for its size; the result has only the effective limits. For an unknown path, only
+    settings that all known paths apply are applied.
     """
     new = dict(spec)
     message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
     if path is UpdatePath.OCI_RUNTIME:
-        update_by_oci_runtime(section(new, "linux"), message)
+        update_by_oci_runtime(copy_object(new, "linux"), message)
     else:
         update_resources(
-            section(new, "linux"),
+            copy_object(new, "linux"),
             message,
             sets_swap=path is not UpdatePath.UNKNOWN,
             of_cri=path is UpdatePath.CRI,
         )
-    settle(new, "linux", spec)
+    restore_if_unchanged(new, "linux", spec)
     keep_unknown(new, unknown_fields(change, "update"))
     return new

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container as NRI shows it, as a partial OCI runtime spec."""
+"""Convert a container in an NRI message to a partial OCI runtime spec."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .unknown_fields import keep_unknown, unknown_fields
 
 
 def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
-    """Return the parts of the container's OCI spec that NRI shows, and only those.
+    """Return the parts of the container's OCI spec that NRI messages contain.
 
-    Two keys are not OCI's. ``/cdiDevices`` has names only, as messages do not contain the effects
-    of a CDI device. ``/nri`` has the values from NRI for which a spec has no place: the image, the
-    seccomp profile by its kind, the runtime handler of `pod`, and fields of a newer API, raw.
+    Two keys are not OCI's. ``/cdiDevices`` has only names, as messages do not contain the effects
+    of a CDI device. ``/nri`` has values that have no equivalent in a spec: the image, the type of
+    the seccomp profile, the runtime handler of `pod`, and raw fields of a newer API.
     """
     spec: Spec = {}
     process = _process(container)
@@ -34,7 +34,7 @@ def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec
         spec["linux"] = linux
     if container.CDI_devices:
         spec["cdiDevices"] = [values.cdi_device(device) for device in container.CDI_devices]
-    nri = _beside(container, pod)
+    nri = _nri_values(container, pod)
     if nri:
         spec["nri"] = nri
     keep_unknown(spec, unknown_fields(container, "container"))
@@ -92,7 +92,7 @@ def _linux(message: api.LinuxContainer) -> Spec:
     return linux
 
 
-def _beside(container: api.Container, pod: api.PodSandbox | None) -> Spec:
+def _nri_values(container: api.Container, pod: api.PodSandbox | None) -> Spec:
     nri: Spec = {}
     if container.HasField("image"):
         nri["image"] = {

@@ -15,17 +15,17 @@ ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
 
 
 class Change(NamedTuple):
-    """One difference at one path."""
+    """A difference at one path."""
 
     path: str
-    """A pointer, see `nri_scope.oci.paths`."""
+    """A pointer; see `nri_scope.oci.paths`."""
     before: Json
     """The old value; None if added (or a JSON null). The old position if moved."""
     after: Json
     """The new value; None if removed (or a JSON null). The new position if moved."""
     kind: ChangeKind
     at: int | None = None
-    """Position from 0 in `after`'s array, if added or moved and order matters."""
+    """Position from 0 in the new array, for an added or moved member if the order matters."""
 
 
 _Value: TypeAlias = "Json | Absent"
@@ -34,17 +34,17 @@ _Work: TypeAlias = "list[_Pair | Change]"
 
 
 def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
-    """Return all differences, in the order of `before`, new members after it.
+    """Return all differences in the order of `before`, followed by new members.
 
-    Accepts any JSON, even deep or odd, and never raises. Together the changes suffice to make
-    `after` of `before`, except for orders without meaning (of an object's keys, of environment
-    variables, devices and the like).
+    Accepts any JSON of any depth, and never raises. `apply` can make `after` from `before` with the
+    changes, except for orders without meaning (of an object's keys, environment variables, devices
+    and similar members).
 
-    An added or removed value is shown by its fields (`OPEN` objects:
-    ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or whole (other values). Moved
-    members are shown by the fewest moves that give the new order, and their other changes
-    separately. An object or array that loses its last member is removed, unless an empty one is
-    shown as added.
+    An added or removed value is reported by its fields (`OPEN` objects:
+    ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or as a whole (other values).
+    A new order is reported as the smallest number of moves; other changes of moved members are
+    separate. The removal of the last member implies the removal of the object or array, unless an
+    empty one is reported as added.
     """
     found: list[Change] = []
     # A work list instead of recursion: a hostile spec may be deeper than Python's stack.
@@ -55,21 +55,21 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
             found.append(item)
             continue
         path, old, new = item
-        # Large values only, so that one inside another is not looked at again at each depth.
-        if old is new or ((path in OPEN or path in KEYED) and _quickly_same(old, new)):
+        # Only for large values, so that a nested value is not compared again at each depth.
+        if old is new or ((path in OPEN or path in KEYED) and _are_equal(old, new)):
             continue
-        below = _members(path, old, new)
-        if below is None:
-            below = _fields(path, old, new)
-        if below is not None:
-            work.extend(reversed(below))
+        parts = _members(path, old, new)
+        if parts is None:
+            parts = _fields(path, old, new)
+        if parts is not None:
+            work.extend(reversed(parts))
         elif not same(old, new):
             found.append(_whole(path, old, new))
     return tuple(found)
 
 
 def same(left: _Value, right: _Value) -> bool:
-    """Return whether two JSON values are equal; ``true`` does not equal 1, NaN equals NaN."""
+    """Return whether two JSON values are equal; ``true`` is not equal to 1, but NaN is to NaN."""
     pairs: list[tuple[_Value, _Value]] = [(left, right)]
     while pairs:
         one, other = pairs.pop()
@@ -88,8 +88,8 @@ def same(left: _Value, right: _Value) -> bool:
     return True
 
 
-def _plainly_same(one: _Value, other: _Value) -> bool:
-    """Return whether a shallow comparison shows that they are equal, as for most values."""
+def _are_plainly_equal(one: _Value, other: _Value) -> bool:
+    """Return whether a shallow comparison shows equality, which suffices for most values."""
     if one is other:
         return True
     if type(one) is list:
@@ -97,12 +97,12 @@ def _plainly_same(one: _Value, other: _Value) -> bool:
     return type(one) is str and one == other
 
 
-def _quickly_same(one: _Value, other: _Value) -> bool:
-    """Return whether a comparison without paths shows that they are equal."""
+def _are_equal(one: _Value, other: _Value) -> bool:
+    """Return whether two values are equal; False if they are nested too deeply to tell."""
     try:
         return one == other and same(one, other)
     except RecursionError:
-        # They are nested too deeply for Python's own comparison.
+        # Python's own comparison is recursive.
         return False
 
 
@@ -119,7 +119,7 @@ def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change
 
 
 def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
-    """Return the work of comparing two objects field by field; None if impossible."""
+    """Return the work items to compare two objects by field; None if they are not comparable."""
     if isinstance(old, dict):
         if not (isinstance(new, dict) or (new is ABSENT and path in OPEN)):
             return None
@@ -127,17 +127,17 @@ def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
         return None
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
-    below = _emptied(path, old, new) if path in OPEN else []
+    work = _emptied(path, old, new) if path in OPEN else []
     for key, value in before.items():
         other = after.get(key, ABSENT)
-        if not _plainly_same(value, other):
-            below.append((pointer(path, key), value, other))
-    below += ((pointer(path, k), ABSENT, value) for k, value in after.items() if k not in before)
-    return below
+        if not _are_plainly_equal(value, other):
+            work.append((pointer(path, key), value, other))
+    work += ((pointer(path, k), ABSENT, value) for k, value in after.items() if k not in before)
+    return work
 
 
 def _members(path: str, old: _Value, new: _Value) -> _Work | None:
-    """Return the work of comparing two arrays by their members' keys; None if impossible."""
+    """Return the work items to compare two arrays by key; None if they are not comparable."""
     keyed = KEYED.get(path)
     if keyed is None:
         return None
@@ -145,21 +145,21 @@ def _members(path: str, old: _Value, new: _Value) -> _Work | None:
     if before is None or after is None:
         return None
     moves = _moves(path, before, after) if keyed.ordered else {}
-    below: _Work = _emptied(path, old, new)
+    work: _Work = _emptied(path, old, new)
     for label, value in before.items():
         if label in after:
             if label in moves:
-                below.append(moves[label])
+                work.append(moves[label])
             other = after[label]
-            if not _plainly_same(value, other):
-                below.append((pointer(path, label), value, other))
+            if not _are_plainly_equal(value, other):
+                work.append((pointer(path, label), value, other))
         else:
-            below.append(_whole(pointer(path, label), value, ABSENT))
+            work.append(_whole(pointer(path, label), value, ABSENT))
     for position, (label, value) in enumerate(after.items()):
         if label not in before:
             at = position if keyed.ordered else None
-            below.append(_whole(pointer(path, label), ABSENT, value, at))
-    return below
+            work.append(_whole(pointer(path, label), ABSENT, value, at))
+    return work
 
 
 def _keyed(value: _Value, keyed: Keyed) -> dict[str, Json] | None:
@@ -177,14 +177,14 @@ def _emptied(path: str, old: _Value, new: _Value) -> _Work:
 
 
 def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[str, Change]:
-    """Return the fewest members to move, by label, for the new order of common members."""
+    """Return the smallest set of moves, by label, for the new order of common members."""
     old_positions = {label: position for position, label in enumerate(before)}
     common = [
         (label, old_positions[label], position)
         for position, label in enumerate(after)
         if label in old_positions
     ]
-    stay = _longest_rising([old for _, old, _ in common])
+    stay = _longest_increasing([old for _, old, _ in common])
     return {
         label: Change(pointer(path, label), old, new, "moved", new)
         for index, (label, old, new) in enumerate(common)
@@ -192,8 +192,11 @@ def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[s
     }
 
 
-def _longest_rising(numbers: list[int]) -> set[int]:
-    """Return the indices of a longest rising run within different `numbers` (patience sorting)."""
+def _longest_increasing(numbers: list[int]) -> set[int]:
+    """Return the indices of a longest increasing subsequence of distinct `numbers`.
+
+    The algorithm is patience sorting.
+    """
     tops: list[int] = []
     at: list[int] = []
     previous: list[int] = []
@@ -206,9 +209,9 @@ def _longest_rising(numbers: list[int]) -> set[int]:
         else:
             tops[pile] = number
             at[pile] = index
-    run: set[int] = set()
+    found: set[int] = set()
     index = at[-1] if at else -1
     while index >= 0:
-        run.add(index)
+        found.add(index)
         index = previous[index]
-    return run
+    return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrays of a spec whose members are identified by content, not by position."""
+"""The arrays of a spec whose members are identified by key instead of position."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ def _member_itself(_key: str, value: Json) -> Json:
 
 
 class Keyed(NamedTuple):
-    """How to identify the members of one array."""
+    """Rules for the members of one array."""
 
     split: Callable[[Json], tuple[str, Json] | None]
-    """Return a member's key and value; None if it has no key: the array is then one value."""
+    """Returns a member's key and value; None if it has no key, so that the array is one value."""
     ordered: bool
-    """Whether the order has a meaning for a runtime."""
+    """Whether the order matters to a runtime."""
     join: Callable[[str, Json], Json] = _member_itself
-    """Return the member with a key and a value."""
+    """Returns the member for a key and a value; the reverse of `split`."""
 
 
 _COUNTED = re.compile(r"#\d+$")
 
 
 def items(found: dict[str, Json], keyed: Keyed) -> list[Json]:
-    """Return the array from which `members` made `found`."""
+    """Return the array for the result of `members`."""
     return [keyed.join(key_of(label), value) for label, value in found.items()]
 
 
 def key_of(label: str) -> str:
-    """Return the key from which `members` made `label`."""
+    """Return the key of a label returned by `members`."""
     return _COUNTED.sub("", label)
 
 
 def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
-    """Return the members in order, by their labels in a path; None if one of them has no key.
+    """Return the members in order, by their labels in a path; None if a member has no key.
 
-    A label is the key itself, ``KEY#2`` for its second member, and so on.
+    The label is the key itself for its first member, ``KEY#2`` for its second member, and so on.
     """
     found: dict[str, Json] = {}
     counts: dict[str, int] = {}
@@ -50,7 +50,7 @@ def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
         if split is None:
             return None
         label, value = split
-        # A key that ends like a count always gets a count itself, so that labels stay unique.
+        # A key that ends like a count always gets a count, so that labels are unique.
         looks_counted = "#" in label and _COUNTED.search(label)
         if looks_counted or label in found:
             count = counts[label] = counts.get(label, 0 if looks_counted else 1) + 1
@@ -98,7 +98,7 @@ def _scalars(item: dict[str, Json], names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _device_rule(item: Json) -> tuple[str, Json] | None:
-    """Key a rule by its devices, in the format of the cgroup's own list."""
+    """Return a rule by its devices, in the format of the cgroup's device list."""
     if not isinstance(item, dict):
         return None
     kind = item.get("type", "a") or "a"
@@ -164,7 +164,7 @@ KEYED: dict[str, Keyed] = {
         )
     },
 }
-"""Every keyed array, by its path; every other array is a single value (``args``, ``options``)."""
+"""Keyed arrays by path. Any other array is a single value (``args``, ``options``)."""
 
 OPEN = frozenset(
     {
@@ -186,6 +186,6 @@ OPEN = frozenset(
         "/nri/unknown",
     }
 )
-"""Objects that plugins fill field by field: if added or removed, they are shown by their fields.
-Any other object is then shown whole.
+"""Objects that plugins set field by field. If they are added or removed, each field is reported;
+any other object is reported as a whole.
 """

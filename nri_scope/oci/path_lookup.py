@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-ups by the paths of a spec."""
+"""Look up values by their paths in a spec."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .spec import ABSENT, Absent, Json, Spec
 
 
 def value_at(spec: Spec, path: str) -> Json | Absent:
-    """Return the value that a `Change` at `path` would have; ABSENT if the path does not exist.
+    """Return the value at the `path` of a `Change`; ABSENT if the path does not exist.
 
-    A member of a keyed array is found by its label (``/process/env/FOO``, which gives the value
-    after the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. ""
-    is the whole spec. Accepts any text and any JSON.
+    A member of a keyed array is found by its label (``/process/env/FOO``, with the text after the
+    "=" as its value; ``/mounts/~1data``; ``KEY#2``), a member of any other array by its position
+    from 0. The path "" is the whole spec. Accepts any text and any JSON.
     """
     if path and not path.startswith("/"):
         return ABSENT
     value: Json = spec
-    # None once no keyed array can follow: they are all a few steps from the root.
+    # None if the path is longer than the paths of all keyed arrays.
     place: str | None = ""
     for key in split(path):
         below = value if isinstance(value, dict) else labelled(place, value)
@@ -31,12 +31,12 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
     return value
 
 
-def namesakes(spec: Spec, path: str) -> list[Json]:
-    """Return the values at `path` and, in a keyed array, under the same key: ``KEY``, ``KEY#2`` and
-    so on.
+def values_of_key(spec: Spec, path: str) -> list[Json]:
+    """Return the value at `path` or, in a keyed array, all values of that key: ``KEY``, ``KEY#2``
+    and so on.
 
-    [] if there are none. Their labels depend on each other, so the same value may have another
-    label in another spec.
+    [] if there are none. The count in a label depends on the other members, so a value can have
+    different labels in different specs.
     """
     parent, _, last = path.rpartition("/")
     array = value_at(spec, parent)
@@ -48,21 +48,21 @@ def namesakes(spec: Spec, path: str) -> list[Json]:
 
 
 def labels_at(spec: Spec, path: str) -> list[str]:
-    """Return the labels of the array at `path`, in order; [] for other values."""
+    """Return the labels of the array at `path`, in order; [] for any other value."""
     return [*(labelled(path, value_at(spec, path)) or ())]
 
 
 def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
-    """Return the members of an array by their labels in a path; None for other values.
+    """Return the members of an array by their labels in a path; None for any other value.
 
-    `place` is the array's own path, None if it is too long for a keyed array. Not to be changed by
-    the caller.
+    `place` is the array's path, None if it is too long for a keyed array. The result is cached and
+    must not be modified.
     """
     return _labelled(_Array(value), place) if isinstance(value, list) else None
 
 
 class _Array:
-    """An array as a key, by its identity: a spec is never changed in place."""
+    """A cache key for an array, compared by identity, as specs are never modified in place."""
 
     def __init__(self, items: list[Json]) -> None:
         self.items = items
@@ -74,7 +74,7 @@ class _Array:
         return isinstance(other, _Array) and self.items is other.items
 
 
-# Differences of a long array are looked up one after the other, in a few specs by turns.
+# Callers look up one difference of a long array after the other, alternating between a few specs.
 @lru_cache(maxsize=8)
 def _labelled(array: _Array, place: str | None) -> dict[str, Json]:
     keyed = None if place is None else KEYED.get(place)
@@ -91,14 +91,14 @@ def _by_key(array: _Array, place: str) -> dict[str, list[Json]]:
 
 
 def numbered(items: list[Json]) -> dict[str, Json]:
-    """Return the members of an array that is not keyed, by their positions."""
+    """Return the members of an array by position, for an array without keys."""
     return {str(position): item for position, item in enumerate(items)}
 
 
 def step(place: str | None, key: str) -> str | None:
-    """Return the path of the member under `key`; None once it is longer than any with a meaning.
+    """Return the path of the member `key` of `place`; None if it is too long for a keyed array.
 
-    Keeps the work on a spec of any depth proportional to its size.
+    The limit keeps the work for a spec of any depth proportional to its size.
     """
     if place is None or len(place) + len(key) >= _LONGEST:
         return None

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks on specs made by `adjust` or `update` that differ from those that a plugin or the node
-expects.
-"""
+"""Remarks on requests that a runtime drops or refuses, or whose effect depends on the node."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .adjustment import marked
+from .adjustment import removed_key
 from .paths import pointer
 from .resources import CPU, MEMORY
 from .runtime_rules import UpdatePath
@@ -21,32 +19,32 @@ RemarkKind: TypeAlias = Literal["dropped", "resolved", "unresolved", "refused"]
 
 
 class Remark(NamedTuple):
-    """A remark on one path."""
+    """A remark on a request for one path."""
 
     path: str
     value: Json
     """The requested value."""
     kind: RemarkKind
-    """Dropped: the runtime ignores it. Resolved: the runtime replaces it by its meaning in the
-    node's configuration. Unresolved: whether it is applied depends on the node, on the runtime or
-    on chance. Refused: the runtime fails to create the container.
+    """Dropped: the runtime ignores the value. Resolved: the runtime replaces the value according to
+    the node's configuration. Unresolved: whether the value is applied depends on the node, on the
+    runtime or on chance. Refused: the runtime fails to create the container.
     """
     reason: str
 
 
 NAMESPACES = frozenset({"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"})
-"""The types that the generator accepts; its error for another: ``unrecognized namespace "x"``."""
+"""The types that the generator accepts; for others it fails with ``unrecognized namespace "x"``."""
 
 ONLY_THE_LIMIT = "of all memory settings only the limit is applied"
 """Remark on adjustments, from upstream's generator (pkg/runtime-tools/generate)."""
 
 _RESOURCES = "/linux/resources"
 _NO_CRI_FIELD = "an update goes through the CRI, which has no such field"
-_NOT_HANDED_ON = "the runtime does not hand it to the OCI runtime"
-_OCI_RUNTIME = "it is handed to the OCI runtime, and not every one applies it"
-_UNIFIED = "the runtime hands it to the OCI runtime on nodes with cgroup v2 only"
-_UNKNOWN = "it is not known whether this runtime applies it"
-_ZERO = "0 leaves it as it is"
+_NOT_PASSED = "the runtime does not pass it to the OCI runtime"
+_OCI_RUNTIME = "it is passed to the OCI runtime, and not all OCI runtimes apply it"
+_UNIFIED = "the runtime passes it to the OCI runtime only on nodes with cgroup v2"
+_UNKNOWN = "it is unknown whether this runtime applies it"
+_ZERO = "0 means unchanged"
 _REASONS: dict[UpdatePath, tuple[RemarkKind, str]] = {
     UpdatePath.CRI: ("dropped", _NO_CRI_FIELD),
     UpdatePath.CRI_O: ("dropped", _NO_CRI_FIELD),
@@ -60,10 +58,10 @@ def remarks(
     spec: Spec | None = None,
     path: UpdatePath = UpdatePath.CRI,
 ) -> tuple[Remark, ...]:
-    """Return what runtimes do with parts of `change` that its result does not show.
+    """Return remarks on parts of `change` whose treatment is not visible in the resulting spec.
 
-    A merged adjustment, an update or its resources; facts as for `adjust` and `update`. Given the
-    `spec` to change, includes conflicts with it. `path` is the path that an update takes.
+    `change` is a merged adjustment, an update or its resources. With the `spec` to be changed,
+    conflicts with it are included. `path` is the path of an update in the runtime.
     """
     if isinstance(change, api.ContainerAdjustment):
         return (*_of_adjustment(change), *_second_rlimits(change, spec or {}))
@@ -73,30 +71,30 @@ def remarks(
 
 def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
     linux = message.linux
-    yield from _by_chance("/annotations", message.annotations)
-    yield from _by_chance("/linux/sysctl", linux.sysctl)
+    yield from _of_random_order("/annotations", message.annotations)
+    yield from _of_random_order("/linux/sysctl", linux.sysctl)
     devices: Spec = {name: net_device(each) for name, each in linux.net_devices.items()}
-    yield from _by_chance("/linux/netDevices", devices)
+    yield from _of_random_order("/linux/netDevices", devices)
     for variable in message.env:
         if not variable.key:
             yield Remark("/process/env/", variable.value, "dropped", "the variable has no name")
     for mount in message.mounts:
-        wanted = [option for option in mount.options if option in ("rshared", "rslave")]
-        if wanted and marked(mount.destination) is None:
-            kept = "shared" if wanted[-1] == "rshared" else "a shared or slave mount"
-            reason = f"the runtime refuses it unless {mount.source} is {kept} on the node"
+        propagation = [option for option in mount.options if option in ("rshared", "rslave")]
+        if propagation and removed_key(mount.destination) is None:
+            required = "shared" if propagation[-1] == "rshared" else "a shared or slave mount"
+            reason = f"the runtime refuses it unless {mount.source} is {required} on the node"
             path = f"{pointer('/mounts', mount.destination)}/options"
-            yield Remark(path, wanted[-1], "unresolved", reason)
+            yield Remark(path, propagation[-1], "unresolved", reason)
     for device in message.CDI_devices:
-        reason = "it is injected as the node's CDI files say"
+        reason = "it is injected according to the node's CDI files"
         yield Remark(pointer("/cdiDevices", device.name), device.name, "resolved", reason)
     if linux.seccomp_policy.HasField("default_errno"):
         errno = linux.seccomp_policy.default_errno.value
         reason = "the runtime does not copy it"
         yield Remark("/linux/seccomp/defaultErrnoRet", errno, "dropped", reason)
     for namespace in linux.namespaces:
-        gone = marked(namespace.type)
-        kind = namespace.type if gone is None else gone
+        removed = removed_key(namespace.type)
+        kind = namespace.type if removed is None else removed
         if kind not in NAMESPACES:
             reason = f'unrecognized namespace "{kind}"'
             yield Remark(pointer("/linux/namespaces", kind), namespace.type, "refused", reason)
@@ -111,35 +109,36 @@ def _second_rlimits(message: api.ContainerAdjustment, spec: Spec) -> Iterator[Re
     for limit in message.rlimits:
         if limit.type in kinds:
             # config.md of the runtime spec, on rlimits: duplicates MUST be an error.
-            reason = "the list has this type twice then, which OCI tells a runtime to refuse"
+            reason = "it duplicates this type in the list, which OCI runtimes must refuse"
             path = pointer("/process/rlimits", limit.type)
             yield Remark(path, rlimit(limit), "unresolved", reason)
         kinds.add(limit.type)
 
 
-def _by_chance(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:
-    # Merging keeps both, as two entries of one Go map.
+def _of_random_order(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:
+    # The merged adjustment has both as entries of one Go map.
+    reason = "the runtime applies the removal and this value in random order: it may be lost"
     for key in sorted(keys):
         if f"-{key}" in keys:
-            reason = "the runtime takes the removal and this value in random order: it may be gone"
             yield Remark(pointer(path, key), keys[key], "unresolved", reason)
 
 
 def _of_adjusted_resources(message: api.LinuxResources) -> Iterator[Remark]:
     yield from _of_memory(message.memory, ONLY_THE_LIMIT)
     if message.HasField("pids") and message.pids.limit < 0:
-        reason = "means unlimited, and leaves a limit that is there already"
+        reason = "it means unlimited, but the runtime keeps an existing limit"
         yield Remark(f"{_RESOURCES}/pids/limit", message.pids.limit, "dropped", reason)
     if message.blockio_class.value:
         name = message.blockio_class.value
-        reason = "it is applied as the node's configuration says what the class means"
+        reason = "it is applied according to the node's configuration of the class"
         yield Remark(f"{_RESOURCES}/blockIO", name, "resolved", reason)
 
 
-def _of_update(message: api.LinuxResources, way: UpdatePath) -> Iterator[Remark]:
-    kind, reason = _REASONS[way]
-    direct = way is UpdatePath.OCI_RUNTIME
-    yield from _of_memory(message.memory, reason, kind, ("reservation", "swap") if direct else ())
+def _of_update(message: api.LinuxResources, route: UpdatePath) -> Iterator[Remark]:
+    kind, reason = _REASONS[route]
+    is_direct = route is UpdatePath.OCI_RUNTIME
+    applied = ("reservation", "swap") if is_direct else ()
+    yield from _of_memory(message.memory, reason, kind, applied)
     for field, value in message.cpu.ListFields():
         path = f"{_RESOURCES}/cpu/{CPU.get(field.name, field.name)}"
         if field.name.startswith("realtime_"):
@@ -148,25 +147,25 @@ def _of_update(message: api.LinuxResources, way: UpdatePath) -> Iterator[Remark]
             yield Remark(path, 0, "dropped", _ZERO)
     if message.HasField("pids"):
         path = f"{_RESOURCES}/pids/limit"
-        if not direct:
+        if not is_direct:
             yield Remark(path, message.pids.limit, kind, reason)
         elif message.pids.limit <= 0:
-            yield Remark(path, message.pids.limit, "dropped", _NOT_HANDED_ON)
+            yield Remark(path, message.pids.limit, "dropped", _NOT_PASSED)
     # NRI's own conversion for the OCI runtime omits the classes (LinuxResources.ToOCI).
-    of_class: tuple[RemarkKind, str] = ("dropped", _NOT_HANDED_ON) if direct else (kind, reason)
+    of_class: tuple[RemarkKind, str] = ("dropped", _NOT_PASSED) if is_direct else (kind, reason)
     if message.HasField("blockio_class"):
         yield Remark(f"{_RESOURCES}/blockIO", message.blockio_class.value, *of_class)
     if message.HasField("rdt_class"):
         yield Remark("/linux/intelRdt/closID", message.rdt_class.value, *of_class)
-    if way is not UpdatePath.CRI:
+    if route is not UpdatePath.CRI:
         of_pages: tuple[RemarkKind, str] = kind, reason
-        if way is UpdatePath.CRI_O:
-            of_pages = "dropped", _NOT_HANDED_ON
+        if route is UpdatePath.CRI_O:
+            of_pages = "dropped", _NOT_PASSED
         for limit in message.hugepage_limits:
             path = pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size)
             yield Remark(path, limit.limit, *of_pages)
-    if way in (UpdatePath.CRI_O, UpdatePath.UNKNOWN):
-        reason_of_unified = _UNIFIED if way is UpdatePath.CRI_O else reason
+    if route in (UpdatePath.CRI_O, UpdatePath.UNKNOWN):
+        reason_of_unified = _UNIFIED if route is UpdatePath.CRI_O else reason
         for key in sorted(message.unified):
             path = pointer(f"{_RESOURCES}/unified", key)
             yield Remark(path, message.unified[key], "unresolved", reason_of_unified)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/linux/resources``: as shown for a container, and as set by an adjustment or an update."""
+"""``/linux/resources``: of a container, and as set by an adjustment or an update."""
 
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging.keyed_list import KeyedItems
 
-from .spec import Spec, entries, place, section, settle, text_at
+from .spec import Spec, copy_array, copy_object, restore_if_unchanged, set_or_remove, text_at
 from .values import device_rule, texts
 
 MEMORY = {
@@ -33,8 +33,8 @@ CPU = {
 """NRI's names in LinuxCPU, and OCI's; times are in microseconds."""
 
 UNRESOLVED_CLASS = "unresolvedClass"
-"""Placeholder in ``/linux/resources/blockIO`` for the meaning of a class name: only the node's own
-configuration has weights and limits.
+"""Key in ``/linux/resources/blockIO`` for a class name, whose weights and limits are only in the
+node's configuration.
 """
 
 
@@ -58,7 +58,7 @@ def resources(message: api.LinuxResources) -> Spec:
     if message.blockio_class.value:
         value["blockIO"] = {UNRESOLVED_CLASS: message.blockio_class.value}
     if message.hugepage_limits:
-        # Of several for one size, the last one counts.
+        # Of several limits for one size, the last is effective.
         sizes = {limit.page_size: limit.limit for limit in message.hugepage_limits}
         value["hugepageLimits"] = [
             {"pageSize": size, "limit": limit} for size, limit in sizes.items()
@@ -69,61 +69,60 @@ def resources(message: api.LinuxResources) -> Spec:
 
 
 def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
-    """Apply an adjustment's resources to ``/linux``, itself a copy already.
+    """Apply an adjustment's resources to `linux`, which must be a copy.
 
-    Like the generator of containerd/nri up to 0.12.5: of the memory settings only the limit counts,
-    and also sets the swap limit; a limit of 0 is none. `remarks` lists the rest.
+    As in the generator of containerd/nri up to 0.12.5, only the limit of the memory settings is
+    applied, which also sets the swap limit; 0 means no limit. `remarks` lists the other settings.
     """
     before = dict(linux)
-    parts = section(linux, "resources")
+    parts = copy_object(linux, "resources")
     cpu = _cpu(message.cpu)
     if cpu:
-        section(parts, "cpu").update(cpu)
+        copy_object(parts, "cpu").update(cpu)
     _limit_memory(parts, message.memory.limit.value)
     _set_hugepages_and_unified(parts, message)
     if message.HasField("pids"):
-        pids = section(parts, "pids")
-        # -1 means unlimited, in OCI a missing limit; the generator keeps an existing one.
+        pids = copy_object(parts, "pids")
+        # -1 means unlimited, in OCI a missing limit; but the generator keeps an existing limit.
         if message.pids.limit > -1:
             pids["limit"] = message.pids.limit
     if message.devices:
-        entries(parts, "devices").extend(device_rule(rule) for rule in message.devices)
+        copy_array(parts, "devices").extend(device_rule(rule) for rule in message.devices)
     if message.HasField("blockio_class"):
         name = message.blockio_class.value
-        place(parts, "blockIO", {UNRESOLVED_CLASS: name} if name else None)
-    settle(linux, "resources", before)
+        set_or_remove(parts, "blockIO", {UNRESOLVED_CLASS: name} if name else None)
+    restore_if_unchanged(linux, "resources", before)
 
 
 def update_resources(
     linux: Spec, message: api.LinuxResources, *, sets_swap: bool = True, of_cri: bool = True
 ) -> None:
-    """Apply an update's resources to ``/linux``, itself a copy already.
+    """Apply an update's resources to `linux`, which must be a copy.
 
-    Like containerd and CRI-O when they turn the update into the CRI's LinuxContainerResources: that
-    has only these fields, in which 0 and "" mean "unchanged". Without `sets_swap` the swap limit
-    does not follow the memory limit; without `of_cri` only the part common to all runtimes and
-    nodes is done.
+    As in containerd and CRI-O, only fields of the CRI's LinuxContainerResources are applied, in
+    which 0 and "" mean "unchanged". Without `sets_swap`, the swap limit does not follow the memory
+    limit; without `of_cri`, only settings that all runtimes apply on all nodes are applied.
     """
     before = dict(linux)
-    parts = section(linux, "resources")
+    parts = copy_object(linux, "resources")
     _update_cpu(parts, message)
     memory = parts.get("memory")
-    # A memory limit without a swap limit: this node cannot limit swap.
+    # A memory limit without a swap limit means that this node cannot limit swap.
     swapless = isinstance(memory, dict) and "limit" in memory and "swap" not in memory
     _limit_memory(parts, message.memory.limit.value, swap=sets_swap and not swapless)
     if of_cri:
         _set_hugepages_and_unified(parts, message)
-    settle(linux, "resources", before)
+    restore_if_unchanged(linux, "resources", before)
 
 
 def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
-    """Apply an update's resources to ``/linux``, itself a copy already, as ``runc update`` does.
+    """Apply an update's resources to `linux`, which must be a copy, as ``runc update`` does.
 
-    For runc, too, 0 and "" mean "unchanged"; of memory it sets the limit, the reservation and the
-    swap limit, each separately (runc-update(8); pids and the reservation tried on CRI-O 1.37).
+    For runc, 0 and "" mean "unchanged", too; it sets the memory limit, reservation and swap limit
+    separately (runc-update(8); pids and the reservation were tested on CRI-O 1.37).
     """
     before = dict(linux)
-    parts = section(linux, "resources")
+    parts = copy_object(linux, "resources")
     _update_cpu(parts, message)
     memory: Spec = {
         MEMORY[field.name]: each.value
@@ -131,12 +130,12 @@ def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
         if field.name in ("limit", "reservation", "swap") and each.value
     }
     if memory:
-        section(parts, "memory").update(memory)
+        copy_object(parts, "memory").update(memory)
     if message.pids.limit > 0:
-        section(parts, "pids")["limit"] = message.pids.limit
+        copy_object(parts, "pids")["limit"] = message.pids.limit
     if message.unified:
-        section(parts, "unified").update(texts(message.unified))
-    settle(linux, "resources", before)
+        copy_object(parts, "unified").update(texts(message.unified))
+    restore_if_unchanged(linux, "resources", before)
 
 
 def _update_cpu(parts: Spec, message: api.LinuxResources) -> None:
@@ -146,7 +145,7 @@ def _update_cpu(parts: Spec, message: api.LinuxResources) -> None:
         if value and name in ("shares", "quota", "period", "cpus", "mems")
     }
     if cpu:
-        section(parts, "cpu").update(cpu)
+        copy_object(parts, "cpu").update(cpu)
 
 
 def _cpu(message: api.LinuxCPU) -> Spec:
@@ -159,7 +158,7 @@ def _cpu(message: api.LinuxCPU) -> Spec:
 
 def _limit_memory(parts: Spec, limit: int, *, swap: bool = True) -> None:
     if limit:
-        memory = section(parts, "memory")
+        memory = copy_object(parts, "memory")
         memory["limit"] = limit
         if swap:
             memory["swap"] = limit
@@ -167,11 +166,11 @@ def _limit_memory(parts: Spec, limit: int, *, swap: bool = True) -> None:
 
 def _set_hugepages_and_unified(parts: Spec, message: api.LinuxResources) -> None:
     if message.hugepage_limits:
-        limits = KeyedItems(entries(parts, "hugepageLimits"), text_at("pageSize"))
+        limits = KeyedItems(copy_array(parts, "hugepageLimits"), text_at("pageSize"))
         for each in message.hugepage_limits:
             new: Spec = {"pageSize": each.page_size, "limit": each.limit}
             if not limits.replace(new):
                 limits.append(new)
         parts["hugepageLimits"] = list(limits)
     if message.unified:
-        section(parts, "unified").update(texts(message.unified))
+        copy_object(parts, "unified").update(texts(message.unified))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of runtimes where they differ in asking plugins, applying merged replies or reporting.
+"""Differences between runtimes in calling plugins, applying merged replies and later events.
 
-Merging is upstream's and the same in all runtimes. A runtime or a field that has not been tried or
-read is "unknown" here, never assumed to be like another.
+Merging is upstream's and the same in all runtimes. Facts come from tests or source code; a runtime
+or a field without such a fact is "unknown", never assumed to be like another.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from nri_scope.nri.versions import V0_12, NriVersion, runtime_title
 
 
 class UpdatePath(Enum):
-    """The path of a container update that a plugin requests."""
+    """The path on which a runtime applies a container update requested by a plugin."""
 
     CRI = "cri"
     """Converted to a LinuxContainerResources of the CRI, which lacks most fields. Used by
-    containerd for every update (``toCRIResources`` in internal/cri/nri, read and tried at 1.7 to
+    containerd for all updates (``toCRIResources`` in internal/cri/nri; read and tested with 1.7 to
     2.4).
     """
     CRI_O = "cri-o"
-    """The same, but only processor settings, the memory limit and, with cgroup v2, unified ones
+    """As `CRI`, but only processor settings, the memory limit and, with cgroup v2, unified settings
     reach the OCI runtime. Used by CRI-O for an UpdateContainer event's own container
-    (``toOCIResources`` in server/container_update_resources.go, read at 1.37).
+    (``toOCIResources`` in server/container_update_resources.go, from the source of 1.37).
     """
     OCI_RUNTIME = "oci-runtime"
     """Passed unchanged to the OCI runtime. Used by CRI-O for containers other than the event's own
-    and for unsolicited updates (``nriAPI.UpdateContainer``): tried at 1.37 with runc, where a pids
+    and for unsolicited updates (``nriAPI.UpdateContainer``). In a test of 1.37 with runc, a pids
     limit and a memory reservation reached the cgroup.
     """
     UNKNOWN = "unknown"
@@ -36,38 +36,40 @@ class UpdatePath(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRules:
-    """How one runtime asks plugins, applies merged replies, and reports containers afterwards."""
+    """One runtime's behaviour in calling plugins, applying merged replies and later events."""
 
     has_ordered_chain: bool = True
-    """Whether plugins are asked in the order of their indices, up to the first error. iSulad asks
+    """Whether plugins are called in the order of their indices, up to the first error. iSulad calls
     all plugins, in any order. Assumed if unknown.
     """
     own_updates: UpdatePath = UpdatePath.UNKNOWN
-    """Path for the container that an UpdateContainer event is about."""
+    """Path for the container of an UpdateContainer event."""
     other_updates: UpdatePath = UpdatePath.UNKNOWN
     """Path for all other containers."""
     repeats_requested_annotations: bool = True
-    """Whether later events show the annotations of the CRI request over those of the spec, so an
-    annotation of the request that a plugin removed or replaced is shown unchanged
+    """Whether annotations of the CRI request override those of the spec in later events, so that an
+    annotation that a plugin removed or replaced is unchanged there
     (``criContainer.GetAnnotations`` in containerd). Assumed if unknown.
     """
     adjusts_as_upstream: bool = False
-    """Whether it applies adjustments with upstream's generator, like `adjust`. iSulad does not."""
+    """Whether the runtime applies adjustments with upstream's generator, like `adjust`. iSulad does
+    not.
+    """
     ignores_evictions: bool = False
-    """Whether it ignores evictions. Tried on containerd 2.4-beta and CRI-O 1.37."""
+    """Whether the runtime ignores evictions. Tested on containerd 2.4-beta and CRI-O 1.37."""
     updates_stopped: bool = True
-    """Whether it updates stopped containers. CRI-O does not (``nriAPI.UpdateContainer``)."""
+    """Whether stopped containers are updated. CRI-O does not (``nriAPI.UpdateContainer``)."""
     reports_all_updates: bool = True
-    """Whether the spec that it reports later has all effects of an update. CRI-O keeps only the
-    processor settings, memory and swap limits (``UpdateContainerLinuxResources``).
+    """Whether later events contain all effects of an update. CRI-O reports only the processor
+    settings, memory and swap limits (``UpdateContainerLinuxResources``).
     """
     rlimits_since: NriVersion | None = None
-    """NRI version since which events after a creation have the container's rlimits; None: always,
-    or unknown. containerd 2.3 has them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tried).
+    """First NRI version with the container's rlimits in events after a creation; None: always, or
+    unknown. containerd 2.3 sends them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tested).
     """
     clears_uncreated_state: bool = False
-    """Whether StopContainer after a failed creation has a container without state and process.
-    containerd's has.
+    """Whether StopContainer after a failed creation has a container without state and process, as
+    in containerd.
     """
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of a spec: JSON values, and small copies instead of changes in place."""
+"""Types of a spec, and functions that edit copies of its parts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
-"""A JSON value; an object's keys keep their order."""
+"""A JSON value; the order of an object's keys is preserved."""
 
 Spec: TypeAlias = "dict[str, Json]"
-"""A part of an OCI runtime spec (``config.json``), or one object in it. Never changed in place."""
+"""An OCI runtime spec (``config.json``), a part of one, or an object in it. Never modified in
+place, except copies that are being edited.
+"""
 
 
 class Absent(Enum):
@@ -21,19 +23,19 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""Stands for a missing value, as None is a JSON null."""
+"""A missing value; None is a JSON null."""
 
 
-def section(parent: Spec, name: str) -> Spec:
-    """Copy the object `name` into `parent` and return the copy; {} if there is none."""
+def copy_object(parent: Spec, name: str) -> Spec:
+    """Replace the object `name` of `parent` by a copy, {} if it is missing; return the copy."""
     old = parent.get(name)
     new: Spec = dict(old) if isinstance(old, dict) else {}
     parent[name] = new
     return new
 
 
-def entries(parent: Spec, name: str) -> list[Json]:
-    """Copy the array `name` into `parent` and return the copy; [] if there is none."""
+def copy_array(parent: Spec, name: str) -> list[Json]:
+    """Replace the array `name` of `parent` by a copy, [] if it is missing; return the copy."""
     old = parent.get(name)
     new: list[Json] = list(old) if isinstance(old, list) else []
     parent[name] = new
@@ -41,9 +43,7 @@ def entries(parent: Spec, name: str) -> list[Json]:
 
 
 def text_at(name: str) -> Callable[[Json], str | None]:
-    """Return a function for the text under `name` in a member of an array; None if
-    there is none.
-    """
+    """Return a function that returns the text under `name` in an object, or None."""
 
     def key_of(item: Json) -> str | None:
         value = item.get(name) if isinstance(item, dict) else None
@@ -52,8 +52,8 @@ def text_at(name: str) -> Callable[[Json], str | None]:
     return key_of
 
 
-def place(parent: Spec, name: str, value: Json) -> None:
-    """Set `name`, or remove it if `value` is None; `parent` is a copy already."""
+def set_or_remove(parent: Spec, name: str, value: Json) -> None:
+    """Set `name`, or remove it if `value` is None. `parent` must be a copy."""
     if value is None:
         parent.pop(name, None)
     else:
@@ -66,10 +66,10 @@ def drop_empty(parent: Spec, name: str) -> None:
         del parent[name]
 
 
-def settle(parent: Spec, name: str, before: Spec) -> None:
-    """Finish editing the `section` `name`: restore the original from `before` if it is unchanged.
+def restore_if_unchanged(parent: Spec, name: str, before: Spec) -> None:
+    """Restore the original object `name` if the copy from `copy_object` is equal to it.
 
-    `before` is the original of `parent`. A section that became empty is removed.
+    `before` is the original of `parent`. A copy that became empty is removed.
     """
     old = before.get(name)
     if parent[name] != (old if isinstance(old, dict) else {}):

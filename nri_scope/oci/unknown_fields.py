@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields that our copy of the API does not name: kept raw, under their numbers."""
+"""Preserve raw fields that are missing in nri-scope's copy of the API, under their numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from .spec import Json, Spec, entries, section
+from .spec import Json, Spec, copy_array, copy_object
 
 
 class _Field(Protocol):
@@ -26,8 +26,8 @@ def unknown_fields(message: Message, name: str) -> Spec:
     """Return the unknown fields of `message` and its members, as ``{"NAME.linux.23": ["varint
     7"]}``.
 
-    `name` starts each key. Values have their wire type in front (bytes are Base64), as only readers
-    of a newer API know more; a repeated field has several values.
+    `name` is the first part of each key. Each value starts with its wire type, as its real type is
+    unknown; bytes are Base64. A repeated field has several values.
     """
     known = type(message)()
     known.CopyFrom(message)
@@ -41,12 +41,12 @@ def unknown_fields(message: Message, name: str) -> Spec:
 
 
 def keep_unknown(spec: Spec, found: Spec) -> None:
-    """Add the result of `unknown_fields` to ``/nri/unknown``; `spec` is a copy already."""
+    """Add the result of `unknown_fields` to ``/nri/unknown``. `spec` must be a copy."""
     if found:
-        unknown = section(section(spec, "nri"), "unknown")
+        unknown = copy_object(copy_object(spec, "nri"), "unknown")
         for key, values in found.items():
             if isinstance(values, list):
-                entries(unknown, key).extend(values)
+                copy_array(unknown, key).extend(values)
 
 
 def _walk(message: Message, path: str) -> Iterator[tuple[str, Json]]:

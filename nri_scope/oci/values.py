@@ -2,8 +2,8 @@
 """Convert single NRI messages to the equivalent OCI objects.
 
 Names and omitted empty values follow the runtime spec's Go types (``omitempty``), so that the
-result reads like a ``config.json`` written by a runtime. If NRI shows whether a value is present, a
-zero is kept. A number without a name in its enumeration stays a number.
+result looks like a ``config.json`` written by a runtime. A zero is included if NRI distinguishes it
+from a missing value. An enum number without a name stays a number.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ HOOKS = {
     "poststart": "poststart",
     "poststop": "poststop",
 }
-"""NRI's names of the hooks, and OCI's."""
+"""NRI's names of the hooks, with OCI's names."""
 
 
 _CACHED_LENGTH = 4096
-"""Longest value that is cached: untrusted ones may be a thousand times as long."""
-_OTHERWISE = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
-"""Fields whose name in OCI is not NRI's in camel case."""
+"""Maximum length of a cached value; untrusted values may be a thousand times as long."""
+_OCI_NAMES = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
+"""Fields whose name in OCI is not NRI's name in camel case."""
 
 
 def _fields(message: Message, *names: str) -> Spec:
-    """Return these fields of a message under OCI's names, in this order.
+    """Return the fields `names` of a message under OCI's names, in this order.
 
-    Those without a ``!`` are omitted if empty or not set.
+    Fields whose name does not end with ``!`` are omitted if empty or not set.
     """
     found: Spec = {}
-    for name, oci_name, is_always_there in _plan(names):
+    for name, oci_name, is_required in _plan(names):
         value = getattr(message, name)
         if isinstance(value, Message):
-            # One of the Optional… messages: a zero in it is intended.
+            # One of the Optional… messages, in which a zero is explicit.
             if message.HasField(name):
                 inner = value.value  # type: ignore[attr-defined]
                 found[oci_name] = inner if isinstance(inner, str | int) else [*inner]
-        elif value or is_always_there:
+        elif value or is_required:
             found[oci_name] = value if isinstance(value, str | int) else [*value]
     return found
 
@@ -57,11 +57,11 @@ def _fields(message: Message, *names: str) -> Spec:
 def _plan(names: tuple[str, ...]) -> list[tuple[str, str, bool]]:
     """Return each field's name, name in OCI, and whether it is always present."""
     found: list[tuple[str, str, bool]] = []
-    for wanted in names:
-        name = wanted.rstrip("!")
+    for marked_name in names:
+        name = marked_name.rstrip("!")
         first, *rest = name.split("_")
         in_camel_case = first + "".join(map(str.capitalize, rest))
-        found.append((name, _OTHERWISE.get(name, in_camel_case), name != wanted))
+        found.append((name, _OCI_NAMES.get(name, in_camel_case), name != marked_name))
     return found
 
 
@@ -77,7 +77,7 @@ def texts(values: Mapping[str, str]) -> Spec:
 
 def mount(message: api.Mount) -> Spec:
     """Return an entry of ``/mounts``."""
-    # Containers have dozens of them and share most: equal results are cached and then identical.
+    # Containers have dozens of mounts and share most of them, so results are cached and shared.
     content = message.SerializeToString(deterministic=True)
     return _mount(content) if len(content) <= _CACHED_LENGTH else _mount.__wrapped__(content)
 
@@ -190,7 +190,7 @@ def _syscall(message: api.LinuxSyscall) -> Spec:
 
 
 def security_profile(message: api.SecurityProfile) -> Spec:
-    """Return the seccomp profile requested by the pod: OCI has the policy itself, not its name."""
+    """Return the seccomp profile requested by the pod; OCI has only the policy, not its name."""
     value: Spec = {
         "profileType": _name(api.SecurityProfile.ProfileType.DESCRIPTOR, message.profile_type)
     }

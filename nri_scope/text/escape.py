@@ -15,9 +15,9 @@ import re
 import unicodedata
 
 MAX_MARKS = 3
-"""Maximum number of combining marks on one character; more would overlap neighbouring lines."""
+"""Maximum number of combining marks on one character; more marks would overlap other lines."""
 
-# Printable by Python's rules, but drawn with zero width or as a blank.
+# Printable according to Python, but drawn with zero width or as a blank.
 _INVISIBLE = frozenset(
     chr(code)
     for first, last in (
@@ -37,8 +37,8 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CUT = "…"
 
 
-# What starts a formula in spreadsheets, some of which trim cells: the ASCII characters everywhere,
-# the wide ones in Asian versions.
+# The start of a formula in spreadsheets, some of which trim cells. The wide characters start
+# formulas in Asian versions.
 _FORMULA = re.compile(r"[\t\r\n]| *[=+@＝＋－＠-]")
 # Spreadsheets start a new cell at a semicolon if the decimal sign is a comma.
 _NEXT_FORMULA = re.compile(r";(?=[\s\"']*[=+@＝＋－＠-])")
@@ -46,10 +46,10 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Return ``text`` as a CSV cell: `safe`, and with a ``'`` before text that may be a formula.
+    """Return ``text`` as a safe CSV cell, with a ``'`` before anything that may be a formula.
 
-    Formulas may begin at the start and after a semicolon. A number, signed or not, is not treated
-    as a formula.
+    Formulas may begin at the start of the text and after a semicolon. A signed number is not a
+    formula.
     """
     guard = "'" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else ""
     return guard + _NEXT_FORMULA.sub(";'", safe(text))
@@ -58,8 +58,8 @@ def spreadsheet_cell(text: str) -> str:
 def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:
     """Escape the characters in ``text`` that a terminal would interpret or hide.
 
-    ``width``: maximum number of columns; longer text is cut and ends with ``…``. ``newlines``: keep
-    line ends (not allowed with ``width``, which produces one line).
+    ``width`` is the maximum number of columns; longer text is truncated and ends with ``…``. With
+    ``newlines``, line ends are preserved, except if ``width`` is given.
     """
     if not (text.isascii() and text.isprintable()):
         text = _escaped(text, newlines=newlines and width is None)
@@ -78,12 +78,12 @@ def _escaped(text: str, *, newlines: bool) -> str:
     marks = 0
     for char in text:
         marks = marks + 1 if not char.isascii() and unicodedata.combining(char) else 0
-        shown = char.isprintable() and char not in _INVISIBLE and marks <= MAX_MARKS
-        parts.append(char if shown or (newlines and char == "\n") else _visible(char))
+        is_visible = char.isprintable() and char not in _INVISIBLE and marks <= MAX_MARKS
+        parts.append(char if is_visible or (newlines and char == "\n") else _escape(char))
     return "".join(parts)
 
 
-def _visible(char: str) -> str:
+def _escape(char: str) -> str:
     code = ord(char)
     if code <= 0xFF:
         return _SHORT.get(char) or f"\\x{code:02x}"

@@ -11,28 +11,28 @@ from .styled_text import Span, Style, StyledText
 
 _BREAKS = (" ", ",;:/=")
 """Characters after which a line may be broken; the first group is preferred."""
-_NARROWEST = 20
-"""Minimum number of columns to use, even on narrower terminals: narrower text is unreadable."""
+_MIN_WIDTH = 20
+"""Minimum number of columns, even on narrower terminals, as narrower text would be unreadable."""
 
 
 class LayoutPart(NamedTuple):
-    """A piece of a line that is kept together if it fits."""
+    """A part of a line that is not broken if it fits."""
 
     text: str
     style: Style = Style.PLAIN
 
 
 class Layout:
-    """Breaks text into lines of ``width`` columns, or of any length if ``width`` is None."""
+    """Layout in lines of at most ``width`` columns, or of any length if ``width`` is None."""
 
     def __init__(self, width: int | None) -> None:
         self.width = width
 
     def parts(self, parts: Sequence[LayoutPart], indent: int, hanging: int) -> list[StyledText]:
-        """Lay out parts one after the other, separated by two blanks.
+        """Lay out parts one after the other, separated by two spaces.
 
-        A part that does not fit starts a new line, indented by ``hanging`` columns; it is broken if
-        it is longer than that line.
+        The first line is indented by ``indent`` columns. A part that does not fit starts a new
+        line, indented by ``hanging`` columns, and is broken if it is longer than that line.
         """
         lines: list[StyledText] = []
         line, used = [Span(" " * indent)], indent
@@ -50,7 +50,7 @@ class Layout:
             if begun:
                 lines.append(StyledText(*line))
                 line, used = [Span(" " * hanging)], hanging
-            pieces = broken(text, self.width - used, self.width - hanging - 2)
+            pieces = break_text(text, self.width - used, self.width - hanging - 2)
             line.append(Span(pieces[0], part.style))
             for piece in pieces[1:]:
                 lines.append(StyledText(*line))
@@ -62,36 +62,40 @@ class Layout:
         return lines
 
     def sentence(self, text: str, indent: int, style: Style = Style.PLAIN) -> list[StyledText]:
-        """Lay out one text, broken where necessary."""
+        """Lay out one text, breaking it where necessary."""
         return self.parts([LayoutPart(text, style)], indent, indent)
 
 
-def broken(text: str, first: int, rest: int) -> list[str]:
-    """Break `text` at natural places: a first piece of at most ``first`` columns, then ``rest``."""
+def break_text(text: str, first: int, rest: int) -> list[str]:
+    """Break ``text``, preferably after spaces and punctuation.
+
+    The first piece has at most ``first`` columns, the others have at most ``rest``; both widths are
+    raised to a minimum.
+    """
     pieces: list[str] = []
-    room = max(first, _NARROWEST)
+    width = max(first, _MIN_WIDTH)
     begin = 0
-    while (end := _fitting(text, begin, room)) < len(text):
-        end = _natural(text, begin, end)
+    while (end := _fitting_end(text, begin, width)) < len(text):
+        end = _break_before(text, begin, end)
         pieces.append(text[begin:end].rstrip())
         begin = end
-        room = max(rest, _NARROWEST)
+        width = max(rest, _MIN_WIDTH)
     return [*pieces, text[begin:]]
 
 
-def _fitting(text: str, begin: int, room: int) -> int:
-    """Return the end of the text that fits into ``room`` columns, at least one character."""
+def _fitting_end(text: str, begin: int, width: int) -> int:
+    """Return the end of the text that fits into ``width`` columns, at least one character."""
     end, used = begin, 0
     while end < len(text):
         used += columns(text[end])
-        if used > room:
+        if used > width:
             return max(end, begin + 1)
         end += 1
     return end
 
 
-def _natural(text: str, begin: int, end: int) -> int:
-    """Return the last natural break before ``end`` unless that leaves half of the line empty."""
+def _break_before(text: str, begin: int, end: int) -> int:
+    """Return the last preferred break up to ``end`` that fills half of the line, else ``end``."""
     for breaks in _BREAKS:
         for at in range(end, begin + (end - begin) // 2, -1):
             if text[at - 1] in breaks:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text whose pieces have a style. One palette maps styles to terminal styles.
+"""Text whose pieces have styles, and the palette that maps styles to terminal styles.
 
-Renderers choose styles by meaning; the terminal interface shows the pieces in the colours of its
-theme, and `painted` writes the escape sequences of Rich's styles. Meaning is never carried by
-colour alone.
+Renderers choose styles by meaning. The terminal interface shows them in the colours of its theme;
+`paint_line` converts them to escape sequences. Colour is never the only carrier of a meaning.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ class Style(StrEnum):
     DIM = "dim"
     KEY = "key"
     GOOD = "good"
-    """Added, or in order."""
+    """Added or correct."""
     BAD = "bad"
-    """Removed, or failed."""
+    """Removed or failed."""
     WARN = "warn"
-    """Changed, or doubtful."""
+    """Changed or doubtful."""
     NOTE = "note"
-    """Moved, or noteworthy."""
+    """Moved or noteworthy."""
 
 
 _PALETTE = {
@@ -53,23 +52,23 @@ StyledLine: TypeAlias = tuple[Span, ...]
 
 
 class StyledText(str):
-    """A line of text that keeps the styles of its pieces. Operations of ``str`` drop them."""
+    """A line of text with the styles of its pieces, which operations of ``str`` drop."""
 
     __slots__ = ("spans",)
     spans: StyledLine
 
     def __new__(cls, *spans: Span | str) -> StyledText:
         """Join pieces; pieces of another StyledText keep their styles."""
-        kept: list[Span] = []
+        parts: list[Span] = []
         for span in spans:
-            kept += spans_of(span) if isinstance(span, str) else (span,) if span.text else ()
-        made = super().__new__(cls, text_of(kept))
-        made.spans = tuple(kept)
-        return made
+            parts += spans_of(span) if isinstance(span, str) else (span,) if span.text else ()
+        line = super().__new__(cls, text_of(parts))
+        line.spans = tuple(parts)
+        return line
 
 
 def styled(style: Style, text: str) -> StyledText:
-    """Return ``text`` with one style."""
+    """Return ``text`` in one style."""
     return StyledText(Span(text, style))
 
 
@@ -81,19 +80,19 @@ def spans_of(text: str) -> StyledLine:
 
 
 def text_of(parts: Iterable[Span]) -> str:
-    """Return the text without the styles."""
+    """Return the text of all parts, without styles."""
     return "".join(part.text for part in parts)
 
 
-def painted(text: str) -> str:
-    """Return a line with escape sequences for a terminal. Its text must already be safe."""
+def paint_line(text: str) -> str:
+    """Return a line with a terminal's escape sequences. Its text must already be safe."""
     if not isinstance(text, StyledText):
         return text
     return "".join(paint(span.style, span.text) for span in text.spans)
 
 
 def paint(style: Style, text: str) -> str:
-    """Return ``text`` with a style's escape sequences for a terminal."""
+    """Return ``text`` with the escape sequences of a style."""
     if not style or not text:
         return text
     begin, end = _sequences(style)
@@ -102,8 +101,7 @@ def paint(style: Style, text: str) -> str:
 
 @cache
 def _sequences(style: Style) -> tuple[str, str]:
-    # Rich computes this once per style, and only for a terminal: output to a pipe does not wait for
-    # the import, and a line needs no call.
+    # Rich is only imported for output to a terminal, and called only once for each style.
     from rich.color import ColorSystem
     from rich.style import Style as RichStyle
 

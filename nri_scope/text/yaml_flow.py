@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One value as YAML on one line, split into more lines only where YAML allows it."""
+"""Write one value as YAML flow text, on one line or broken where YAML allows it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .escape import columns
 from .yaml_text import CUT, YamlValue, atom, double_quoted, key, scalar
 
 MAX_DEPTH = 24
-"""Maximum depth that is written; a malicious value may be nested deeper than Python's stack."""
+"""Maximum depth of the output; a malicious value may be nested deeper than Python's stack."""
 
-_NATURAL = frozenset("/:,;= ")
+_BREAKS = frozenset("/:,;= ")
 _UNITS = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)|.", re.DOTALL)
 
 
@@ -49,13 +49,13 @@ def fill(head: str, value: YamlValue, width: int | None, indent: int) -> list[st
         if columns(line) + columns(piece.whole) <= width:
             line += piece.whole
             continue
-        *broken, line = piece.broken(line, margin, width)
-        lines += broken
+        *full_lines, line = piece.break_text(line, margin, width)
+        lines += full_lines
     return [*lines, line]
 
 
 class _FlowPiece(NamedTuple):
-    """A piece of a value that may be placed on a line of its own."""
+    """A piece of a value that may start a new line."""
 
     lead: str
     shown: str
@@ -67,8 +67,8 @@ class _FlowPiece(NamedTuple):
     def whole(self) -> str:
         return f"{self.lead}{self.shown}{self.tail}"
 
-    def broken(self, line: str, margin: str, width: int) -> Iterator[str]:
-        """Yield the text in several lines; the first one continues `line`.
+    def break_text(self, line: str, margin: str, width: int) -> Iterator[str]:
+        """Yield the text in several lines, the first of which continues `line`.
 
         In double quotes, a backslash at the end of a line joins it with the next line.
         """
@@ -77,9 +77,9 @@ class _FlowPiece(NamedTuple):
         used = columns(head)
         for unit in _UNITS.findall(double_quoted(self.text or "")[1:-1]):
             if units and used + columns(unit) + 1 + len(self.tail) > width:
-                end = _natural_end(units)
+                end = _line_end(units)
                 yield f"{head}{''.join(units[:end])}\\"
-                # An unescaped blank at the beginning of a line is not part of the text.
+                # YAML ignores an unescaped space at the beginning of a line.
                 units = [*units[end:], unit]
                 head = f"{margin}{chr(92) if units[0] == ' ' else ''}"
                 used = columns(head) + sum(map(columns, units))
@@ -89,10 +89,10 @@ class _FlowPiece(NamedTuple):
         yield f'{head}{"".join(units)}"{self.tail}'
 
 
-def _natural_end(units: list[str]) -> int:
-    """Return the best line end: after the last natural break, if that fills half of the line."""
+def _line_end(units: list[str]) -> int:
+    """Return the best line end: after the last preferred break, if that fills half of the line."""
     for at in range(len(units), len(units) // 2, -1):
-        if units[at - 1] in _NATURAL:
+        if units[at - 1] in _BREAKS:
             return at
     return len(units)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emit plain values as YAML that is safe for a terminal and that every reader parses alike.
+"""Write plain values as YAML that is safe on a terminal and that all parsers read alike.
 
-PyYAML is not used: it takes a third of a millisecond per value, breaks lines by its own rules and
-lets bidirectional controls through. Equal values give equal bytes.
+Equal values result in equal bytes. PyYAML is not used: it takes a third of a millisecond for each
+value, breaks lines by its own rules and does not escape bidirectional controls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from .escape import safe
 
 MAX_DEPTH = 200
-"""Maximum depth that is written; a malicious value may be nested deeper than Python's stack."""
+"""Maximum depth of the output; a malicious value may be nested deeper than Python's stack."""
 CUT = '"…"'
 """Placeholder for deeper values."""
 
@@ -25,13 +25,13 @@ _LONG_KEY = 800
 _ONE_LINE = 72
 """Maximum number of characters of a list on one line."""
 
-# Unquoted text that YAML can only read as text.
+# Text that is safe without quotes.
 _FIRST = r"(?:[A-Za-z0-9_/$(]|[-.](?=[A-Za-z0-9_/]))"
 _PLAIN = re.compile(_FIRST + r"[A-Za-z0-9_/.@%+=~;()*<>$^:±#,!?&-]*")
 _WORDS = re.compile(
     r"[A-Za-z0-9_/(][A-Za-z0-9_/.()',-]*(?: [A-Za-z0-9_/.()'][A-Za-z0-9_/.()',-]*)+"
 )
-# Truth values, numbers and times of YAML 1.1, and numbers of YAML 1.2.
+# Booleans, numbers and times of YAML 1.1, and numbers of YAML 1.2.
 _NOT_TEXT = re.compile(
     r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF"
     r"|null|Null|NULL"
@@ -44,18 +44,18 @@ _NOT_TEXT = re.compile(
     r"(?:(?:[Tt]|[ \t]+)[0-9][0-9]?:[0-9][0-9]:[0-9][0-9](?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+][0-9][0-9]?(?::[0-9][0-9])?))?)?"
 )
-# Characters at which some readers end unquoted text between brackets.
+# Characters at which some parsers end unquoted text between brackets.
 _ENDS_IN_FLOW = re.compile(r"[,?]")
-# Text that a shell reads as plain words only.
-_WORDS_OF_A_SHELL = re.compile(r"[A-Za-z0-9_/.:@%+=, -]*")
-_MORE_THAN_A_NAME = re.compile(r"[ =]")
+# Text that a shell reads as plain words.
+_SHELL_WORDS = re.compile(r"[A-Za-z0-9_/.:@%+=, -]*")
+_SPACE_OR_EQUALS = re.compile(r"[ =]")
 _TAGGED_NUMBER = re.compile(r"-?[0-9]+ ±[0-9.]+%?")
 
 _V = TypeVar("_V")
 
 
 class Tagged(Protocol):
-    """A value that is written as a tag with an argument."""
+    """A value written as a tag with an argument."""
 
     @property
     def tag(self) -> str:
@@ -73,16 +73,16 @@ YamlValue: TypeAlias = (
 )
 
 
-class _Written(str):
-    """A string that is already YAML."""
+class _Yaml(str):
+    """Text that is already YAML."""
 
 
 class FlowMapping(dict[str, _V]):
-    """A mapping to be written on one line of any length."""
+    """A mapping that is written on one line of any length."""
 
 
 class FlowList(list[_V]):
-    """A list of strings to be written on one line of any length."""
+    """A list of strings that is written on one line of any length."""
 
 
 def to_yaml(value: YamlValue, *, short_lists: bool = False) -> str:
@@ -93,39 +93,40 @@ def to_yaml(value: YamlValue, *, short_lists: bool = False) -> str:
 def yaml_lines(value: YamlValue, *, short_lists: bool = False) -> Iterator[str]:
     """Yield the lines of a document lazily, without line ends.
 
-    ``short_lists``: write short lists of strings and numbers on one line.
+    With ``short_lists``, short lists of strings and numbers are written on one line.
     """
     return _Lines(short_lists).document(value)
 
 
-def inert(value: YamlValue) -> YamlValue:
-    """Return a document that is harmless when pasted into a shell.
+def shell_safe(value: YamlValue) -> YamlValue:
+    """Return a copy of a document that is harmless if its YAML is pasted into a shell.
 
     Every string is on one line, and quoted unless a shell would read it as plain words. Each line
-    begins with a key, so that the shell looks for a program whose name ends in a colon: zsh ignores
-    a dash, and would run an item of a list.
+    begins with a key, so that the shell looks for a program whose name ends in a colon. Lists are
+    written on one line, as zsh ignores a leading dash and would run the item.
     """
     if isinstance(value, str):
-        return _Written(_inert(value))
+        return _Yaml(_shell_safe_text(value))
     if isinstance(value, dict):
         members: dict[str, YamlValue] = {
-            _Written(_inert(name, is_key=True)): inert(member) for name, member in value.items()
+            _Yaml(_shell_safe_text(name, is_key=True)): shell_safe(member)
+            for name, member in value.items()
         }
         return type(value)(members)
     if isinstance(value, list):
-        items = type(value)(map(inert, value))
-        return items if all(isinstance(item, dict) for item in value) else _Written(inline(items))
+        items = type(value)(map(shell_safe, value))
+        return items if all(isinstance(item, dict) for item in value) else _Yaml(inline(items))
     return value
 
 
-def _inert(text: str, *, is_key: bool = False) -> str:
-    written = scalar(text, in_flow=True)
-    if is_key and written == text and _MORE_THAN_A_NAME.search(text):
-        # A program with arguments, or a variable before a program.
+def _shell_safe_text(text: str, *, is_key: bool = False) -> str:
+    yaml = scalar(text, in_flow=True)
+    if is_key and yaml == text and _SPACE_OR_EQUALS.search(text):
+        # Otherwise, a program with arguments or a variable assignment.
         return f"'{text}'"
-    # For fish, a backslash before the closing quotation mark escapes it.
-    if _WORDS_OF_A_SHELL.fullmatch(written) or (written[0] == "'" and "\\" not in text):
-        return written
+    # In fish, a backslash before the closing quotation mark escapes it.
+    if _SHELL_WORDS.fullmatch(yaml) or (yaml[0] == "'" and "\\" not in text):
+        return yaml
     if safe(text) == text and "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     return re.sub("[$`!]", lambda found: f"\\x{ord(found[0]):02x}", double_quoted(text))
@@ -137,13 +138,13 @@ def inline(value: YamlValue) -> str:
 
 
 def key(text: str) -> str:
-    """Return a mapping's key with its colon."""
+    """Return a mapping's key, followed by a colon."""
     return f"{scalar(text, in_flow=True)}:"
 
 
 def scalar(text: str, *, in_flow: bool = False) -> str:
     """Return a string on one line, quoted if necessary."""
-    return text if type(text) is _Written else _scalar(text, in_flow)
+    return text if type(text) is _Yaml else _scalar(text, in_flow)
 
 
 @lru_cache(maxsize=4096)
@@ -158,12 +159,12 @@ def _scalar(text: str, in_flow: bool) -> str:
 
 
 def double_quoted(text: str) -> str:
-    """Return a string with escapes; `safe` uses the same escapes as YAML."""
+    """Return a string in double quotes; the escapes of `safe` are valid in YAML."""
     return '"' + safe(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 def atom(value: bool | int | float | None) -> str:
-    """Return a null, a boolean or a number."""
+    """Return null, a boolean or a number as YAML."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -180,7 +181,7 @@ def atom(value: bool | int | float | None) -> str:
 
 
 class _Lines:
-    """Writes the lines of nested blocks."""
+    """Writer of nested blocks as lines."""
 
     def __init__(self, short_lists: bool) -> None:
         self._short_lists = short_lists
@@ -222,7 +223,7 @@ class _Lines:
             yield from others
             return
         if start.endswith("-"):
-            # The first line of a list's member follows the dash.
+            # The first line of a list item follows the dash.
             yield f"{start} {next(lines).removeprefix(indent)}"
         else:
             yield start
@@ -230,14 +231,14 @@ class _Lines:
 
     def _one_line(self, items: Sequence[YamlValue]) -> str:
         """Return a list on one line, or "" if it should be written as a block."""
-        wanted = isinstance(items, FlowList)
+        is_flow = isinstance(items, FlowList)
         # Reject a long list before joining it.
-        if not wanted and (not self._short_lists or len(items) > _ONE_LINE):
+        if not is_flow and (not self._short_lists or len(items) > _ONE_LINE):
             return ""
         if not all(isinstance(item, str | int) for item in items):
             return ""
         joined = inline(items)
-        return joined if wanted or len(joined) <= _ONE_LINE else ""
+        return joined if is_flow or len(joined) <= _ONE_LINE else ""
 
     def _leaf(self, value: YamlValue, indent: str, depth: int) -> Iterator[str]:
         if isinstance(value, str) and _fits_a_block(value):
@@ -267,8 +268,8 @@ def _inline(value: YamlValue, depth: int) -> str:
 
 def _flow_entry(name: str, value: YamlValue, depth: int) -> str:
     text = scalar(name, in_flow=True)
-    announced = f"? {text} " if len(text) > _LONG_KEY else text
-    return f"{announced}: {_inline(value, depth + 1)}"
+    start = f"? {text} " if len(text) > _LONG_KEY else text
+    return f"{start}: {_inline(value, depth + 1)}"
 
 
 def _fits_a_block(text: str) -> bool:
@@ -281,7 +282,7 @@ def _fits_a_block(text: str) -> bool:
 
 
 def _argument(argument: str) -> str:
-    # After a tag, no text is read as a number: only the characters matter.
+    # After a tag, text is never read as a number, so only unsafe characters need quotes.
     if not argument or _TAGGED_NUMBER.fullmatch(argument):
         return argument
     if safe(argument) == argument:

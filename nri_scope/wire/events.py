@@ -21,7 +21,7 @@ class RequestReceived(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """The peer's response to a request of ours. ``payload`` is empty if ``code`` is not 0."""
+    """The peer's response to one of our requests. ``payload`` is empty if ``code`` is not 0."""
 
     stream_id: int
     code: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.oci import ABSENT, Spec, namesakes, path_lookup, value_at
+from nri_scope.oci import ABSENT, Spec, path_lookup, value_at, values_of_key
 from nri_scope.oci.lists import members
 
 MANY = 3_000
@@ -28,7 +28,7 @@ def test_an_array_is_labelled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(0, MANY, 100):
         path = f"/process/env/K{number}"
         assert [value_at(spec, path) for spec in specs] == [f"a{number}", f"b{number}"]
-        assert [namesakes(spec, path) for spec in specs] == [[f"a{number}"], [f"b{number}"]]
+        assert [values_of_key(spec, path) for spec in specs] == [[f"a{number}"], [f"b{number}"]]
     assert value_at(specs[0], "/process/env/none") is ABSENT
     assert count == 2
 

@@ -41,18 +41,18 @@ def test_a_spec_is_read_as_it_is() -> None:
         (b'{\n "process": {,}}', "not JSON: "),
         (b'{\n "process": {,}}', "(line 2, column 14)"),
         (b"ociVersion: 1.0", "not JSON: "),
-        (b'{"linux": "\xff"}', "not JSON: no UTF-8 text from byte 12 on"),
-        (b'{"linux": {"x": NaN}}', "not JSON: NaN is no number there"),
+        (b'{"linux": "\xff"}', "not JSON: byte 12 is not valid UTF-8"),
+        (b'{"linux": {"x": NaN}}', "not JSON: NaN is not a JSON number"),
         (b'{"linux": {"x": %s}}' % (b"9" * 5000), "not JSON: Exceeds the limit"),
         (b"[]", "not an OCI spec but an array"),
         (b"null", "not an OCI spec but null"),
         (b"true", "not an OCI spec but a boolean"),
         (b"1", "not an OCI spec but a number"),
         (b'"x"', "not an OCI spec but a string"),
-        (b"{}", "it has no process, mounts, linux or the like"),
-        (b'{"linux": null}', "it has no process, mounts, linux or the like"),
+        (b"{}", "it has no process, mounts, linux or similar member"),
+        (b'{"linux": null}', "it has no process, mounts, linux or similar member"),
         (b'{"kind": "Pod"}', "give an OCI config.json"),
-        (b'{"info": {"runtimeSpec": {"linux": {}}}}', "take what is in it at .info.runtimeSpec"),
+        (b'{"info": {"runtimeSpec": {"linux": {}}}}', "extract .info.runtimeSpec from it"),
         (b'{"linux": []}', "linux is an array instead of an object"),
         (b'{"linux": {}, "mounts": {}}', "mounts is an object instead of an array"),
         (b'{"linux": {}, "ociVersion": 1}', "ociVersion is a number instead of a string"),
@@ -83,6 +83,6 @@ def test_what_was_written_is_read(part: Spec) -> None:
     spec: Spec = {"linux": part}
     written = json.dumps(spec).encode()
     if b"NaN" in written or b"Infinity" in written:
-        assert "is no number there" in refusal(written)
+        assert "is not a JSON number" in refusal(written)
     else:
         assert same(read_spec(written, "c.json"), spec)

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import Layout, LayoutPart, broken
-from nri_scope.text.styled_text import Style, painted
+from nri_scope.text.layout import Layout, LayoutPart, break_text
+from nri_scope.text.styled_text import Style, paint_line
 
 
 @given(st.lists(st.text(max_size=200), max_size=4), st.integers(40, 100))
@@ -38,12 +38,15 @@ def test_parts_stay_together_where_there_is_room() -> None:
 
 
 def test_lines_are_broken_at_blanks_rather_than_within_words() -> None:
-    assert broken("one two three/four five", 22, 22) == ["one two three/four", "five"]
-    assert broken("/usr/local/bin:/usr/bin:/bin", 20, 20) == ["/usr/local/bin:/usr/", "bin:/bin"]
-    assert broken("x" * 45, 20, 20) == ["x" * 20, "x" * 20, "x" * 5]
+    assert break_text("one two three/four five", 22, 22) == ["one two three/four", "five"]
+    assert break_text("/usr/local/bin:/usr/bin:/bin", 20, 20) == [
+        "/usr/local/bin:/usr/",
+        "bin:/bin",
+    ]
+    assert break_text("x" * 45, 20, 20) == ["x" * 20, "x" * 20, "x" * 5]
 
 
 def test_colours_surround_what_is_escaped() -> None:
     (line,) = Layout(80).sentence("a\x1b[2Jb", 0, Style.BAD)
     assert line == "a\\x1b[2Jb"
-    assert painted(line) == "\x1b[31ma\\x1b[2Jb\x1b[0m"
+    assert paint_line(line) == "\x1b[31ma\\x1b[2Jb\x1b[0m"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nri_scope.cli.output import Output
 from nri_scope.text.layout import Layout, LayoutPart
-from nri_scope.text.styled_text import Span, Style, StyledText, painted, spans_of
+from nri_scope.text.styled_text import Span, Style, StyledText, paint_line, spans_of
 from tests.tui.hostile import NAMES
 
 _PIECES = st.lists(
@@ -32,7 +32,7 @@ def test_it_is_its_text_and_joins_what_is_styled(first: list[Span], second: list
 @given(_PIECES)
 def test_a_terminal_reads_the_same_text_in_as_many_styles(pieces: list[Span]) -> None:
     """Rich reads escape sequences back."""
-    read = Text.from_ansi(painted(StyledText(*pieces)))
+    read = Text.from_ansi(paint_line(StyledText(*pieces)))
     text = StyledText(*pieces)
     assert read.plain == text
     assert len(read.spans) == sum(bool(span.style) for span in text.spans)
@@ -41,7 +41,7 @@ def test_a_terminal_reads_the_same_text_in_as_many_styles(pieces: list[Span]) ->
 def test_a_strangers_escapes_paint_nothing() -> None:
     for name in NAMES.values():
         for line in Layout(None).parts([LayoutPart(name, Style.BAD)], 0, 0):
-            assert re.findall(r"\x1b.*?m", painted(line)) == ["\x1b[31m", "\x1b[0m"]
+            assert re.findall(r"\x1b.*?m", paint_line(line)) == ["\x1b[31m", "\x1b[0m"]
 
 
 def test_only_a_terminal_gets_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:

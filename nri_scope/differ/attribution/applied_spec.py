@@ -24,10 +24,10 @@ from nri_scope.oci import (
     apply,
     changes,
     labels_at,
-    namesakes,
     same,
     split,
     value_at,
+    values_of_key,
 )
 from nri_scope.oci.resources import UNRESOLVED_CLASS
 
@@ -104,7 +104,7 @@ def _of_change(change: Change, real: Spec) -> _Finding:
         if isinstance(actual, Absent):
             return _YES
         return _NO if same(actual, before) else _Finding(Applied.DIFFERENTLY, actual)
-    if any(_honours(path, after, each) for each in namesakes(real, path)):
+    if any(_honours(path, after, each) for each in values_of_key(real, path)):
         return _YES
     if path.startswith(_NOT_IN_CRI_O_SPEC) and _is_of_cri_o(real):
         return _Finding(None, note=NOT_TOLD)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nri_scope.oci import Json
 from nri_scope.recording.display import Days, clock
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import broken
+from nri_scope.text.layout import break_text
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.text.yaml_flow import fill
 
@@ -82,7 +82,7 @@ class _Columns:
         for at, text in enumerate(rows):
             yield StyledText(margin if at else left + cell, Span(text, STYLES[mark]))
         if remark and room is not None:
-            for text in broken(remark, room - 4, room - 4):
+            for text in break_text(remark, room - 4, room - 4):
                 yield StyledText(margin, Span(f"  # {text}", Style.DIM))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import Layout, broken
+from nri_scope.text.layout import Layout, break_text
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.text.yaml_flow import fill
 from nri_scope.text.yaml_text import key
@@ -160,7 +160,7 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
         margin = " " * (line.indent + 4)
         room = width - len(margin) - 2
         for each in line.remarks:
-            for text in broken(safe(each), room, room):
+            for text in break_text(safe(each), room, room):
                 yield StyledText(blank, Span(f"{margin}# {text}", Style.DIM))
 
 

@@ -22,7 +22,7 @@ from nri_scope.recording.documents import document
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
-from nri_scope.text.yaml_text import inert, to_yaml
+from nri_scope.text.yaml_text import shell_safe, to_yaml
 
 from ..frame import Frame
 from ..store.view import View
@@ -63,14 +63,14 @@ def as_yaml(
     recording: Recording, numbers: Sequence[int], *, to_paste: bool = False
 ) -> Iterator[str]:
     """Format events in full, one after the other, as `show` prints them; ``to_paste``: so that a
-    shell does not execute any part (`inert`). Raises RecordingError.
+    shell does not execute any part (`shell_safe`). Raises RecordingError.
     """
     is_first = True
     for number in numbers:
         event = recording.event(number)
         if event is not None:
             shown = document(recording, event)
-            text = to_yaml(inert(shown) if to_paste else shown)
+            text = to_yaml(shell_safe(shown) if to_paste else shown)
             yield f"{'' if is_first else SEPARATOR}{text}"
             is_first = False
 

@@ -23,7 +23,7 @@ from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import broken
+from nri_scope.text.layout import break_text
 
 from ..actions import DEFAULT, Keymap, Scope, bindings
 from ..store.reader_thread import CancelFlag
@@ -148,12 +148,12 @@ def _values(change: Change, width: int) -> Iterator[StyledLine]:
     if width < BESIDE_FROM:
         room = width - 5
         for name, text, style in (("A", before, Style.BAD), ("B", after, Style.GOOD)):
-            for at, piece in enumerate(broken(text or _NOWHERE, room, room)):
+            for at, piece in enumerate(break_text(text or _NOWHERE, room, room)):
                 yield Span(" " * 5 if at else f"  {name}: ", Style.KEY), Span(piece, style)
         return
     half = (width - 5) // 2
-    left = broken(before or _NOWHERE, half, half)
-    right = broken(after or _NOWHERE, half, half)
+    left = break_text(before or _NOWHERE, half, half)
+    right = break_text(after or _NOWHERE, half, half)
     for at in range(max(len(left), len(right))):
         one = left[at] if at < len(left) else ""
         other = right[at] if at < len(right) else ""

@@ -26,7 +26,7 @@ from nri_scope.differ.blame import (
 )
 from nri_scope.oci import Json, Spec, same
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.styled_text import painted
+from nri_scope.text.styled_text import paint_line
 from tests.differ.render.samples import APP, CPU, ENV, RANGE
 
 from .histories import FEW, HISTORIES, history, step, told, turns
@@ -73,7 +73,7 @@ def test_colours_change_no_text(found: History) -> None:
     rows = view(lines(found), "usual")
     written, _ = body(rows, 80)
     for line in written:
-        assert re.sub(r"\x1b\[[0-9]+m", "", painted(line)) == line
+        assert re.sub(r"\x1b\[[0-9]+m", "", paint_line(line)) == line
 
 
 BEFORE: Spec = {

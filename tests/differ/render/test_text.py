@@ -21,7 +21,7 @@ from nri_scope.differ.attribution.attributed_changes import (
 from nri_scope.differ.attribution.owner import Owner, OwnerKind, one_of
 from nri_scope.differ.render import renderer
 from nri_scope.text.escape import columns
-from nri_scope.text.styled_text import painted
+from nri_scope.text.styled_text import paint_line
 from tests.differ.render.samples import (
     APP,
     CALM,
@@ -112,7 +112,7 @@ def test_what_is_not_a_terminal_gets_a_line_a_change() -> None:
 
 def test_colour_is_never_alone() -> None:
     plain = text(CREATION, CALM, FAILED)
-    coloured = [painted(line) for line in plain]
+    coloured = [paint_line(line) for line in plain]
     assert plain != coloured
     assert _without_colour(coloured) == plain
 
