@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of all actions, for bindings, help, palette, documentation and rebinding."""
+"""The table of actions, the source of bindings, help, palette, documentation and rebinding."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nri_scope.errors import UsageError
 
 
 class Scope(Enum):
-    """The place where a key works; the value is its name in help and documentation."""
+    """Part of the interface where a key works; the value is its name in help and documentation."""
 
     APP = "Everywhere"
-    """Keys work regardless of the focus, except during text input."""
+    """Regardless of the focus, except during text input."""
     EVENTS = "Events"
     CONTAINERS = "Containers"
     TIMELINE = "Timeline"
@@ -30,22 +30,21 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of a key: ``action_<name>`` of the app or of the widget with the focus."""
+    """An action, implemented as ``action_<name>`` by the app or a widget."""
 
     name: str
     keys: tuple[str, ...]
-    """Keys as named by Textual (``ctrl+p``, ``space``); a character as itself."""
+    """Keys by Textual name (``ctrl+p``, ``space``); printable characters as themselves."""
     help: str
-    """Short description, beginning in lower case."""
+    """Short description, in lower case."""
     scopes: tuple[Scope, ...]
     in_palette: bool = True
-    """Whether the palette lists it; not if it only makes sense with a key, such as line
-    movement."""
+    """Whether the palette lists the action; False if it only makes sense as a key."""
     in_footer: str = ""
-    """Its word in the line of the most important keys; "" if it is not in that line."""
+    """Label in the footer; "" if not shown there."""
 
 
-_SHOWN = {
+_KEY_NAMES = {
     "up": "↑",
     "down": "↓",
     "left": "←",
@@ -66,16 +65,16 @@ _SHOWN = {
 def shown(key: str) -> str:
     """Return the display form of a key: ``^P`` for ``ctrl+p``, ``Space``, ``F``."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
-    name = _SHOWN.get(last, last if len(last) == 1 else last.capitalize())
+    name = _KEY_NAMES.get(last, last if len(last) == 1 else last.capitalize())
     for modifier in reversed(modifiers):
         name = f"^{name.upper()}" if modifier == "ctrl" else f"{modifier.capitalize()}-{name}"
     return name
 
 
 class Keymap:
-    """The table of actions with their current keys.
+    """The actions with their current keys.
 
-    Raises UsageError if a key has two actions in one place.
+    Raises UsageError if a key has two actions in one scope.
     """
 
     def __init__(self, actions: Iterable[Action]) -> None:
@@ -89,15 +88,15 @@ class Keymap:
         return self._actions[name]
 
     def of(self, *scopes: Scope) -> list[Action]:
-        """Return the actions of any of ``scopes``, in the order of the table."""
+        """Return the actions of any of ``scopes``, in table order."""
         return [action for action in self if not set(scopes).isdisjoint(action.scopes)]
 
     def shown(self, name: str) -> str:
-        """Return the displayed keys of an action; "" if it has none."""
+        """Return the display form of an action's keys; "" if it has none."""
         return " ".join(map(shown, self._actions[name].keys))
 
     def first(self, name: str) -> str:
-        """Return the first displayed key of an action; "" if it has none."""
+        """Return the display form of an action's first key; "" if it has none."""
         keys = self._actions[name].keys
         return shown(keys[0]) if keys else ""
 
@@ -116,22 +115,22 @@ class Keymap:
         return Keymap(replace(action, keys=keys.get(action.name, action.keys)) for action in self)
 
     def _check(self) -> None:
-        taken: dict[tuple[Scope, str], str] = {}
+        used: dict[tuple[Scope, str], str] = {}
         for action in self:
             for scope in action.scopes:
                 for key in action.keys:
-                    other = taken.setdefault((scope, key), action.name)
+                    other = used.setdefault((scope, key), action.name)
                     if other != action.name:
-                        raise _clash(key, other, action.name)
-        # A key of the focused place would hide the same key of the app. During text input in the
-        # filter bar, keys of the app do not work.
-        for (scope, key), name in taken.items():
-            everywhere = taken.get((Scope.APP, key), name)
-            if scope is not Scope.FILTER and everywhere != name:
-                raise _clash(key, everywhere, name)
+                        raise _key_conflict(key, other, action.name)
+        # A key of another scope would hide the same key of the app, except in the filter bar:
+        # keys of the app do not work there.
+        for (scope, key), name in used.items():
+            app_action = used.get((Scope.APP, key), name)
+            if scope is not Scope.FILTER and app_action != name:
+                raise _key_conflict(key, app_action, name)
 
 
-def _clash(key: str, one: str, other: str) -> UsageError:
+def _key_conflict(key: str, one: str, other: str) -> UsageError:
     return UsageError(
         f"the key {shown(key)} is both {one} and {other}", "give one of them another key"
     )
@@ -142,7 +141,7 @@ _EVENTS = (Scope.EVENTS,)
 _ROWS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE, Scope.PLUGINS, Scope.SESSIONS)
 _READING = (Scope.DETAIL, Scope.COMPARE)
 _LINES = (*_ROWS, *_READING)
-_LIVES = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
+_WITH_CONTAINERS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
@@ -169,7 +168,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", ("backspace",), "back to the previous filter", _APP),
     Action("narrow_container", ("i",), "only this container, in every view", _APP),
     Action("narrow_pod", ("I",), "only this pod, in every view", _APP),
-    # -- movement, in every view that consists of lines
+    # -- movement between lines
     Action("up", ("up", "k"), "one line up", _LINES, False),
     Action("down", ("down", "j"), "one line down", _LINES, False),
     Action("page_up", ("pageup", "ctrl+b"), "one screen up", _LINES, False),
@@ -180,8 +179,10 @@ ACTIONS: tuple[Action, ...] = (
     # -- events
     Action("follow", ("F",), "follow new events", _EVENTS),
     Action("pause", ("space",), "pause or resume the view; recording continues", _EVENTS),
-    Action("next_of_container", ("o",), "next event of the same container", _LIVES),
-    Action("previous_of_container", ("O",), "previous event of the same container", _LIVES),
+    Action("next_of_container", ("o",), "next event of the same container", _WITH_CONTAINERS),
+    Action(
+        "previous_of_container", ("O",), "previous event of the same container", _WITH_CONTAINERS
+    ),
     Action("field_left", ("left", "h"), "select the field to the left", _EVENTS, False),
     Action("field_right", ("right", "l"), "select the field to the right", _EVENTS, False),
     Action("filter_by", ("=",), "filter by the value of the selected field", _EVENTS),
@@ -232,11 +233,11 @@ DEFAULT = Keymap(ACTIONS)
 
 
 def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
-    """Return all actions of ``scopes`` for ``BINDINGS`` of a widget, with their names as ids.
+    """Return the ``BINDINGS`` of a widget for all actions of ``scopes``, with their names as ids.
 
-    The widget, or one of its ancestors, has ``action_<name>`` for each. Rebinding uses the app's
-    keymap (`as_keymap`), so these are the default keys. ``of_lines``: True for only the
-    actions of lines in every view, False for only the other ones.
+    The widget or an ancestor must have ``action_<name>`` for each. These are the default keys:
+    rebinding uses the app's keymap (`as_keymap`). ``of_lines``: True for only the actions on lines
+    that all views share, False for only the others.
     """
     return [
         Binding(",".join(action.keys), action.name, action.help, show=False, id=action.name)
@@ -246,9 +247,9 @@ def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
 
 
 def as_keymap(keymap: Keymap) -> dict[str, str]:
-    """Return the actions with changed keys, for ``App.set_keymap``."""
+    """Return the keys of rebound actions, for ``App.set_keymap``."""
     return {
-        # Textual interprets an empty text as the default keys.
+        # Textual treats an empty string as the default keys.
         action.name: ",".join(action.keys) or "unbound"
         for action in keymap
         if action.keys != DEFAULT[action.name].keys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal user interface: its parts, and the handling of keys and of requests by views."""
+"""The app: composes the terminal interface, and handles keys and messages from views."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .frame import Frame
 from .key_order import KeyOrderApp
 from .list.event_list import EventList
 from .palette import PaletteActions
-from .polling import Poller, RecorderNews
+from .polling import Poller, RecorderStatus
 from .store.context import Context
 from .store.rows import Row
 from .store.store import Store
@@ -51,9 +51,9 @@ from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):
-    """Shows one recording. ``run`` returns when the user quits.
+    """Terminal interface to one recording. ``run`` returns when the user quits.
 
-    If the recording cannot be shown at all, ``failure`` is the reason.
+    If the recording cannot be opened, ``failure`` is the reason.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.APP)
@@ -68,15 +68,15 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         where: Filter | None = None,
         keymap: Keymap = DEFAULT,
         theme: str = "",
-        recorder: RecorderNews | None = None,
+        recorder: RecorderStatus | None = None,
         badge: str = "",
         store: Store | None = None,
         warning: str = "",
     ) -> None:
-        """Create the app. ``live``: this program records the file, and ``recorder`` reports on it.
+        """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
-        ``badge``: a word for the title. ``store``: the recording, if already open; the app closes
-        it in any case. ``warning``: shown at the start.
+        ``badge``: a word that the title always shows. ``store``: the recording if already open;
+        the app closes it in any case. ``warning``: a message shown at the start.
         """
         super().__init__()
         self._without_color = NoColor()
@@ -88,7 +88,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.path = path
         self.failure: NriScopeError | None = None
         self.made: list[Path] = []
-        """Files created meanwhile, to list them on exit."""
+        """Files created by commands, to be listed on exit."""
         self._live = live
         self._store = store
         self._warning = warning
@@ -96,10 +96,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._marks = Marks(path)
         self.context = Context(where, marked=self._marks.filter)
         self.frame = Frame(keymap, self.context, badge)
-        self._can_act = False
-        """Whether the commands exist."""
-        self._typed_in_detail = False
-        """Whether the details had the focus before the text line was opened."""
+        self._has_commands = False
+        """Whether the commands have been created."""
+        self._opened_in_detail = False
+        """Whether the detail pane had the focus before the input was opened."""
 
     @property
     def store(self) -> Store:
@@ -108,8 +108,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         return self._store
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, except if colour is disabled: Textual would then convert
-        colours to shades of grey, which are colours to a terminal.
+        """Return Textual's filters, or, if colour is disabled, one that removes all colours.
+
+        Textual would convert them to shades of grey, which are still colours to a terminal.
         """
         filters = super().get_line_filters()
         if not self.no_color:
@@ -120,11 +121,11 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     # -- its parts ----------------------------------------------------------------------------
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the one screen."""
+        """Return the main screen."""
         return MainScreen()
 
     def compose(self) -> ComposeResult:
-        """Compose the frame; the views come once the recording is open."""
+        """Compose the frame; the views are mounted once the recording is open."""
         self.bar = FilterBar(self.keymap, self._typed, self._bar_closed)
         yield self.frame.title_bar
         yield self.frame.tabs
@@ -134,7 +135,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         yield self.frame.keys
 
     async def on_mount(self) -> None:
-        """Open the recording and poll it while the screen exists."""
+        """Open the recording, mount the views and start polling."""
         self._signals = EndSignals(self.exit)
         try:
             if self._store is None:
@@ -202,23 +203,23 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "export_bundle": saver.export_bundle,
         }
         for name, action in actions.items():
-            # Textual looks up the action of a key here.
+            # Textual looks up the actions of keys as attributes of the app.
             setattr(self, f"action_{name}", action)
-        self._can_act = True
+        self._has_commands = True
         begin(self, marker.load, MARKS_GROUP)
 
     def follows(self) -> bool:
-        """Return whether the shown recording still grows."""
+        """Return whether the recording may still grow."""
         return (self._live or self.store.facts.growing) and not self.frame.work.recorder_ended
 
     async def on_unmount(self) -> None:
-        """Stop background work, save the last marks, and close the recording."""
-        if self._can_act:
+        """Stop background work, save marks, and close the recording."""
+        if self._has_commands:
             await self.jobs.close()
             await self.marker.close()
         if self._store is not None:
             await self._store.close()
-        if self._can_act:
+        if self._has_commands:
             await self.marker.release()
         self._signals.restore()
 
@@ -226,8 +227,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     @on(EventList.Moved)
     def _list_moved(self) -> None:
-        # A message about a key must not disappear with the next event.
-        self.frame.status.hush(unless_fresh=True)
+        # A message must not disappear because a new event arrived.
+        self.frame.status.clear_message(unless_fresh=True)
         self.frame.show_status()
 
     def _switched(self) -> None:
@@ -256,7 +257,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.views.focus_view()
 
     @on(messages.StatusText)
-    def _said(self, event: messages.StatusText) -> None:
+    def _status_text(self, event: messages.StatusText) -> None:
         self.frame.say(event.text, problem=event.problem)
 
     @on(messages.Failed)
@@ -272,7 +273,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.narrower.filter_by(event.text)
 
     @on(messages.AddToFilter)
-    def _narrowed_by(self, event: messages.AddToFilter) -> None:
+    def _add_to_filter(self, event: messages.AddToFilter) -> None:
         self.narrower.add(event.term, out=event.out)
 
     @on(messages.GoToSameContainer)
@@ -293,10 +294,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         if self.context.only_marked:
             self.narrower.show()
 
-    # -- the text line ------------------------------------------------------------------------
+    # -- the filter bar ------------------------------------------------------------------------
 
     def _open_bar(self, purpose: Purpose, text: str = "", note: str = "") -> None:
-        self._typed_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
+        self._opened_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
         self.bar.open(purpose, text, note=note)
 
     def _typed(self, purpose: Purpose, text: str) -> None:
@@ -304,45 +305,45 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             case Purpose.FILTER:
                 self.narrower.filter_by(text)
             case Purpose.SEARCH:
-                self.finder.begin(text, in_detail=self._typed_in_detail)
+                self.finder.begin(text, in_detail=self._opened_in_detail)
             case Purpose.COMMENT:
                 self.marker.comment(text)
             case Purpose.PLUGIN:
                 self.replayer.replay(text)
 
     def _bar_closed(self) -> None:
-        self.views.focus_view(detail=self._typed_in_detail)
+        self.views.focus_view(detail=self._opened_in_detail)
 
     def action_filter(self) -> None:
-        """Open the text line for a filter."""
-        self.poller.learn_values()
+        """Open the filter bar for a filter."""
+        self.poller.read_values()
         self._open_bar(Purpose.FILTER, self.context.where_text)
 
     def action_search(self) -> None:
-        """Open the text line for a search."""
+        """Open the filter bar for a search."""
         self._open_bar(Purpose.SEARCH)
 
     def action_comment(self) -> None:
-        """Open the text line for a comment on the selected event."""
+        """Open the filter bar for a comment on the selected event."""
         text = self.marker.begin_comment()
         if text is not None:
             self._open_bar(Purpose.COMMENT, text, self._marks.where_kept())
 
     def action_replay_shown(self) -> None:
-        """Open the text line for the plugin to replay the shown events to."""
-        self._open_bar(Purpose.PLUGIN, note=self.marker.what_is_taken())
+        """Open the filter bar for the command of a plugin to replay to."""
+        self._open_bar(Purpose.PLUGIN, note=self.marker.selection_note())
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy text to the terminal's clipboard, without control sequences.
+        """Copy text to the terminal's clipboard, with control sequences escaped.
 
-        All copied text passes here, including text that Textual copies from an input.
+        Textual calls this, too, for text copied from an input.
         """
         super().copy_to_clipboard(safe(text, newlines=True))
 
     # -- other actions ------------------------------------------------------------------------
 
     def action_focus_other(self) -> None:
-        """Move the focus to the details, and back."""
+        """Move the focus between the view and the detail pane."""
         if self.views.in_detail:
             self.views.focus_view()
         else:
@@ -353,40 +354,40 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.exit()
 
     async def action_command_palette(self) -> None:  # type: ignore[override]
-        """Show all actions. Wait for the palette's input, so that it gets the next key."""
+        """Show all actions. Focus the palette's input at once, so that it gets the next key."""
         palette = CommandPalette()
         await self.push_screen(palette)
         palette.set_focus(palette.query_one(Input))
 
     async def action_help(self) -> None:
-        """Show the keys."""
+        """Show the help."""
         here = Scope.DETAIL if self.views.in_detail else self.views.scope
         lines = help_lines(self.keymap, (here, Scope.APP, Scope.FILTER), self.available())
         await self.push_screen(ReadingScreen("keys", lines, wrap=True))
 
     def action_clear_filter(self) -> None:
-        """Show everything."""
+        """Remove filter, restriction and search."""
         self.finder.forget()
         self.narrower.everything()
 
     def action_stop(self) -> None:
-        """Stop background work: a search, saving a file, a filter."""
+        """Stop a search, a job or a filter; otherwise leave the detail pane or end highlighting."""
         if self.frame.work.searching:
             self.finder.stop()
             self.frame.say("search stopped")
         elif self.jobs.busy:
             self.jobs.stop()
-        elif self.frame.work.part is not None:
+        elif self.frame.work.filtered is not None:
             self.workers.cancel_group(self, FILTER_GROUP)
             self.narrower.back()
         elif self.views.in_detail:
             self.views.focus_view()
         else:
             self.finder.rest()
-            self.frame.status.hush()
+            self.frame.status.clear_message()
 
     def action_theme(self) -> None:
-        """Change to the next theme."""
+        """Switch to the next theme."""
         self.theme = next_theme(self.theme)
         self.views.events.restyle()
         self.frame.say(f"theme: {self.theme}")

@@ -15,35 +15,36 @@ from nri_scope.recording.regular_files import read_regular
 from .actions import DEFAULT, Keymap, shown
 
 MAX_SIZE = 1 << 20
-"""Maximum size of the file in bytes; it has some dozen lines."""
+"""Maximum size of the file in bytes; a usual one has a few dozen lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings in the file, with their defaults."""
+    """Settings of the file, with defaults."""
 
     keymap: Keymap = DEFAULT
     theme: str = ""
     """Name of the theme; "" for the default one."""
     warning: str = ""
-    """Why the file is ignored, with its name; "" if it is not, or does not exist."""
+    """Why the file is ignored, with its path; "" if it was read or does not exist."""
 
 
-_OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
-"""Keys for which a terminal sends the same bytes, so that a program cannot distinguish them."""
+_ALIASES = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
+"""Keys for which terminals send the same bytes as for another key, by that key."""
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file, by the XDG rules."""
+    """Return the path of the file according to the XDG base directory specification."""
     folder = environ.get("XDG_CONFIG_HOME", "")
-    # The specification requires to ignore relative paths.
+    # The specification says to ignore relative paths.
     base = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
     return base / "nri-scope" / "keys.toml"
 
 
 def load(path: Path, themes: tuple[str, ...]) -> Config:
-    """Read the file. Return the defaults if there is none, and with a warning if it cannot be
-    read. Raises UsageError, naming the file, if its content is invalid.
+    """Read the file. Return the defaults if it is missing, or, with a warning, if unreadable.
+
+    Raises UsageError, naming the file, if its content is invalid.
     """
     try:
         content = read_regular(path, MAX_SIZE + 1)
@@ -57,7 +58,7 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
         return Config()
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        # For example another user's file, after `sudo`: not a reason to show nothing.
+        # For example another user's file, after `sudo`: continue with the defaults.
         return Config(warning=f"{path}: {words}; using the default keys and theme")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not valid UTF-8", "save it as UTF-8") from error
@@ -90,20 +91,20 @@ def parsed(text: str, themes: tuple[str, ...]) -> Config:
 
 
 def _keys(name: str, value: object) -> tuple[str, ...]:
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list) or not all(isinstance(key, str) for key in given):
+    keys = [value] if isinstance(value, str) else value
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise UsageError(
             f"the keys of {name} are not strings",
             f'write {name} = "x", {name} = ["x", "ctrl+x"], or {name} = [] for none',
         )
-    for key in given:
+    for key in keys:
         if not key or "," in key or key != key.strip():
             raise UsageError(
                 f"{key!r} is not a key", 'write a key as "x", "ctrl+x", "f5" or "comma"'
             )
-        if other := _OTHER_KEYS.get(key.lower()):
+        if other := _ALIASES.get(key.lower()):
             raise UsageError(
                 f"terminals cannot distinguish the key {shown(key)} of {name} from {shown(other)}",
                 f"use another key, or {other} itself",
             )
-    return tuple(given)
+    return tuple(keys)

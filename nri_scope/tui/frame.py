@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame around the views: title, tabs, status line, and the text for an empty list."""
+"""The frame around the views: title, tabs, status line, and the text of an empty list."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from .widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
 class WorkState:
     """The state of background work."""
 
-    part: float | None = None
-    """Share of the recording that a filter has examined, 0 to 1; None: no filter is running."""
+    filtered: float | None = None
+    """Share of the recording examined by the running filter, 0 to 1; None if none is running."""
     searching: str = ""
-    """The text being searched for."""
+    """Text of the running search; "" if none."""
     searched: float = 0.0
-    """Progress of the search, 0 to 1."""
+    """Share of the recording searched, 0 to 1."""
     busy: str = ""
-    """Other work on the recording, with its progress."""
+    """Another running job, with its progress; "" if none."""
     recorder: str = ""
-    """The newest message of this program's recorder, if any."""
+    """Newest message of this program's recorder; "" if none."""
     recorder_ended: bool = False
 
 
-def in_place_of_rows(
+def empty_list_lines(
     facts: Facts, view: View, narrowed: str, work: WorkState, keymap: Keymap
 ) -> tuple[str, ...]:
-    """Return lines for an empty list: the first is the message, the others are the reasons."""
+    """Return the text shown in an empty list: a message, then its reasons; () if there are rows."""
     if view.length:
         return ()
-    if work.part is not None:
+    if work.filtered is not None:
         return (
-            f"Filtering the recording … {work.part:.0%}",
+            f"Filtering the recording … {work.filtered:.0%}",
             f"filter: {narrowed}" if narrowed else "",
             f"{keymap.first('stop')} stops it",
         )
@@ -86,18 +86,18 @@ def _no_event(facts: Facts, work: WorkState) -> tuple[str, ...]:
 def status_words(
     view: View, position: int | None, listing: str, narrowed: str, work: WorkState, marked: int = 0
 ) -> str:
-    """Return the line below the list: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
+    """Format the status: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
-    ``position``: of the cursor; None if the list is not shown. ``marked``: the number of marked
-    events, to which keys apply.
+    ``position``: the cursor's row; None if another view is shown. ``marked``: number of marked
+    events.
     """
     parts = [listing] if listing else []
     if view.length and position is not None:
         parts.append(f"{position + 1:,} of {view.length:,}")
     if marked:
         parts.append(f"{marked:,} marked")
-    if work.part is not None:
-        parts.append(f"filtering: {work.part:.0%}, {_matches(view)} so far")
+    if work.filtered is not None:
+        parts.append(f"filtering: {work.filtered:.0%}, {_matches(view)} so far")
     elif narrowed:
         parts.append(f"{_matches(view)}: {narrowed}")
     if work.recorder_ended:
@@ -105,32 +105,30 @@ def status_words(
     if work.busy:
         parts.insert(0, work.busy)
     if work.searching:
-        far = f" {work.searched:.0%}" if work.searched else ""
-        parts.append(f"searching for {safe(work.searching, 40)} …{far}")
+        share = f" {work.searched:.0%}" if work.searched else ""
+        parts.append(f"searching for {safe(work.searching, 40)} …{share}")
     return " · ".join(parts)
 
 
 def _matches(view: View) -> str:
     matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
     gaps = sum(isinstance(one, GapMarker) for one in view.between)
-    # Gaps are rows, too: the cursor's position must add up.
+    # Gaps are rows, too, and count in the cursor's position.
     return f"{matches}, {many(gaps, 'gap')}" if gaps else matches
 
 
-def trouble_words(error: Exception) -> str:
-    """Return the problem without the file, which is in the title: paths leave no room for
-    more.
-    """
+def error_text(error: Exception) -> str:
+    """Describe an error without the path, which the title shows and which would fill the line."""
     if not isinstance(error, RecordingError):
         return str(error)
     return f"{error.problem}; {error.hint}" if error.hint else error.problem
 
 
 class Frame:
-    """Shows the user the current content and activity."""
+    """The frame: shows the state of the recording, of the view and of background work."""
 
     def __init__(self, keymap: Keymap, context: Context, badge: str) -> None:
-        """Create the frame. ``badge``: a word for the title."""
+        """Create the frame. ``badge``: a word that the title always shows."""
         self.title_bar = TitleBar(badge)
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()
@@ -143,26 +141,26 @@ class Frame:
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
 
     def show(self, store: Store, views: Views, marked: Callable[[], int]) -> None:
-        """Show the state of these from now on; ``marked``: the number of marked events."""
+        """Begin to show the state of ``store`` and ``views``; ``marked`` counts marked events."""
         self._shown = store, views, marked
         self.show_facts()
 
     def say(self, text: str, *, problem: bool = False) -> None:
-        """Show the user one line."""
+        """Show a message in the status line."""
         self.status.say(text, problem=problem)
 
     def show_trouble(self, error: Exception) -> None:
-        """Show why the recording cannot be read, until that is over."""
-        self.trouble = trouble_words(error)
+        """Show why the recording cannot be read, until `trouble` is cleared."""
+        self.trouble = error_text(error)
         self.show_status()
 
     def work_on(self, **changes: Any) -> None:
-        """Show the background work: see `WorkState`."""
+        """Update fields of the `WorkState`, and show it."""
         self.work = replace(self.work, **changes)
         self.show_status()
 
     def show_facts(self) -> None:
-        """Show the known facts of the recording, and the selected part."""
+        """Update title, tabs and status."""
         if self._shown is not None:
             store, views, _ = self._shown
             self.title_bar.show(store.facts)
@@ -170,13 +168,13 @@ class Frame:
         self.show_status()
 
     def show_status(self) -> None:
-        """Show the state of the view and of background work."""
+        """Update the status line and the text of an empty list."""
         if self._shown is None or not self.status.is_attached:
-            # It does not exist yet, or the app is ending.
+            # The status line is not mounted yet, or the app is ending.
             return
         store, views, marked = self._shown
-        events, narrowed, in_list = views.events, self._context.told(), views.mode == EVENTS
-        lines = in_place_of_rows(store.facts, events.view, narrowed, self.work, self._keymap)
+        events, narrowed, in_list = views.events, self._context.description(), views.mode == EVENTS
+        lines = empty_list_lines(store.facts, events.view, narrowed, self.work, self._keymap)
         if lines:
             views.nothing.update("\n\n".join(safe(each) for each in lines if each))
         events.set_class(bool(lines), "-nothing")
@@ -194,5 +192,5 @@ class Frame:
 
 
 def tabs_of(keymap: Keymap) -> dict[str, str]:
-    """Return the displayed name and key of each view."""
+    """Return the label of each view: its key and name."""
     return {name: f"{keymap.first(f'mode_{name}')} {name.capitalize()}".strip() for name in SCOPES}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of keys: each is handled before the next one, and once its view exists."""
+"""Handle keys in order: each one completely before the next, and once its view has lines."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from .widgets import messages
 from .widgets.board import Board, BoardLines
 from .widgets.filter_bar import FilterBar, TextLine
 
-_POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
-_HELD_MAX = 1_000
-"""Maximum keys that wait for a view; further ones are ignored."""
-_AT_ONCE = ("quit", "stop")
-"""Actions that do not wait, so that a view that is slow to read can be left."""
+_MOUSE_EVENTS = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
+_MAX_HELD_KEYS = 1_000
+"""Maximum number of keys held for a view; more are ignored."""
+_IMMEDIATE = ("quit", "stop")
+"""Actions that never wait, so that the user can leave a view that is slow to read."""
 _MOVING = ("up", "down", "page_up", "page_down", "home", "end")
-"""Actions that only need existing lines."""
+"""Actions that do not need the content of lines."""
 _OPENING = (
     "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",
 )  # fmt: skip
-"""Actions that open an input for the keys after them, which may be text, or close it."""
+"""Actions that open a screen or an input, so that the following keys may be text."""
 
 
 class KeyOrderApp(App[None], inherit_bindings=False):
-    """An app that handles keys in order, even if many arrive at once after a stalled connection."""
+    """App that handles keys in order, even if many arrive together after a stalled connection."""
 
     keymap: Keymap
     frame: Frame
@@ -46,10 +46,10 @@ class KeyOrderApp(App[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(driver_class=TerminalDriver)
         self._held: deque[events.Key] = deque()
-        """Keys that wait for lines of the current view."""
+        """Keys waiting for lines of the current view."""
 
     def available(self) -> frozenset[str]:
-        """Return the names of all actions that are available here."""
+        """Return the names of all currently available actions."""
         parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
         return frozenset(
             action.name
@@ -60,59 +60,61 @@ class KeyOrderApp(App[None], inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         """Handle a key completely before the next one.
 
-        Textual sends a key to the focused widget first, and handles its bindings only after further
-        keys are on their way: keys typed quickly after one that opens a text line would miss the
-        line, and keys after one that closes it would still reach it.
+        Textual sends a key to the focused widget first, and handles its bindings only when more
+        keys may already be queued: keys typed quickly after one that opens an input would miss
+        the input, and keys after one that closes it would still reach it.
         """
         if isinstance(event, events.Key) and not event.is_forwarded:
-            await self._take_held()
-            if not await self._hold(event):
-                await self._take(event)
+            await self._handle_held()
+            if not await self._hold_back(event):
+                await self._handle(event)
             return
-        if isinstance(event, _POINTED):
-            # A mouse user has seen the current content.
+        if isinstance(event, _MOUSE_EVENTS):
+            # A click refers to the visible content: drop keys that wait for other content.
             self._held.clear()
-            self.frame.status.hush()
+            self.frame.status.clear_message()
         await super().on_event(event)
 
-    @on(messages.LinesThere)
-    async def _take_held(self) -> None:
+    @on(messages.LinesAvailable)
+    async def _handle_held(self) -> None:
         while self._held and not self._must_wait(self._held[0]):
-            await self._take(self._held.popleft())
+            await self._handle(self._held.popleft())
 
     def _must_wait(self, key: events.Key) -> bool:
-        """Return whether the key is for lines that are still to be read."""
+        """Return whether the key needs lines that have not been read yet."""
         if isinstance(self.focused, EventList):
             return self.narrower.is_beginning
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
-        # Movement needs no line, and a held key would otherwise not stop where it is released.
-        return not board.is_there or (board.lacks_line and not _is_for(self.keymap, _MOVING, key))
+        # Movement needs no content. If it waited, a held-down key would move on after its release.
+        return not board.has_content or (
+            board.lacks_line and not _is_for(self.keymap, _MOVING, key)
+        )
 
-    async def _hold(self, key: events.Key) -> bool:
-        """Hold the key back until its view exists; return whether it is held."""
+    async def _hold_back(self, key: events.Key) -> bool:
+        """Queue the key if it or an earlier one must wait; return whether it was queued."""
         if not self._held and not self._must_wait(key):
             return False
         opens = any(_is_for(self.keymap, _OPENING, one) for one in self._held)
-        if _is_for(self.keymap, _AT_ONCE, key) and not (opens and key.is_printable):
+        if _is_for(self.keymap, _IMMEDIATE, key) and not (opens and key.is_printable):
             self._held.clear()
             return False
-        if len(self._held) < _HELD_MAX:
+        if len(self._held) < _MAX_HELD_KEYS:
             self._held.append(key)
         if isinstance(self.views.current, Board):
             await self.views.current.update()
         return True
 
-    async def _take(self, key: events.Key) -> None:
-        self.frame.status.hush()
-        if not await self._is_done(key):
+    async def _handle(self, key: events.Key) -> None:
+        self.frame.status.clear_message()
+        if not await self._run_action(key):
             await super().on_event(key)
 
-    async def _is_done(self, key: events.Key) -> bool:
-        """Run the key's action, unless it is to be typed; return whether it did anything."""
+    async def _run_action(self, key: events.Key) -> bool:
+        """Run the key's action unless the key is text input; return whether an action ran."""
         if isinstance(self.focused, TextLine) and not key.is_printable:
-            # The key may close the line, and applies to all of its text.
+            # The key may close the line: wait until all text typed before has been processed.
             await self.bar.ready()
         elif isinstance(self.focused, Input):
             return False

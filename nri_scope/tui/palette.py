@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All actions by name, for Textual's command palette."""
+"""The actions in Textual's command palette."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ from .widgets.board import Board
 
 
 class PaletteActions(Provider):
-    """The actions of the app and of all views; an action of another view first shows that view."""
+    """Provider of the actions of the app and all views.
+
+    Running an action of another view shows that view first.
+    """
 
     async def discover(self) -> Hits:
-        """List all actions: of the app, of the shown view, of other views."""
+        """Yield all actions: of the app and the current view, then of other views."""
         for action, label in self._labels():
-            yield DiscoveryHit(label, partial(self._do, action), text=label)
+            yield DiscoveryHit(label, partial(self._run, action), text=label)
 
     async def search(self, query: str) -> Hits:
-        """Find the actions that match ``query``."""
+        """Yield the actions that match ``query``."""
         matcher = self.matcher(query)
         for action, label in self._labels():
-            # Also match its name, as used in the configuration.
+            # Also match the name used in the configuration.
             score = max(matcher.match(label), matcher.match(action.name.replace("_", " ")))
             if score > 0:
-                yield Hit(score, matcher.highlight(label), partial(self._do, action), label)
+                yield Hit(score, matcher.highlight(label), partial(self._run, action), label)
 
     @property
     def _app(self) -> KeyOrderApp:
         return cast("KeyOrderApp", self.app)
 
     def _labels(self) -> Iterator[tuple[Action, str]]:
-        """List actions: those of the app and the shown view, then those of other places."""
+        """Yield actions with labels: of the app and the current view, then of other places."""
         app = self._app
         here, available = (Scope.APP, app.views.scope), app.available()
         actions = [
@@ -51,8 +54,8 @@ class PaletteActions(Provider):
             label = f"{where}{action.help}"
             yield action, f"{label}   ({keys})" if keys else label
 
-    async def _do(self, action: Action) -> None:
-        """Run an action in the view that it belongs to."""
+    async def _run(self, action: Action) -> None:
+        """Run an action, showing its view first if needed."""
         app, views = self._app, self._app.views
         if hasattr(app, f"action_{action.name}"):
             await app.run_action(action.name, app)
@@ -72,5 +75,5 @@ class PaletteActions(Provider):
 
 
 def _places(action: Action) -> list[Scope]:
-    """Return the places where an action is available, views first."""
+    """Return the views, and the detail pane, in which an action is available."""
     return [scope for scope in (*SCOPES.values(), Scope.DETAIL) if scope in action.scopes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polling the recording, and updating everything that is shown."""
+"""Poll the recording, and update the screen."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .widgets.filter_bar import FilterBar
 from .widgets.messages import begin_reading
 
 POLL_SECONDS = 0.1
-"""Seconds between two polls, which are cheap if there are no new events."""
-LONGEST_POLL_SECONDS = 0.5
-"""Seconds between two polls if drawing many new events takes more than `SHARE`."""
+"""Seconds between polls; a poll without new events is cheap."""
+MAX_POLL_SECONDS = 0.5
+"""Maximum seconds between polls, if drawing many new events exceeds `SHARE`."""
 SHARE = 0.15
-"""Share of a processor for polling and drawing, so that the node can do its other work."""
+"""Maximum share of one processor for polling and drawing, to spare the node."""
 BOARD_SECONDS = 0.5
-"""Seconds between two updates of a view other than the list of events."""
+"""Minimum seconds between updates of a view other than the list of events."""
 
 
-class RecorderNews(Protocol):
-    """The recorder of this program, as needed by the screen."""
+class RecorderStatus(Protocol):
+    """Status of this program's recorder."""
 
     @property
     def latest(self) -> str:
@@ -54,39 +54,39 @@ class Poller:
     views: Views
     store: Store
     bar: FilterBar
-    recorder: RecorderNews | None
-    """The recorder, whose messages are shown, too."""
+    recorder: RecorderStatus | None
+    """This program's recorder; None if it records nothing."""
     _updated: float = 0.0
 
     def begin(self) -> None:
-        """Poll while the app runs."""
-        begin(self.app, self._look_again, "looking")
-        self.learn_values()
+        """Start polling, until the app ends."""
+        begin(self.app, self._poll, "polling")
+        self.read_values()
 
-    def learn_values(self) -> None:
-        """Update the values for completing filters."""
-        begin_reading(self.app, self._learn_values, "values")
+    def read_values(self) -> None:
+        """Read the values for completion of filters in the background."""
+        begin_reading(self.app, self._read_values, "values")
 
     def hurry(self) -> None:
         """Update the current view with the next poll."""
         self._updated = 0.0
 
-    async def _look_again(self) -> None:
+    async def _poll(self) -> None:
         worked = process_time()
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # Drawing after the previous poll is counted, too.
+            # This includes drawing after the previous poll.
             before, worked = worked, process_time()
-            rest = (worked - before) / SHARE
-            await asyncio.sleep(min(rest, LONGEST_POLL_SECONDS) - POLL_SECONDS)
+            interval = (worked - before) / SHARE
+            await asyncio.sleep(min(interval, MAX_POLL_SECONDS) - POLL_SECONDS)
             if not self.app.is_headless and is_gone():
-                # Not every terminal sends SIGHUP when it disappears, and Textual would read its end
-                # of file in a busy loop.
+                # Not every terminal sends SIGHUP when it disappears; Textual would then read end of
+                # file in a busy loop.
                 self.app.exit()
                 return
-            await self._look()
+            await self._update()
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         if self.recorder is not None:
             latest, ended = self.recorder.latest, self.recorder.ended
             if (latest, ended) != (self.frame.work.recorder, self.frame.work.recorder_ended):
@@ -108,5 +108,5 @@ class Poller:
             await self.views.update()
         self.frame.show_facts()
 
-    async def _learn_values(self) -> None:
+    async def _read_values(self) -> None:
         self.bar.values = await self.store.run(completion_values)

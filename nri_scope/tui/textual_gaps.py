@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that Textual does not make public, and workers that a key may cancel at once.
+"""Access to private parts of Textual, and workers that can be cancelled before they start.
 
-Each of them has a test that fails if a version of Textual drops it.
+Each private part has a test that fails if a version of Textual drops it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from textual.worker import Worker
 
 
 async def do_bound(app: App[Any], key: str) -> bool:
-    """Run at once the action bound to a key, for the focused widget or its ancestors;
-    return whether there was one.
+    """Run the action bound to a key, for the focused widget or its ancestors; return whether there
+    was one.
 
-    `App.simulate_key` sends the key and returns before the action runs. `App.active_bindings`
-    searches all bindings for each key, and has no next one if an action is skipped.
+    `App.simulate_key` returns before the action runs. `App.active_bindings` searches all bindings
+    for each key, and has no fallback if an action is skipped.
     """
     return await app._check_bindings(key)
 
 
 class SizedView(ScrollView, inherit_bindings=False):
-    """A scroll view that learns of each change of its size.
+    """A scroll view that is notified of every change of its size.
 
-    Textual sends no `Resize` if a region was requested between a change of styles and the next
+    Textual sends no `Resize` if a region is requested between a change of styles and the next
     layout.
     """
 
@@ -44,12 +44,12 @@ class SizedView(ScrollView, inherit_bindings=False):
         """Adapt the content to the new size."""
 
     def on_resize(self) -> None:
-        """Adapt to a new size."""
+        """Handle Textual's notification."""
         self._drawn_size = self.size
         self.resized()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw rows of the screen."""
+        """Draw rows of the screen, after a check of the size."""
         if self.size != self._drawn_size:
             self._drawn_size = self.size
             self.call_later(self.resized)
@@ -57,11 +57,11 @@ class SizedView(ScrollView, inherit_bindings=False):
 
 
 class ShownInput(Input):
-    """An `Input` that shows a text other than its value, which Textual draws unchanged."""
+    """An `Input` that can display a text other than its value."""
 
     @abstractmethod
     def shown_value(self) -> Text:
-        """Return the text to show, with as many characters as the value."""
+        """Return the displayed text, of the same length as the value."""
 
     @property
     def _value(self) -> Text:
@@ -76,11 +76,10 @@ def begin(
     exclusive: bool = False,
     exit_on_error: bool = True,
 ) -> Worker[None]:
-    """Start a worker that runs while ``node`` exists; ``exclusive``: replace older
-    work of the group.
+    """Start a worker, which is cancelled with ``node``; ``exclusive``: cancel others of the group.
 
-    The coroutine is created when the worker runs: if created earlier and then dropped, as the
-    next key came at once, it would warn that it was not awaited.
+    The coroutine is created when the worker runs. A coroutine created here would warn that it was
+    never awaited if the worker is cancelled before it starts.
     """
     worker: Worker[None] = node.run_worker(
         work, group=group, exclusive=exclusive, exit_on_error=exit_on_error

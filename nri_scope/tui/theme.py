@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The themes: dark, light, and one made of the terminal's own colours.
+"""The themes: dark, light, and one of the terminal's own colours.
 
-Colours never carry information alone: there is always a word or a sign, too.
+Colour never carries information alone: a word or sign always does, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ THEMES: tuple[Theme, ...] = (
             "block-cursor-blurred-foreground": "#1f2328",
         },
     ),
-    # Sixteen colours chosen by the user, on any background of the terminal.
+    # The terminal's sixteen colours, on its own background.
     replace(
         BUILTIN_THEMES["ansi-dark"],
         name="ansi",
@@ -70,6 +70,6 @@ NAMES = tuple(theme.name for theme in THEMES)
 
 
 def next_theme(name: str) -> str:
-    """Return the theme after ``name``, and after the last one the first."""
+    """Return the theme after ``name``, cyclically."""
     at = NAMES.index(name) if name in NAMES else -1
     return NAMES[(at + 1) % len(NAMES)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views of a recording, the choice of the current one, and the details of the selected row."""
+"""The views of a recording, of which one is current, and the detail pane."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .widgets.board import Board
 EVENTS = "events"
 """The name of the first view."""
 DETAIL_FROM = (200, 30)
-"""Minimum columns or lines of the screen for showing details from the start."""
+"""Minimum columns or lines for showing the detail pane from the start."""
 
 
 class BoardKind(NamedTuple):
@@ -45,9 +45,9 @@ BOARDS: tuple[BoardKind, ...] = (
     BoardKind("plugins", Scope.PLUGINS, PluginBoard),
     BoardKind("sessions", Scope.SESSIONS, SessionBoard),
 )
-"""Boards in the order of their keys."""
+"""Boards in key order."""
 SCOPES = {EVENTS: Scope.EVENTS, **{kind.name: kind.scope for kind in BOARDS}}
-"""Scope of the keys of each view."""
+"""Key scope of each view."""
 
 
 class Views(Container):
@@ -72,7 +72,7 @@ class Views(Container):
         is_marked: Callable[[Event | None], bool],
         hide_detail: bool,
     ) -> None:
-        """Set up the views. ``follows``: whether the shown recording still grows."""
+        """Create the views. ``follows`` returns whether the recording may still grow."""
         super().__init__()
         header = EventHeader()
         self.events = EventList(
@@ -83,7 +83,7 @@ class Views(Container):
             grows=follows,
         )
         self.nothing = Static(id="nothing", markup=False)
-        """Text in place of the list if it is empty."""
+        """Text shown instead of an empty list."""
         self.boards = {kind.name: kind.make(store, context, keymap) for kind in BOARDS}
         for name, board in self.boards.items():
             board.id = name
@@ -96,10 +96,10 @@ class Views(Container):
             id="views",
         )
         self.switched: Callable[[], None] = lambda: None
-        """Called when another view is shown."""
+        """Callback after a change of the current view."""
 
     def compose(self) -> ComposeResult:
-        """Compose the views, one of which is shown, and the details."""
+        """Compose the views and the detail pane."""
         yield self._switcher
         yield self.detail
 
@@ -120,11 +120,11 @@ class Views(Container):
 
     @property
     def in_detail(self) -> bool:
-        """Whether the details have the focus."""
+        """Whether the detail pane has the focus."""
         return self.detail.body.has_focus
 
     def show(self, name: str) -> None:
-        """Show another view, and give it the focus."""
+        """Show and focus a view."""
         if name != self.mode:
             self._switcher.current = name
             self.switched()
@@ -133,14 +133,14 @@ class Views(Container):
         self.focus_view()
 
     def show_event(self, number: int) -> bool:
-        """Show an event in the list; return False if the list does not have it."""
+        """Go to an event in the list of events; return False if it is not in the list."""
         if not self.events.go_to_event(number):
             return False
         self.show(EVENTS)
         return True
 
     def focus_view(self, *, detail: bool = False) -> None:
-        """Give the focus to the current view, or to the details (``detail``)."""
+        """Focus the current view, or, with ``detail``, the detail pane."""
         if detail:
             self.focus_now(self.detail.body)
         else:
@@ -148,20 +148,20 @@ class Views(Container):
             self.focus_now(current.body if isinstance(current, Board) else current)
 
     def focus_now(self, widget: Widget) -> None:
-        """Focus a widget at once, so that it gets the next key.
+        """Focus a widget immediately, so that it receives the next key.
 
-        `Widget.focus` would do it later, when that key may have been handled already.
+        `Widget.focus` would do so only after that key may have been handled.
         """
         self.app.screen_stack[0].set_focus(widget)
 
     def open_detail(self) -> None:
-        """Show the details and give them the focus."""
+        """Show and focus the detail pane."""
         if self.detail.is_hidden:
             self.detail.action_toggle_detail()
         self.focus_view(detail=True)
 
     async def update(self) -> None:
-        """Update the current view, if it is not the list of events."""
+        """Update the current view if it is a board."""
         if isinstance(self.current, Board):
             await self.current.update()
 
@@ -173,7 +173,7 @@ class Views(Container):
             board.body.highlight = text
 
     def redraw_marks(self) -> None:
-        """Draw marks again."""
+        """Redraw the marks."""
         self.events.refresh_marks()
         for board in self.boards.values():
             board.body.changed()

@@ -29,7 +29,7 @@ _STALL = 0.5
 """Seconds that one turn counts at most: while the machine stands still, the app does too."""
 
 # Waiting takes all of a processor here, which is not the drawing that has it look less often.
-polling.LONGEST_POLL_SECONDS = polling.POLL_SECONDS
+polling.MAX_POLL_SECONDS = polling.POLL_SECONDS
 
 
 class Shown:

@@ -146,7 +146,7 @@ async def test_keys_behind_that_of_a_filter_are_for_what_it_lets_through(tmp_pat
 async def test_a_key_waits_for_the_line_that_was_just_gone_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    go_on, look = asyncio.Event(), ContainerBoard.look
+    go_on, look = asyncio.Event(), ContainerBoard.read_missing
 
     async def slowly(self: ContainerBoard) -> bool:
         await go_on.wait()
@@ -158,10 +158,10 @@ async def test_a_key_waits_for_the_line_that_was_just_gone_to(
         await shown.until(
             lambda: (
                 isinstance(shown.app.views.current, ContainerBoard)
-                and shown.app.views.current.is_there
+                and shown.app.views.current.has_content
             )
         )
-        monkeypatch.setattr(ContainerBoard, "look", slowly)
+        monkeypatch.setattr(ContainerBoard, "read_missing", slowly)
         _type(shown, "end", "enter", "1")
         await shown.until(
             lambda: isinstance(tree := shown.app.views.current, ContainerBoard) and tree.lacks_line

@@ -29,7 +29,7 @@ from ..textual_gaps import begin
 from ..views import Views
 from ..widgets.board import Board
 from ..widgets.filter_bar import FilterBar
-from ..widgets.messages import LinesThere, begin_reading
+from ..widgets.messages import LinesAvailable, begin_reading
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 
@@ -150,9 +150,9 @@ class Narrower:
         """Show the current context."""
         self._turn += 1
         self.is_beginning = True
-        self.frame.status.hush()
+        self.frame.status.clear_message()
         # Shown at once: a search without results so far must not look like "no match".
-        self.frame.work_on(part=0.0 if self.context.is_narrowed else None)
+        self.frame.work_on(filtered=0.0 if self.context.is_narrowed else None)
         work = partial(self._look_through, self._turn)
         begin(self.app, work, FILTER_GROUP, exclusive=True)
 
@@ -167,7 +167,7 @@ class Narrower:
                 # Drawing takes time from the thread that searches the recording.
                 return
             told = now
-            self.frame.work_on(part=part)
+            self.frame.work_on(filtered=part)
             if view is shown:
                 self.views.events.grow()
             else:
@@ -182,14 +182,14 @@ class Narrower:
             self.frame.show_trouble(error)
         finally:
             if turn == self._turn:
-                self.frame.work_on(part=None)
+                self.frame.work_on(filtered=None)
             self._begun(turn)
         await self.views.update()
 
     def _begun(self, turn: int) -> None:
         if turn == self._turn and self.is_beginning:
             self.is_beginning = False
-            self.app.post_message(LinesThere())
+            self.app.post_message(LinesAvailable())
 
     def _narrow_to_that_of_event(self, find: _Find) -> None:
         number = self.views.current.selected_event_id

@@ -87,7 +87,7 @@ class Marker:
         where = self.marks.filter()
         return await self.store.run(lambda recording: list(recording.events(where=where)))
 
-    def what_is_taken(self) -> str:
+    def selection_note(self) -> str:
         """Describe the events on which keys for several act: the marked or the shown ones."""
         if len(self.marks):
             key = self.keymap.first("view_marked")

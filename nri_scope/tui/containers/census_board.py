@@ -167,9 +167,9 @@ class CensusBoard(Board):
             if where is None:
                 await self.grown(anew=first)
                 first = False
-            self.say_reading(self.part_of(census.newest) if more else "")
+            self.show_progress(self.progress_text(census.newest) if more else "")
         while await self.store.run(lambda recording: chosen.step(recording, census.newest)):
-            self.say_reading(f"filtering: {100 * chosen.newest // max(1, census.newest)} %")
+            self.show_progress(f"filtering: {100 * chosen.newest // max(1, census.newest)} %")
             if (self.context.shown(), self.context.about) != (where, about):
                 await self.update()
                 return

@@ -122,14 +122,14 @@ class ContainerBoard(CensusBoard):
         self.head.show((self._grid.head(),))
 
     def _unread(self) -> list[Node]:
-        nodes = [self.outline.node_at(index) for index in self.body.seen]
+        nodes = [self.outline.node_at(index) for index in self.body.visible_lines]
         return [node for node in nodes if node not in self._fresh or node not in self.subjects]
 
-    def needs_look(self) -> bool:
+    def is_missing_data(self) -> bool:
         """Return whether names are missing, or were read before the recording grew."""
         return bool(self._unread())
 
-    async def look(self) -> bool:
+    async def read_missing(self) -> bool:
         """Read the names of the visible lines."""
         census, nodes = self.census, self._unread()
         if not nodes:
@@ -140,8 +140,8 @@ class ContainerBoard(CensusBoard):
         self._fresh.update(found)
         # All lines: those read may have moved meanwhile.
         self.body.changed()
-        self.refresh_words()
-        self.tell_row()
+        self.refresh_remarks()
+        self.report_row()
         return True
 
     # -- the cursor -----------------------------------------------------------------------
@@ -154,7 +154,7 @@ class ContainerBoard(CensusBoard):
             return None
         return node.event or life_of(self.census, node).last_event or None
 
-    def words(self) -> Sequence[StyledLine]:
+    def remarks(self) -> Sequence[StyledLine]:
         """Return words about the line under the cursor."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None

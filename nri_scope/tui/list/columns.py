@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of the list that fit on a screen, the cells of a row, and filters from cells."""
+"""Columns of the list that fit on a screen, cells of a row, and filters from cells."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ..text.filter_text import check
 from ..text.styled_line import GAP, fitted
 
 _TOOK = 6
-"""Columns of the terminal for a duration."""
+"""Width of a duration."""
 ROOM_FOR_WORDS = 10
-"""Minimum columns for words; below, only a count or an index is useful."""
+"""Minimum columns for words; in less, only a count or an index is useful."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedColumn:
-    """A column on the screen."""
+    """A column with its place on the screen."""
 
     column: Column
     at: int
     """Index in `COLUMNS` and `Row.cells`."""
     left: int
-    """First column of the terminal, from 0."""
+    """Leftmost screen column, from 0."""
     width: int
     joined: bool = False
-    """Whether the deadline, which has no column of its own, is included."""
+    """Whether cells include the deadline, which has no column of its own."""
 
     @property
     def title(self) -> str:
-        """The longest title that fits."""
+        """Longest title that fits."""
         if self.joined:
             return f"{self.column.title}/of"
         return self.column.title if len(self.column.title) <= self.width else self.column.short
@@ -47,27 +47,27 @@ class PlacedColumn:
 def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedColumn, ...]:
     """Return the columns that fit into ``width``, from left to right.
 
-    ``digits``: of the longest event number. ``plugins``: whether there are several, so that the
-    column of plugins is useful.
+    ``digits``: length of the longest event number. ``plugins``: whether to show the column of
+    plugins, which is useful if there are several.
     """
     widths: dict[str, int] = {}
-    for name, wanted in _wishes(digits, several=plugins):
-        more = widths | {name: wanted}
+    for name, least in _column_widths(digits, several=plugins):
+        more = widths | {name: least}
         if name == "deadline":
             more["took"] = _TOOK
-        if len(widths) >= 2 and _sum(more) > width:
+        if len(widths) >= 2 and _total_width(more) > width:
             break
         widths = more
-    growing = [name for name in ("changed", "subject") if widths.get(name, 0) >= ROOM_FOR_WORDS]
-    spare = width - _sum(widths)
-    for left, name in zip(range(len(growing), 0, -1), growing, strict=True):
+    flexible = [name for name in ("changed", "subject") if widths.get(name, 0) >= ROOM_FOR_WORDS]
+    spare = width - _total_width(widths)
+    for left, name in zip(range(len(flexible), 0, -1), flexible, strict=True):
         widths[name] += spare // left
         spare -= spare // left
     return tuple(_placed(widths, width))
 
 
-def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
-    """Return columns with their minimum widths, the most important ones first."""
+def _column_widths(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
+    """Yield columns with minimum widths in order of importance; repeated columns get wider."""
     yield "event", 12
     yield "subject", 12
     yield "event", 19
@@ -79,7 +79,7 @@ def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
     if several:
         yield "plugin", 2
     yield "took", 9
-    # All of these fit on a screen of 80 columns. With more room, texts get longer.
+    # The columns above fit into 80 columns; those below need a wider screen.
     yield "event", 20
     yield "id", digits
     yield "changed", 14
@@ -91,7 +91,7 @@ def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
     yield "elapsed", 9
 
 
-def _sum(widths: Mapping[str, int]) -> int:
+def _total_width(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
@@ -107,12 +107,13 @@ def _placed(widths: Mapping[str, int], width: int) -> Iterator[PlacedColumn]:
 
 # -- cells ----------------------------------------------------------------------------------
 
-_ROOM_FOR_SENTENCES = 24
+_ROOM_FOR_CHANGES = 24
 
 
 def cell(row: Row, placed: PlacedColumn) -> str:
-    """Return the longest form that fits, in exactly the column's width; else the last one,
-    visibly cut.
+    """Return a row's cell, padded to the column's width.
+
+    Takes the longest form that fits, or else cuts the shortest visibly.
     """
     text = ""
     for text in _forms(row, placed):
@@ -144,8 +145,8 @@ def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
 
 def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
     first, count = path_in_short(event.changed[0]), len(event.changed)
-    if width < _ROOM_FOR_SENTENCES:
-        # All in the same form: numbers one below the other can be compared.
+    if width < _ROOM_FOR_CHANGES:
+        # The same form in all rows, so that numbers can be compared vertically.
         yield f"Δ{count} {first}" if width >= ROOM_FOR_WORDS else f"Δ{count}"
         return
     more = f", {count - 1:,} more" if count > 1 else ""
@@ -155,7 +156,7 @@ def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
 
 
 def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
-    """Return shorter forms: without the namespace; with the part that fits before the container."""
+    """Yield shorter forms: without the namespace, then with the pod cut to fit the container."""
     rest = whole.partition("/")[2]
     named = f"…/{rest}" if event.namespace and rest else whole
     yield named
@@ -166,7 +167,7 @@ def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
 
 
 def no_event(row: Row) -> str:
-    """Return what a row without an event stands for; "" for an event."""
+    """Explain what a row is if it is not an event; "" for an event."""
     match row.kind:
         case RowKind.EVENT:
             return ""
@@ -181,7 +182,7 @@ def no_event(row: Row) -> str:
 
 
 def no_filter(row: Row, column: str) -> str:
-    """Return why this column of the row cannot be a filter, and the remedy."""
+    """Explain why this cell cannot be used as a filter, and what to do."""
     if row.session is not None:
         return f"{no_event(row)}; type session:{row.session.id} as a filter to see its events"
     if row.event is None:
@@ -191,18 +192,18 @@ def no_filter(row: Row, column: str) -> str:
 
 
 def no_container(row: Row) -> str:
-    """Return why there is no next event of the same container; "" if there may be one."""
+    """Explain why a row has no next event of its container; "" if it may have one."""
     if row.event is None:
         return f"{no_event(row)}, and has no container"
     return "" if row.event.container_id else "this event has no container"
 
 
 def term(event: Event, column: str) -> str:
-    """Return the filter for events with the same value in this column; "" if there is none."""
+    """Return a filter for events with the same value in a column; "" if there is none."""
     match column:
         case "event":
             found = f"event:{quote(event.event)}"
-            # A method that is not in our tables is found by a regular expression.
+            # Unknown events are only accepted as a regular expression.
             return (
                 found
                 if check(found).filter
@@ -228,6 +229,6 @@ def term(event: Event, column: str) -> str:
 
 
 def _shown_duration(ns: int) -> str:
-    """Return a duration as shown in the list, rounded down, in units of the filter language."""
+    """Return a duration as shown in the list, in units of the filter language."""
     shown = display.duration(ns)
     return f"{ns // 1_000_000_000}s" if ns >= 60_000_000_000 else shown.replace("µ", "u")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of events, which draws only the rows on the screen and reads only those near them."""
+"""The list of events, which draws only visible rows and reads only rows near them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .row_reader import RowReader
 from .row_scrolling import RowWindow
 from .scroll_state import FollowState, ScrollState
 
-_STRIPS = 1_024
-_LATE_SECONDS = 0.03
-"""Seconds that rows may take to be read before they are drawn as missing."""
+_CACHED_STRIPS = 1_024
+_DRAW_DELAY_S = 0.03
+"""Seconds to wait for rows before they are drawn as placeholders."""
 
 
 class EventList(RowWindow, can_focus=True, inherit_bindings=False):
-    """The rows of a view, positioned by a `ScrollState`, which the scroll bar follows."""
+    """The list of a view's rows, positioned by a `ScrollState`."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -63,7 +63,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     """
 
     class Moved(Message):
-        """The window, the cursor or the state of following has changed."""
+        """The window, the cursor or the follow state changed."""
 
     def __init__(
         self,
@@ -74,8 +74,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Create the list. ``is_marked`` returns whether a row has a mark; see `refresh_marks`.
-        ``grows`` returns whether new events may still come.
+        """Create the list. ``is_marked``: predicate for marked rows; see `refresh_marks`.
+
+        ``grows`` returns whether new events may still arrive.
         """
         super().__init__()
         self.store = store
@@ -84,28 +85,28 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._header = header
         self._painter = RowPainter(self)
         self._painter.field = "subject"
-        self._reader = RowReader(self, store, is_marked, self._arrived)
+        self._reader = RowReader(self, store, is_marked, self._rows_read)
         self._rows = self._reader.rows
-        self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_STRIPS)
-        self._told: tuple[Key | None, Row | None] | None = None
+        self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_CACHED_STRIPS)
+        self._reported: tuple[Key | None, Row | None] | None = None
         self._widest_id = 0
-        self._late: Timer | None = None
+        self._delayed_draw: Timer | None = None
 
     # -- for other widgets --------------------------------------------------------------------
 
     @property
     def view(self) -> View:
-        """The listed view."""
+        """The current view."""
         return self.listing.view
 
     @property
     def selected_event_id(self) -> int | None:
-        """The event under the cursor."""
+        """Number of the event under the cursor; None if there is none."""
         return self.listing.selected_event
 
     @property
     def selected_row(self) -> Row | None:
-        """The row under the cursor; None if it has not been read yet or the view is empty."""
+        """The row under the cursor; None if it has not been read or the view is empty."""
         key = self.listing.selected
         return self._rows.get(key) if key is not None else None
 
@@ -120,48 +121,48 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.restyle()
 
     def show(self, view: View) -> None:
-        """List another view, at the selected row or the nearest one."""
+        """Show another view, at the selected row or the nearest one."""
         self.listing.show(view)
         self._moved()
 
     def grow(self, *, between: bool = False) -> None:
-        """Show the view's new rows; ``between``: rows that are not events may have changed."""
+        """Show the view's new rows; ``between``: markers may have changed."""
         if between:
             self._rows.outdate()
             self._strips.clear()
-            self._place()
+            self._place_columns()
         self.listing.grow()
         self._moved()
 
     def go_to(self, position: int) -> None:
-        """Move the cursor to a row."""
+        """Move the cursor to the row at ``position``."""
         self.listing.go_to(position)
         self._moved()
 
     def go_to_event(self, event_id: int) -> bool:
-        """Move the cursor to an event; return False if the view does not have it."""
+        """Move the cursor to an event; return False if it is not in the view."""
         if not self.view.shows(event_id):
             return False
         self.go_to(self.view.position_of(event_id))
         return True
 
     def refresh_marks(self) -> None:
-        """Draw marks and comments again after they have changed."""
+        """Redraw after marks or comments have changed."""
         self._reader.refresh_marks()
-        self._told = None
+        self._reported = None
         self.restyle()
-        self._tell()
+        self._report_row()
 
     def restyle(self) -> None:
-        """Draw everything again, for a new theme or a new text to highlight."""
+        """Redraw everything, for a new theme or a new highlighted text."""
         self._strips.clear()
         self.refresh()
-        self._want()
+        self._read_missing()
 
     # -- drawing ------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        """Return line ``y`` of the list as it is on the screen."""
+        """Draw row ``y`` of the screen."""
         width = self.scrollable_content_region.width
         position = self.listing.top + y
         blank = self.rich_style
@@ -174,7 +175,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         at_cursor = position == self.listing.cursor
         row = self._rows.get(key)
         if row is None:
-            return self._painter.waiting(at_cursor=at_cursor, width=width)
+            return self._painter.placeholder(at_cursor=at_cursor, width=width)
         strip = self._strips.get((key, at_cursor))
         if strip is None:
             strip = self._painter.strip(row, at_cursor=at_cursor, width=width)
@@ -183,34 +184,34 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _want(self) -> None:
-        """Read the rows on the screen, and then those around them."""
-        self._reader.want(self.view, self.listing.top, self.listing.height)
+    def _read_missing(self) -> None:
+        """Start reading missing rows on the screen, and then around it."""
+        self._reader.read_missing(self.view, self.listing.top, self.listing.height)
 
-    def _arrived(self, view: View, rows: Sequence[Row]) -> None:
+    def _rows_read(self, view: View, rows: Sequence[Row]) -> None:
         self._drop_strips(rows)
         top = self.listing.top
         bottom = min(top + self.listing.height, self.view.length)
         on_screen = {self.view.key_at(position) for position in range(top, bottom)}
         if any(row.key in on_screen for row in rows):
             self._draw()
-        self._tell()
+        self._report_row()
         if rows or view is not self.view:
-            # Once these are drawn: the thread that reads would take turns with the drawing.
-            self.call_after_refresh(self._want)
+            # After drawing: the reading thread would compete with it.
+            self.call_after_refresh(self._read_missing)
 
     def _drop_strips(self, rows: Sequence[Row]) -> None:
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
         if widest > self._widest_id:
             self._widest_id = widest
-            self._place()
+            self._place_columns()
             self.refresh()
         for row in rows:
             for at_cursor in (False, True):
                 self._strips.discard((row.key, at_cursor))
 
     async def read_ahead(self) -> None:
-        """Read the rows that a grown list has on the screen, so that none is drawn as missing.
+        """Read the rows that will be on the screen after `grow`, so that no placeholder is drawn.
 
         Raises NriScopeError.
         """
@@ -222,47 +223,47 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- updates after a move ----------------------------------------------------------------
 
     def _move(self, by: int) -> None:
-        """Move the cursor, and draw as little as possible, as the terminal may be slow."""
+        """Move the cursor, redrawing as little as possible: the terminal may be slow."""
         top, cursor = self.listing.top, self.listing.cursor
         self.listing.move(by)
         same = top == self.listing.top
         self._moved(*(cursor, self.listing.cursor) if same else ())
 
     def _moved(self, *positions: int) -> None:
-        """Draw, read and report after a move; draw only rows at ``positions`` if there are any."""
+        """Draw, read and report after a move; with ``positions``, redraw only these rows."""
         self.follow_listing()
         top, width = self.listing.top, self.scrollable_content_region.width
         if self._rows.missing(self.view, top, top + self.listing.height) is None:
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
-        elif self._late is None:
-            # They are usually read before that: the list is drawn only once, without flicker.
-            self._late = self.set_timer(_LATE_SECONDS, self._draw)
-        self._want()
-        self._tell()
+        elif self._delayed_draw is None:
+            # Rows usually arrive earlier, so that the list is drawn only once, without flicker.
+            self._delayed_draw = self.set_timer(_DRAW_DELAY_S, self._draw)
+        self._read_missing()
+        self._report_row()
         self.post_message(self.Moved())
 
     def listing_moved(self) -> None:
-        """Update after the mouse has scrolled the list."""
+        """Update after scrolling by mouse."""
         self._moved()
 
     def _draw(self, *regions: Region) -> None:
-        """Draw these regions, or everything if a drawing was waiting for rows."""
-        if self._late is not None:
-            self._late.stop()
-            self._late, regions = None, ()
+        """Redraw these regions, or everything if a redraw was delayed."""
+        if self._delayed_draw is not None:
+            self._delayed_draw.stop()
+            self._delayed_draw, regions = None, ()
         self.refresh(*regions)
 
-    def _tell(self) -> None:
-        """Report the row under the cursor, once it is known."""
+    def _report_row(self) -> None:
+        """Report the row under the cursor if it has been read."""
         key = self.listing.selected
         row = self._rows.get(key) if key is not None else None
         if key is not None and row is None:
             return
-        if self._told is None or self._told != (key, row):
-            self._told = (key, row)
+        if self._reported is None or self._reported != (key, row):
+            self._reported = (key, row)
             self.post_message(RowChosen(row))
 
-    def _place(self) -> None:
+    def _place_columns(self) -> None:
         width = self.scrollable_content_region.width - GUTTER
         several = len({session.plugin for session in self.store.sessions}) > 1
         self._painter.placed = place(max(1, width), digits=max(3, self._widest_id), plugins=several)
@@ -277,25 +278,25 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def resized(self) -> None:
-        """Lay out columns and rows for the new size."""
-        self._place()
+        """Lay out columns and rows for the current size."""
+        self._place_columns()
         self.listing.resize(max(1, self.scrollable_content_region.height))
         self._moved()
 
     def on_focus(self) -> None:
-        """Draw the cursor again, and have the details follow its row."""
+        """Redraw the cursor, and report its row for the detail pane."""
         self._strips.clear()
-        self._told = None
-        self._tell()
+        self._reported = None
+        self._report_row()
 
     def on_blur(self) -> None:
-        """Draw the cursor again."""
+        """Redraw the cursor."""
         self._strips.clear()
 
     # -- mouse --------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the row; a double click opens it."""
+        """Move the cursor to the clicked row; a double click opens it."""
         position = self.listing.top + event.y
         if position >= self.listing.length:
             return
@@ -330,7 +331,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def action_end(self) -> None:
-        """Go to the last row, or follow."""
+        """Go to the last row; from there, follow."""
         self.listing.end()
         self._moved()
 
@@ -343,7 +344,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def action_pause(self) -> None:
-        """Stop following, or follow again."""
+        """Pause or resume the view."""
         if not self.grows() and self.listing.state is not FollowState.PAUSED:
             self._say_ended("there is nothing to pause")
             return

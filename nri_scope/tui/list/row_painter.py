@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the list of events, and the titles above them, as strips of the screen."""
+"""Drawing of rows of the list of events, and of the titles above them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from ..text.wrapping import pieces, places
 from .columns import PlacedColumn, cell
 
 GUTTER = 2
-"""Columns before each row: the cursor's and the mark's sign."""
+"""Columns before each row, for the signs of cursor and mark."""
 PREFIX = "event-list--"
-"""Prefix of style names: of rows, and ``cursor``, ``field``, ``dim``, ``mark``, ``match``."""
+"""Prefix of component classes: row styles, ``cursor``, ``field``, ``dim``, ``mark``, ``match``."""
 _DIM_COLUMNS = frozenset(("id", "time", "elapsed", "deadline"))
 
 
 class RowPainter:
-    """Draws with the styles of ``widget``."""
+    """Painter of rows with the component styles of ``widget``."""
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
         self.placed: tuple[PlacedColumn, ...] = ()
         self.field = ""
-        """The name of the selected column."""
+        """Name of the selected column."""
         self.search_text = ""
-        """Text that is highlighted in all rows."""
+        """Text highlighted in all rows; "" for none."""
 
     def strip(self, row: Row, *, at_cursor: bool, width: int) -> Strip:
-        """Return the row in ``width`` columns."""
-        over = self._style("cursor") if at_cursor else RichStyle.null()
+        """Draw a row, ``width`` columns wide."""
+        cursor_style = self._style("cursor") if at_cursor else RichStyle.null()
         blank = self._widget.rich_style
-        strip = Strip(self._segments(row, at_cursor, width, over))
-        return strip.adjust_cell_length(width, blank + over)
+        strip = Strip(self._segments(row, at_cursor, width, cursor_style))
+        return strip.adjust_cell_length(width, blank + cursor_style)
 
-    def waiting(self, *, at_cursor: bool, width: int) -> Strip:
-        """Return the placeholder of a row that is still being read."""
+    def placeholder(self, *, at_cursor: bool, width: int) -> Strip:
+        """Draw the placeholder of a row that has not been read."""
         sign = ">" if at_cursor else " "
         strip = Strip([Segment(f"{sign} …", self._style("dim"))])
         return strip.adjust_cell_length(width, self._widget.rich_style)
@@ -51,33 +51,33 @@ class RowPainter:
         return self._widget.get_component_rich_style(f"{PREFIX}{name}", partial=partial)
 
     def _segments(
-        self, row: Row, at_cursor: bool, width: int, over: RichStyle
+        self, row: Row, at_cursor: bool, width: int, cursor_style: RichStyle
     ) -> Iterator[Segment]:
-        base = self._style(row.style)
+        row_style = self._style(row.style)
         if at_cursor:
-            base += over
-        mark = self._style("mark")
-        yield Segment(">" if at_cursor else " ", base)
-        yield Segment("*" if row.marked else " ", mark + over)
+            row_style += cursor_style
+        mark_style = self._style("mark") + cursor_style
+        yield Segment(">" if at_cursor else " ", row_style)
+        yield Segment("*" if row.marked else " ", mark_style)
         if row.event is None:
-            yield from self._highlighted(fitted(row.text, width - GUTTER), base)
+            yield from self._highlighted(fitted(row.text, width - GUTTER), row_style)
             return
-        dim = self._style("dim") + over
-        chosen = self._style("field", partial=True)
-        for each in self.placed:
-            text = cell(row, each)
-            quiet = each.column.name in _DIM_COLUMNS or row.cells[each.at] == "ok"
-            style = dim if quiet else base
-            if at_cursor and each.column.name == self.field:
-                style += chosen
+        dim_style = self._style("dim") + cursor_style
+        field_style = self._style("field", partial=True)
+        for placed in self.placed:
+            text = cell(row, placed)
+            is_dim = placed.column.name in _DIM_COLUMNS or row.cells[placed.at] == "ok"
+            style = dim_style if is_dim else row_style
+            if at_cursor and placed.column.name == self.field:
+                style += field_style
             yield from self._highlighted(text, style)
-            yield Segment(" ", base)
+            yield Segment(" ", row_style)
 
     def _highlighted(self, text: str, style: RichStyle) -> Iterator[Segment]:
         spans = places(text, self.search_text)
-        match = style + self._style("match", partial=True) if spans else style
+        match_style = style + self._style("match", partial=True) if spans else style
         for begin, end, is_match in pieces(0, len(text), spans):
-            yield Segment(text[begin:end], match if is_match else style)
+            yield Segment(text[begin:end], match_style if is_match else style)
 
 
 class EventHeader(Widget):
@@ -95,7 +95,7 @@ class EventHeader(Widget):
         self._field = ""
 
     def show(self, placed: tuple[PlacedColumn, ...], field: str) -> None:
-        """Show other columns, or another selected field."""
+        """Update the columns and the selected field."""
         if (placed, field) != (self._placed, self._field):
             self._placed, self._field = placed, field
             self.refresh()
@@ -103,10 +103,10 @@ class EventHeader(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw the titles."""
         style = self.rich_style
-        chosen = self.get_component_rich_style("event-header--field")
+        field_style = self.get_component_rich_style("event-header--field")
         segments = [Segment(" " * GUTTER, style)]
-        for each in self._placed:
-            title = fitted(each.title, each.width, right=each.column.right)
-            here = each.column.name == self._field
-            segments += [Segment(title, chosen if here else style), Segment(" ", style)]
+        for placed in self._placed:
+            title = fitted(placed.title, placed.width, right=placed.column.right)
+            is_selected = placed.column.name == self._field
+            segments += [Segment(title, field_style if is_selected else style), Segment(" ", style)]
         return Strip(segments).adjust_cell_length(self.size.width, style)

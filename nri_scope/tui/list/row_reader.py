@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the rows of a list: first those on the screen, then a screen or two around them."""
+"""Read rows of a list: first those on the screen, then up to two screens around them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..textual_gaps import begin
 from ..widgets.messages import Failed
 
 KEPT = 1_024
-"""Maximum number of rows kept; more than the largest screen and the rows read ahead."""
+"""Maximum number of cached rows; more than a large screen and the rows read ahead."""
 PAGE = 128
-"""Number of rows that are read together."""
+"""Maximum number of rows per read."""
 
 
 class RowCache:
-    """The most recently used rows."""
+    """Cache of the most recently read rows."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[Key, Row] = OrderedDict()
         self._stale: set[Key] = set()
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Keep ``rows``."""
+        """Add or replace rows."""
         for row in rows:
             self._rows[row.key] = row
             self._rows.move_to_end(row.key)
@@ -42,22 +42,22 @@ class RowCache:
             self._stale.discard(key)
 
     def change(self, change: Callable[[Row], Row]) -> None:
-        """Replace each row by the result of ``change``, which keeps its key."""
+        """Replace each row by ``change(row)``, which must keep the key."""
         for key, row in self._rows.items():
             self._rows[key] = change(row)
 
     def get(self, key: Key) -> Row | None:
-        """Return the cached row of this key, even if it may have changed."""
+        """Return the cached row of a key, even if outdated; None if there is none."""
         return self._rows.get(key)
 
     def outdate(self) -> None:
-        """Read rows of gaps and sessions again when they are needed: they may have changed."""
+        """Mark rows of gaps and sessions as outdated, to be read again when needed."""
         self._stale.update(key for key in self._rows if not key.is_event)
 
     def missing(self, view: View, first: int, last: int) -> tuple[int, int] | None:
-        """Return the first stretch between ``first`` and ``last`` that has to be read.
+        """Return start and length of the first rows to read between ``first`` and ``last``.
 
-        The result is its beginning and its length, at most `PAGE`; None if all rows are cached.
+        The length is at most `PAGE`. Returns None if all rows are cached.
         """
         first, last = max(0, first), min(last, view.length)
         for position in range(first, last):
@@ -73,48 +73,48 @@ class RowCache:
 
 
 class RowReader:
-    """Reads in the background, and keeps what it has read in a `RowCache`."""
+    """Background reader of rows into a `RowCache`."""
 
     def __init__(
         self,
         widget: Widget,
         store: Store,
         is_marked: Callable[[Row], bool],
-        arrived: Callable[[View, Sequence[Row]], None],
+        on_read: Callable[[View, Sequence[Row]], None],
     ) -> None:
-        """Set up the reader. ``arrived`` gets each view and the rows read for it. ``widget`` runs
-        the workers.
+        """Create the reader. ``on_read`` receives the view and the rows read; ``widget`` runs the
+        workers.
         """
         self.rows = RowCache()
         self._widget = widget
         self._store = store
         self._is_marked = is_marked
-        self._arrived = arrived
+        self._on_read = on_read
         self._reading: set[tuple[int, int]] = set()
 
-    def want(self, view: View, top: int, height: int) -> None:
-        """Read the missing rows of a screen that begins at ``top``, one stretch at a time."""
+    def read_missing(self, view: View, top: int, height: int) -> None:
+        """Start reading the next missing rows of the screen at ``top``, or around it."""
         for first, last in (
             (top, top + height),
             (top + height, top + 3 * height),
             (top - 2 * height, top),
         ):
-            stretch = self.rows.missing(view, first, last)
-            if stretch is None:
+            missing = self.rows.missing(view, first, last)
+            if missing is None:
                 continue
             on_screen = (first, last) == (top, top + height)
-            # The newest request is served first: reading ahead can wait.
-            if not self._reading or (on_screen and stretch not in self._reading):
-                self._reading.add(stretch)
-                work = partial(self._read, view, *stretch)
+            # Reading ahead waits for other reads: the newest request would be served first.
+            if not self._reading or (on_screen and missing not in self._reading):
+                self._reading.add(missing)
+                work = partial(self._read, view, *missing)
                 begin(self._widget, work, "rows", exit_on_error=False)
             return
 
     async def read(self, view: View, first: int, height: int) -> Sequence[Row]:
-        """Read the missing rows of a screen, and return the screen. Raises NriScopeError."""
-        stretch = self.rows.missing(view, first, first + height)
-        rows = await self._store.rows(view, *stretch) if stretch is not None else ()
-        self._keep(rows)
+        """Read and return the first missing rows of a screen. Raises NriScopeError."""
+        missing = self.rows.missing(view, first, first + height)
+        rows = await self._store.rows(view, *missing) if missing is not None else ()
+        self._cache(rows)
         return rows
 
     def refresh_marks(self) -> None:
@@ -129,10 +129,10 @@ class RowReader:
             return
         finally:
             self._reading.discard((start, count))
-        self._keep(rows)
-        self._arrived(view, rows)
+        self._cache(rows)
+        self._on_read(view, rows)
 
-    def _keep(self, rows: Sequence[Row]) -> None:
+    def _cache(self, rows: Sequence[Row]) -> None:
         self.rows.add(self._marked(row) for row in rows)
 
     def _marked(self, row: Row) -> Row:

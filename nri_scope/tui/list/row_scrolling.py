@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window onto rows that a `ScrollState` positions, with a scroll bar that follows it."""
+"""A window onto rows positioned by a `ScrollState`, with a scroll bar."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from ..textual_gaps import SizedView
 from .scroll_state import ScrollState
 
 _WHEEL = 3
-"""Rows per step of the wheel."""
+"""Rows per step of the mouse wheel."""
 
 
 class RowWindow(SizedView, inherit_bindings=False):
-    """Replaces Textual's own scrolling, which loses its position when rows move."""
+    """Scrollable window positioned by a `ScrollState`.
+
+    Textual's own scrolling loses its position when rows move.
+    """
 
     listing: ScrollState
 
     @abstractmethod
     def listing_moved(self) -> None:
-        """Draw the current rows after they have moved."""
+        """Redraw after the listing has moved."""
 
     def follow_listing(self) -> None:
-        """Make room for all rows, and move the scroll bar to the listing's position."""
+        """Update virtual size and scroll bar from the listing."""
         self._fit()
         if round(self.scroll_y) != self.listing.top:
-            # Without validation: the layout does not know the new height yet.
+            # Without validation, which would use the height of the previous layout.
             self.set_reactive(Widget.scroll_y, float(self.listing.top))
             if self.show_vertical_scrollbar:
                 self.vertical_scrollbar.position = self.listing.top
@@ -43,29 +46,29 @@ class RowWindow(SizedView, inherit_bindings=False):
             return
         has_bar = self.show_vertical_scrollbar and before.width == size.width
         if has_bar and min(before.height, size.height) > region.height:
-            # No position has changed. Laying out the whole screen would take most of the time
-            # available for polling and drawing when many events come.
+            # The layout is unchanged. Computing it anew would take most of the time available for
+            # polling and drawing while many events arrive.
             self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
             self.vertical_scrollbar.window_virtual_size = size.height
         else:
             self.virtual_size = size
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Move rows, and the cursor only if it would leave the screen."""
-        self._scroll_instead(event, _WHEEL)
+        """Scroll down; the cursor moves only if it would leave the screen."""
+        self._scroll_listing(event, _WHEEL)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Move rows the other way."""
-        self._scroll_instead(event, -_WHEEL)
+        """Scroll up."""
+        self._scroll_listing(event, -_WHEEL)
 
     def on_scroll_to(self, message: ScrollTo) -> None:
-        """Move rows to the position of the scroll bar."""
+        """Scroll to the position of the scroll bar."""
         by = round(message.y) - self.listing.top if message.y is not None else 0
-        self._scroll_instead(message, by)
+        self._scroll_listing(message, by)
 
-    def _scroll_instead(self, message: Message, by: int) -> None:
+    def _scroll_listing(self, message: Message, by: int) -> None:
         message.stop()
-        # Textual would scroll without asking `ScrollState`.
+        # Textual would bypass the `ScrollState`.
         message.prevent_default()
         if by:
             self.listing.scroll(by)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a view on the screen, the selected row, and the follow state.
 
-A state machine without I/O. In following, the cursor is on the newest row. Any upward movement
-changes to scrolled, where rows are added below and counted. Paused is scrolled in a view that
-does not change. The selected row is kept by its key, even if positions change.
+A state machine without I/O. While following, the cursor stays on the newest row. Moving up changes
+to scrolled, where new rows are added below and counted. While paused, the number of rows does not
+grow. The selected row is identified by its key, as positions may change.
 """
 
 from __future__ import annotations
@@ -26,29 +26,27 @@ class ScrollState:
     """A window of ``height`` rows onto a view, with a cursor that is always within the window."""
 
     def __init__(self, view: View, height: int = 1, *, follows: bool = True) -> None:
-        """Set up the position. ``follows``: start at the end and follow; otherwise at the first
-        row, scrolled.
-        """
+        """Create the state: following at the end, or, if not ``follows``, at the first row."""
         self.view = view
         self.height = max(1, height)
         self.state = FollowState.FOLLOWING
         self._top = 0
         self._cursor = 0
         self._anchor: Key | None = None
-        """Key of the row chosen last: the cursor is on it if the view has it."""
-        self._here: Key | None = None
-        """Key of the row under the cursor, which is next to the chosen one if that is missing."""
+        """Key of the row selected by the user; the cursor is on it if the view contains it."""
+        self._cursor_key: Key | None = None
+        """Key of the row under the cursor; next to the anchor if the view does not contain that."""
         self._revision = view.revision
-        self._seen: Key | None = None
-        """Key of the newest row that was on the screen, or existed when following ended."""
+        self._newest_seen: Key | None = None
+        """Key of the newest row that has been on the screen or existed when following ended."""
         self._limit: Key | None = None
-        """Key of the last row that existed when the list was paused."""
-        self._followed = False
-        """Whether it was paused while following, without an upward movement since."""
-        self._asked_for_end = False
+        """Key of the last row at the time of the pause."""
+        self._paused_following = False
+        """Whether the pause began while following, with no upward move since."""
+        self._end_requested = False
         self._to_end()
         if not follows:
-            self._leave()
+            self._stop_following()
             self._place(0)
 
     @property
@@ -65,21 +63,21 @@ class ScrollState:
 
     @property
     def length(self) -> int:
-        """Number of rows that can be scrolled to: the view's, or those that existed when paused."""
+        """Number of reachable rows: all of the view, or those that existed at the pause."""
         if self.state is not FollowState.PAUSED:
             return self.view.length
         return self._through(self._limit)
 
     @property
     def new_count(self) -> int:
-        """Number of rows that came after following ended and have not been on the screen."""
+        """Number of rows added since following ended that have not been on the screen."""
         if self.state is FollowState.FOLLOWING:
             return 0
-        return max(0, self.view.length - self._through(self._seen))
+        return max(0, self.view.length - self._through(self._newest_seen))
 
     @property
     def words(self) -> str:
-        """``following``, ``scrolled, +12 new``, ``paused``."""
+        """Status text: ``following``, ``scrolled, +12 new``, ``paused``."""
         new = self.new_count
         return f"{self.state}, +{new:,} new" if new else str(self.state)
 
@@ -102,12 +100,12 @@ class ScrollState:
         self._settle()
 
     def grow(self) -> None:
-        """Process a changed view: call after each `Store.refresh` and progress of a filter."""
-        # While a filter is running, the chosen row may still appear.
+        """Adapt to a changed view: call after each `Store.refresh` and progress of a filter."""
+        # While a filter is running, the anchor may still appear.
         if self.view.revision != self._revision or not self.view.complete:
             self._revision = self.view.revision
             if self.view.complete:
-                self._anchor = self._here or self._anchor
+                self._anchor = self._cursor_key or self._anchor
             self._find_anchor()
         self._settle()
 
@@ -121,38 +119,38 @@ class ScrollState:
     # -- actions of the user ----------------------------------------------------------------
 
     def move(self, by: int) -> None:
-        """Move the cursor by this number of rows; upwards if negative."""
+        """Move the cursor by ``by`` rows; upwards if negative."""
         if by < 0:
-            self._leave_rows()
+            self._stop_following_unless_empty()
         self._place(self.cursor + by)
 
     def page(self, by: int) -> None:
-        """Move by pages."""
+        """Move window and cursor by ``by`` pages."""
         if by < 0:
-            self._leave_rows()
+            self._stop_following_unless_empty()
         self._top = self.top + by * self.height
         self._place(self.cursor + by * self.height)
 
     def scroll(self, by: int) -> None:
-        """Move the window, as a wheel does, and the cursor only if it would leave the window."""
+        """Move the window by ``by`` rows, and the cursor only if it would leave the window."""
         if by < 0:
-            self._leave_rows()
+            self._stop_following_unless_empty()
         self._top = max(0, min(self.top + by, self.length - self.height))
         self._place(max(self.top, min(self.cursor, self.top + self.height - 1)))
 
     def home(self) -> None:
         """Go to the first row."""
-        self._leave_rows()
+        self._stop_following_unless_empty()
         self._place(0)
 
     def end(self) -> None:
         """Go to the last row; from there, or on a second request, follow."""
-        # Rows may come faster than a key can be pressed twice.
-        if self._asked_for_end or self.cursor >= self.length - 1:
+        # New rows may arrive between two presses of the key.
+        if self._end_requested or self.cursor >= self.length - 1:
             self.follow()
             return
         self._place(self.length - 1)
-        self._asked_for_end = True
+        self._end_requested = True
 
     def go_to(self, position: int) -> None:
         """Go to a row; center it if it was not on the screen.
@@ -160,7 +158,7 @@ class ScrollState:
         Stops following unless it is the last row.
         """
         if position < self.length - 1:
-            self._leave()
+            self._stop_following()
         if not self.top <= position < self.top + self.height:
             self._top = position - self.height // 2
         self._place(position)
@@ -169,13 +167,13 @@ class ScrollState:
         """Follow."""
         self.state = FollowState.FOLLOWING
         self._limit = None
-        self._asked_for_end = False
+        self._end_requested = False
         self._to_end()
 
     def pause(self) -> None:
         """Stop following, or resume the state before the pause."""
         if self.state is FollowState.PAUSED:
-            if self._followed:
+            if self._paused_following:
                 self.follow()
                 return
             self.state = FollowState.SCROLLED
@@ -183,28 +181,28 @@ class ScrollState:
             self._settle()
             return
         followed = self.state is FollowState.FOLLOWING
-        self._leave()
+        self._stop_following()
         self._limit = self._last()
         self.state = FollowState.PAUSED
-        self._followed = followed
+        self._paused_following = followed
 
     # -- implementation ---------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        # Positions are those of the current view, even before `grow` is called.
+        # The view may have changed before `grow` was called.
         if self.view.revision != self._revision:
             self.grow()
 
-    def _leave_rows(self) -> None:
-        # An empty view has no row to stay at.
+    def _stop_following_unless_empty(self) -> None:
+        # In an empty view, there is no row to stay at.
         if self.view.length:
-            self._leave()
+            self._stop_following()
 
-    def _leave(self) -> None:
-        self._followed = False
+    def _stop_following(self) -> None:
+        self._paused_following = False
         if self.state is FollowState.FOLLOWING:
             self.state = FollowState.SCROLLED
-            self._seen = self._last()
+            self._newest_seen = self._last()
 
     def _last(self) -> Key | None:
         return self.view.key_at(self.view.length - 1) if self.view.length else None
@@ -215,11 +213,11 @@ class ScrollState:
     def _to_end(self) -> None:
         self._cursor = max(0, self.view.length - 1)
         self._top = max(0, self.view.length - self.height)
-        self._anchor = self._here = self._last()
+        self._anchor = self._cursor_key = self._last()
 
     def _place(self, position: int) -> None:
-        """Move the cursor on request of the user."""
-        self._asked_for_end = False
+        """Move the cursor to a row selected by the user, which becomes the anchor."""
+        self._end_requested = False
         self._cursor = position
         self._settle()
         self._anchor = self.selected or self._anchor
@@ -240,9 +238,9 @@ class ScrollState:
         highest = max(0, length - self.height)
         self._top = max(0, min(self._top, highest))
         self._top = max(min(self._top, self._cursor), self._cursor - self.height + 1)
-        self._here = self.selected
+        self._cursor_key = self.selected
         bottom = min(self._top + self.height, length)
         if bottom > 0:
             newest = self.view.key_at(bottom - 1)
-            if self._seen is None or newest > self._seen:
-                self._seen = newest
+            if self._newest_seen is None or newest > self._newest_seen:
+                self._newest_seen = newest

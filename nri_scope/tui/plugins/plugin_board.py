@@ -251,7 +251,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         tally = self._wanted_tally()
         if tally is not self._tally:
             self._tally, self._counted, self._again_at = tally, -1, 0.0
-            self.refresh_words()
+            self.refresh_remarks()
         if await self._count(tally):
             return
         known = tally.newest + len(tally.sessions)
@@ -276,7 +276,9 @@ class PluginBoard(TableBoard[ChainPlace]):
             if self._wanted_tally() is not tally:
                 await self.update()
                 return True
-            self.say_reading(self.part_of(min(tally.newest, tally.in_rounds or tally.newest)))
+            self.show_progress(
+                self.progress_text(min(tally.newest, tally.in_rounds or tally.newest))
+            )
         if tally.outdated:
             await self.update()
         elif not self.store.facts.growing:
@@ -297,9 +299,9 @@ class PluginBoard(TableBoard[ChainPlace]):
         """The first event of the newest session of a connection."""
         return (self.entry.first_event or None) if self.entry is not None else None
 
-    def words(self) -> Sequence[StyledLine]:
+    def remarks(self) -> Sequence[StyledLine]:
         """Describe the place, and what is not shown here."""
-        note = line(self.counted_words())
+        note = line(self.restriction_note())
         return (line(place_words(self.entry)), note) if self.entry is not None else (note,)
 
     def open_line(self) -> None:

@@ -204,7 +204,7 @@ class SessionBoard(TableBoard[Entry]):
             narrowed = tally.is_narrowed
             found = entries(tally.sessions, gaps, tally.counts, counted_only=narrowed)
             self.show_entries(found, self._empty())
-            self.say_reading(self.part_of(tally.newest) if more else "")
+            self.show_progress(self.progress_text(tally.newest) if more else "")
 
     def _wanted_tally(self) -> CallCounts:
         return call_counts_of(self.store, self.context.shown(), self.context.about)
@@ -222,9 +222,9 @@ class SessionBoard(TableBoard[Entry]):
         entry = self.entry
         return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
 
-    def words(self) -> Sequence[StyledLine]:
+    def remarks(self) -> Sequence[StyledLine]:
         """Return details for which the line has no room."""
-        counted = self.counted_words()
+        counted = self.restriction_note()
         note = line(counted) if counted else ()
         match self.entry:
             case Connection() as entry:

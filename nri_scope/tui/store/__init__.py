@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep an open recording for the screen: rows by position, markers, filters, and the threads that
-read.
+"""Read an open recording for the screen: rows by position, markers, and filtered views.
 
-In: a path, filters, and queries for positions. Out: rows and facts, read in threads and
-returned in the event loop. This package never imports Textual.
+In: a path, filters and positions. Out: rows and facts, read in threads and returned on the event
+loop. This package never imports Textual.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters of every view, and the way back."""
+"""The restriction shared by all views, and its history."""
 
 from __future__ import annotations
 
@@ -12,77 +12,77 @@ from nri_scope.filter.tree import quote
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import safe
 
-_SHOWN = 60
-"""Maximum columns of a name."""
-_KEPT = 100
+_MAX_COLUMNS = 60
+"""Maximum columns of a name or filter."""
+_MAX_HISTORY = 100
 """Maximum number of steps back."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Narrowing:
+class _Restriction:
     text: str
     where: Filter | None
     about: Pod | Container | None
 
 
 class Context:
-    """A filter and an optional pod or container; remembers the previous ones."""
+    """A filter and an optional pod or container, with the previous ones."""
 
     def __init__(
         self,
         where: Filter | None = None,
         marked: Callable[[Filter | None], Filter] | None = None,
     ) -> None:
-        """Set up the context. ``where``: the initial filter. ``marked``: returns a filter that also
-        requires a mark.
+        """Create the context. ``where``: the initial filter. ``marked`` adds the condition
+        that events are marked.
         """
-        self._place = _Narrowing(where.text if where is not None else "", where, None)
+        self._current = _Restriction(where.text if where is not None else "", where, None)
         # The initial filter can be undone like any other.
-        self._before = [_Narrowing("", None, None)] if where is not None else []
+        self._previous = [_Restriction("", None, None)] if where is not None else []
         self._marked = marked
         self.only_marked = False
         """Whether only marked events are shown."""
 
     @property
     def where_text(self) -> str:
-        """The filter as it was typed; "" for none."""
-        return self._place.text
+        """The filter as typed; "" for none."""
+        return self._current.text
 
     @property
     def about(self) -> Pod | Container | None:
-        """The pod or container of all views, for `Store.view`."""
-        return self._place.about
+        """The pod or container to which all views are restricted, for `Store.view`."""
+        return self._current.about
 
     def narrow(self, about: Pod | Container) -> None:
-        """Narrow to a pod or a container; keep the filter."""
-        self._go(replace(self._place, about=about))
+        """Restrict to a pod or container; keep the filter."""
+        self._set(replace(self._current, about=about))
 
     def filter_by(self, text: str) -> None:
-        """Set another filter; "" for none. Raises FilterError without changing anything."""
+        """Replace the filter; "" removes it. Raises FilterError, and then changes nothing."""
         where = parse(text) if text.strip() else None
-        self._go(replace(self._place, text=text.strip(), where=where))
+        self._set(replace(self._current, text=text.strip(), where=where))
 
     def everything(self) -> None:
-        """Show everything: no filter, no pod, no container; unmarked events, too."""
+        """Remove all restrictions: filter, pod, container and marks."""
         self.only_marked = False
-        self._go(_Narrowing("", None, None))
+        self._set(_Restriction("", None, None))
 
     def back(self) -> bool:
-        """Go back to the previous narrowing; return False if there is none."""
-        if not self._before:
+        """Go back to the previous restriction; return False if there is none."""
+        if not self._previous:
             return False
-        self._place = self._before.pop()
+        self._current = self._previous.pop()
         return True
 
     def where(self) -> Filter | None:
-        """Return the filter alone, for `Store.view` together with ``about``; None for no filter."""
-        return self._place.where
+        """Return the filter without ``about`` and marks; None for no filter."""
+        return self._current.where
 
     def shown(self) -> Filter | None:
-        """Return the combined filter for shown events, from all sources; None if all are shown."""
+        """Return the filter including marks but not ``about``, for `Store.view`; None for none."""
         if self.only_marked and self._marked is not None:
-            return self._marked(self._place.where)
-        return self._place.where
+            return self._marked(self._current.where)
+        return self._current.where
 
     @property
     def is_narrowed(self) -> bool:
@@ -92,45 +92,43 @@ class Context:
     def filter(self) -> Filter | None:
         """Return filter and ``about`` as one filter for ``log --where``; None for everything."""
         if self.about is None:
-            return self._place.where
-        named = _term(self.about)
-        return parse(f"{named} ({self._place.text})" if self._place.where is not None else named)
+            return self._current.where
+        named = _filter_term(self.about)
+        return parse(
+            f"{named} ({self._current.text})" if self._current.where is not None else named
+        )
 
     def words(self) -> str:
-        """Return the pod or container, safe to show: ``shop/web/app``, ``pod shop/web``; "" for
-        none.
-
-        The filter is not included.
-        """
+        """Return the pod or container, safe to show, as ``shop/web/app`` or ``pod shop/web``."""
         match self.about:
             case None:
                 return ""
             case Pod():
                 return f"pod {_pod(self.about)}"
             case Container(name=name, id=container_id, pod=pod):
-                own = safe(name, _SHOWN) or f"container {safe(container_id[:SHORT_ID])}"
+                own = safe(name, _MAX_COLUMNS) or f"container {safe(container_id[:SHORT_ID])}"
                 return f"{_pod(pod)}/{own}" if pod is not None else own
 
-    def told(self) -> str:
-        """Describe the current restriction, including filter and marks; "" for everything."""
+    def description(self) -> str:
+        """Describe the restriction, including filter and marks; "" if there is none."""
         marked = "marked" if self.only_marked else ""
-        parts = [self.words(), marked, safe(self.where_text, _SHOWN)]
+        parts = [self.words(), marked, safe(self.where_text, _MAX_COLUMNS)]
         return " · ".join(part for part in parts if part)
 
-    def _go(self, place: _Narrowing) -> None:
-        if place == self._place:
+    def _set(self, restriction: _Restriction) -> None:
+        if restriction == self._current:
             return
-        self._before.append(self._place)
-        del self._before[:-_KEPT]
-        self._place = place
+        self._previous.append(self._current)
+        del self._previous[:-_MAX_HISTORY]
+        self._current = restriction
 
 
 def _pod(pod: Pod) -> str:
-    name = safe(pod.name, _SHOWN) or f"pod {safe(pod.id[:SHORT_ID])}"
-    return f"{safe(pod.namespace, _SHOWN)}/{name}" if pod.namespace else name
+    name = safe(pod.name, _MAX_COLUMNS) or f"pod {safe(pod.id[:SHORT_ID])}"
+    return f"{safe(pod.namespace, _MAX_COLUMNS)}/{name}" if pod.namespace else name
 
 
-def _term(about: Pod | Container) -> str:
+def _filter_term(about: Pod | Container) -> str:
     """Return a filter term for the pod or container."""
     if about.id:
         return f"id:{quote(about.id)}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a recording as a whole, collected in a thread: events, and facts for a title.
+"""Facts of a recording as a whole, collected in a thread: event numbers, and facts for the title.
 
-The first look only finds the oldest and the newest event. The walk then reads all events;
-later ones are found after its end.
+The first look only finds the oldest and newest event. The walk then reads all events. Events added
+meanwhile are found after its end.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from nri_scope.text.escape import safe
 
 from .markers import MarkerPlaces, RowMarker
 
-_RUNTIME_WIDTH = 100
+_RUNTIME_COLUMNS = 100
+"""Maximum columns of the runtime's name and versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts of a recording for the title."""
+    """Facts of a recording, for the title."""
 
     path: Path
     kind: str
     """``live``, ``recording``, ``replay`` or ``tap``."""
     runtime: str
-    """``containerd 2.1.9, NRI 0.12.0`` of the newest session, if possible of one that shows the NRI
-    version; safe to show; "" without any."""
+    """``containerd 2.1.9, NRI 0.12.0`` of the newest session, preferably an NRI session; safe to
+    show; "" without sessions."""
     sessions: int
     connected: int
     """Number of sessions that have not ended, as far as the recording shows."""
@@ -55,19 +56,19 @@ class Facts:
     last_ns: int
     gaps: int
     lost: int
-    """Number of lost events according to gaps."""
+    """Number of lost events according to the gaps."""
     lost_unknown: bool
-    """Whether there are gaps with an unknown number of lost events."""
+    """Whether any gap has an unknown number of lost events."""
     growing: bool
-    """Whether it is being written, or its writer was killed. (Not while it waits for its
-    runtime to return: see ``connected``.)"""
+    """Whether the file is being written, or its writer was killed. False while the recorder waits
+    for the runtime to return: see ``connected``."""
     damage: str
-    """Why the recording cannot be read to its end, in words; "" if it can."""
+    """Why the recording cannot be read to its end; "" if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The result of a `Store.refresh`; false if nothing changed."""
+    """Result of `Store.refresh`; false if nothing changed."""
 
     events: int = 0
     """Number of new events."""
@@ -76,7 +77,7 @@ class Growth:
     between: bool = False
     """Whether gaps or sessions were added or changed."""
     moved: bool = False
-    """Whether more was found out about existing events, so that rows may have moved."""
+    """Whether the walk found more about existing events, so that rows may have moved."""
 
     def __bool__(self) -> bool:
         return bool(self.events) or self.removed or self.between or self.moved
@@ -85,15 +86,15 @@ class Growth:
 def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live: bool) -> Facts:
     """Return the known facts of a recording."""
     sessions = look.sessions
-    # Events left out of a part of a recording were not lost; they have rows of their own.
+    # Events left out of an extract were not lost; they have rows of their own.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
-    # A CRI session contains nothing about NRI; plugin connections beside it do.
+    # Prefer plugin connections: a CRI session does not show the NRI version.
     newest = max(sessions, key=lambda one: (one.role != Role.CRI, one.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
     return Facts(
         path=path,
         kind="live" if live else _kind({session.role for session in sessions}),
-        runtime=safe(runtime[: 4 * _RUNTIME_WIDTH], _RUNTIME_WIDTH),
+        runtime=safe(runtime[: 4 * _RUNTIME_COLUMNS], _RUNTIME_COLUMNS),
         sessions=len(sessions),
         connected=sum(session.ended_ns is None for session in sessions),
         events=events,
@@ -113,31 +114,31 @@ def _kind(roles: set[str]) -> str:
     return "replay" if roles == {Role.REPLAY} else "recording"
 
 
-_STRETCHES = 3
-"""Maximum stretches of new events read at once; the rest follows in the next refresh."""
+_MAX_STEPS = 3
+"""Maximum steps of the walk per refresh; more new events are read in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkEnded:
-    """The walk through all events has ended."""
+    """Last step of the walk through all events."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingNews:
-    """Changes of a recording."""
+    """The state of a recording after a change."""
 
     look: RecordingState
     between: tuple[RowMarker, ...]
     runs: tuple[tuple[int, int], ...] = ()
-    """Ranges of new events, once the walk is over."""
+    """Ranges of new event numbers, after the end of the walk."""
     damage: Damage | None = None
-    """Damage found among these."""
+    """Damage found in reading ``runs``."""
     matches: tuple[Matches | Damage, ...] = ()
-    """An answer to each of the queries."""
+    """New matches of each query, in order."""
 
 
 class EventDiscovery:
-    """Finds events, for use by one thread."""
+    """Finder of events and facts, used by one thread."""
 
     def __init__(self) -> None:
         self._tables = SessionTables()
@@ -146,17 +147,17 @@ class EventDiscovery:
         self._walked = False
         self._damaged = False
         self._last = 0
-        """The last reported event; there may be more after it if ``more``."""
+        """Number of the last reported event; there may be later ones if ``_more``."""
         self._more = False
 
     def first(self, recording: Recording) -> RecordingNews:
-        """Return the first look. Raises RecordingError."""
+        """Return the initial state, without event numbers. Raises RecordingError."""
         self._log = Log(recording)
         self._log.has_new_rows()
         return self._look(recording)
 
     def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | WalkEnded]:
-        """Walk through all events."""
+        """Yield the numbers of all events in steps, or damage, and `WalkEnded`."""
         for step in walk(recording, self._last):
             if isinstance(step, Damage):
                 self._damaged = True
@@ -169,25 +170,25 @@ class EventDiscovery:
     def news(
         self, recording: Recording, questions: Sequence[tuple[Question, int]]
     ) -> RecordingNews | None:
-        """Return the changes; None if there are none.
+        """Return the new state; None if nothing changed. Raises RecordingError.
 
-        ``questions``: queries with the event up to which they are answered. Raises RecordingError.
+        ``questions``: queries, each with the number of the last event already examined.
         """
         assert self._log is not None
         changed = self._log.has_new_rows()
         if not (changed or self._more or any(known < self._until for _, known in questions)):
             return None
-        # After any error, everything will be requested again.
+        # If this raises, the next call must not report that nothing changed.
         self._more = True
         news = self._look(recording)
         runs: list[tuple[int, int]] = []
         damage: Damage | None = None
         more = False
         if self._walked and not self._damaged:
-            steps = list(islice(walk(recording, self._last), _STRETCHES))
+            steps = list(islice(walk(recording, self._last), _MAX_STEPS))
             runs = [run for step in steps if isinstance(step, NumberRuns) for run in step.runs]
             damage = next((step for step in steps if isinstance(step, Damage)), None)
-            more = len(steps) == _STRETCHES and damage is None
+            more = len(steps) == _MAX_STEPS and damage is None
         last = runs[-1][1] if runs else self._last
         until = last if self._walked else 0
         answers = tuple(_answer(recording, *question, until) for question in questions)
@@ -197,7 +198,7 @@ class EventDiscovery:
 
     @property
     def _until(self) -> int:
-        """Return the event up to which views can be answered."""
+        """Number of the last event up to which queries can be answered."""
         return self._last if self._walked else 0
 
     def _look(self, recording: Recording) -> RecordingNews:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows between events: gaps, sessions that begin or end, damage."""
+"""Rows between events: gaps, starts and ends of sessions, damage."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from nri_scope.events import Gap, Session
 from nri_scope.recording.event_pages import RecordingState, first_event_at, span_of
 from nri_scope.recording.reader import Recording
 
-_ENDLESS = (1 << 63) - 1
+_MAX_INT = (1 << 63) - 1
 """Larger than all event numbers and times."""
 
 
 class Key(NamedTuple):
-    """A row's position. Keys compare in the order of the rows, in every view."""
+    """Sort key and identity of a row. Keys compare in the order of rows, in every view."""
 
     event: int
-    """The event's number; for other rows, the number of the event that follows."""
+    """The event's number; for other rows, the number of the following event."""
     is_event: int
     """1 for an event, 0 for other rows."""
     at_ns: int = 0
     number: int = 0
-    """With ``at_ns``, the order of rows before the same event."""
+    """With ``at_ns``, orders rows before the same event."""
 
     @classmethod
     def of_event(cls, event_id: int) -> Key:
@@ -59,22 +59,22 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class DamageMarker:
-    """The place after which the recording cannot be read."""
+    """Position from which on the recording cannot be read."""
 
     key: Key
     words: str
 
     @classmethod
     def behind(cls, event_id: int, words: str) -> DamageMarker:
-        """Return the marker of damage after this event."""
-        return cls(Key(event_id + 1, 0, _ENDLESS), words)
+        """Return the marker of damage after an event."""
+        return cls(Key(event_id + 1, 0, _MAX_INT), words)
 
 
 RowMarker = GapMarker | SessionBegan | SessionEnded | DamageMarker
 
 
 class MarkerPlaces:
-    """Finds the positions of gaps and sessions, and stores them: a position never changes.
+    """Positions of gaps and sessions. Once found, a position never changes.
 
     A gap is placed before the first event that is not earlier, as in `log`. A session begins at
     its first event, and ends after its last one.
@@ -83,20 +83,21 @@ class MarkerPlaces:
     def __init__(self) -> None:
         self._gaps: dict[tuple[int, int], int] = {}
         self._ends: dict[tuple[int, int], int] = {}
-        self._seen: RecordingState | None = None
+        self._last_state: RecordingState | None = None
         self._found: tuple[RowMarker, ...] = ()
 
     def between(self, recording: Recording, look: RecordingState) -> tuple[RowMarker, ...]:
-        """Return all gaps and sessions in order; the same object if none was added
-        or changed. Raises RecordingError.
+        """Return the markers of all gaps and sessions in order. Raises RecordingError.
+
+        Returns the same object as before if none was added or changed.
         """
-        if self._seen is None or not _same(self._seen, look):
+        if self._last_state is None or not _same(self._last_state, look):
             found: list[RowMarker] = [
                 *self._of_gaps(recording, look),
                 *self._of_sessions(recording, look),
             ]
             self._found = tuple(sorted(found, key=lambda one: one.key))
-            self._seen = look
+            self._last_state = look
         return self._found
 
     def _of_gaps(self, recording: Recording, look: RecordingState) -> Iterator[RowMarker]:
@@ -110,7 +111,7 @@ class MarkerPlaces:
         spans = span_of(recording)
         for session in look.sessions:
             first, last = spans.get(session.id, (0, None))
-            # Events removed by a ring were before it, as in `log`.
+            # If a ring removed its first events, a session begins at the oldest event, as in `log`.
             begin = (
                 look.oldest
                 if first < look.oldest and (last is None or look.oldest <= last)
@@ -129,11 +130,11 @@ class MarkerPlaces:
 
 
 def _same(one: RecordingState, other: RecordingState) -> bool:
-    """Return whether the looks differ in events only."""
+    """Return whether sessions, gaps and the oldest event are unchanged."""
     return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
 
 
-# At the same time, sessions end first, and begin last.
+# Order of markers at the same time: ends of sessions first, starts last.
 _ENDED, _GAP, _BEGAN = range(3)
 
 
@@ -145,5 +146,5 @@ def _place(recording: Recording, look: RecordingState, at_ns: int, first: int) -
     try:
         return first_event_at(recording, at_ns, first, look.newest)
     except RecordingError:
-        # A damaged event has no time; nothing is shown after it either.
+        # A damaged event has no time, and nothing after it is shown.
         return look.newest + 1

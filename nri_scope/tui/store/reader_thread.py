@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that reads a recording for an event loop, the most urgent work first."""
+"""A thread that reads a recording for an event loop, with priorities."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
 
 MAX_URGENT = 4
-"""Number of urgent requests that may wait; older ones are dropped."""
-_PATIENCE = 2.0
-"""Seconds to wait in `ReaderThread.close` for work that cannot be interrupted."""
+"""Maximum number of waiting urgent requests; the oldest are dropped."""
+_CLOSE_TIMEOUT_S = 2.0
+"""Maximum wait in `ReaderThread.close` for work that cannot be interrupted."""
 _CLOSE, _URGENT, _SOON, _LONG = range(4)
 
 T = TypeVar("T")
 _Work = Callable[[Recording], Any]
 _Waiting = tuple[int, int, "Future[Any]", _Work]
-"""Kind and turn of a request, which order requests; the future for its result; the work."""
+"""Priority and order of a request, the future of its result, and its work."""
 
 
 class CancelFlag:
-    """A flag: set where the work was requested, checked by the work in another thread."""
+    """Cancellation flag, set by the requester and checked by work in another thread."""
 
     def __init__(self) -> None:
         self._event = Event()
 
     def set(self) -> None:
-        """Note that the work is no longer wanted."""
+        """Request cancellation."""
         self._event.set()
 
     @property
     def is_set(self) -> bool:
-        """Whether the work has ended or is no longer wanted."""
+        """Whether the work was cancelled or has ended."""
         return self._event.is_set()
 
     def check(self) -> None:
-        """Raise CancelledError if the work is no longer wanted. Call it often."""
+        """Raise CancelledError if the flag is set. Long work calls this often."""
         if self._event.is_set():
             raise asyncio.CancelledError
 
@@ -57,17 +57,17 @@ class ReaderThread:
     """
 
     def __init__(self, path: Path) -> None:
-        """Create the thread without starting it: see `start`."""
+        """Create the thread; `start` starts it."""
         self._path = path
         self._waiting: PriorityQueue[_Waiting] = PriorityQueue()
         self._turns = count()
         self._urgent: deque[Future[Any]] = deque()
         self._lock = RLock()
-        """Guards the fields below, and the step from one future to the next."""
+        """Guards the fields below."""
         self._current: Future[Any] | None = None
         self._recording: Recording | None = None
         self._failure: BaseException | None = None
-        """Why no more work is accepted."""
+        """Error for new requests; None while they are accepted."""
         self._opened: Future[None] = Future()
         self._ended: Future[None] = Future()
         for future in (self._opened, self._ended):
@@ -75,9 +75,9 @@ class ReaderThread:
         self._thread = Thread(target=self._run, name="recording", daemon=True)
 
     async def start(self) -> None:
-        """Start the thread and open the recording. Raises what `Recording.open` raises.
+        """Start the thread and open the recording. Raises the errors of `Recording.open`.
 
-        No thread is left after an error or a cancellation.
+        After an error or a cancellation, the thread has been ended.
         """
         self._thread.start()
         try:
@@ -87,8 +87,9 @@ class ReaderThread:
             raise
 
     async def urgent(self, work: Callable[[Recording], T]) -> T | None:
-        """Run ``work`` before all other work, the newest first; return None if it was dropped
-        (`MAX_URGENT`).
+        """Run ``work`` before all other work, the newest request first.
+
+        Returns None if the request was dropped (`MAX_URGENT`).
         """
         future: Future[T | None] = Future()
         with self._lock:
@@ -99,13 +100,13 @@ class ReaderThread:
         return await self._result(future, _URGENT, -next(self._turns), work)
 
     async def soon(self, work: Callable[[Recording], T]) -> T:
-        """Run ``work`` after the urgent work, in the order of the requests."""
+        """Run ``work`` after urgent work, in the order of requests."""
         return await self._result(Future[T](), _SOON, next(self._turns), work)
 
     async def steps(
-        self, work: Callable[[Recording], Iterator[T]], told: Callable[[T], None]
+        self, work: Callable[[Recording], Iterator[T]], on_step: Callable[[T], None]
     ) -> None:
-        """Run long work, with other work between its steps; ``told`` gets each value it yields."""
+        """Run long work in steps, with lowest priority; ``on_step`` receives each yielded value."""
         steps: Iterator[T] | None = None
 
         def step(recording: Recording) -> list[T]:
@@ -114,18 +115,18 @@ class ReaderThread:
             return [one for one in [next(steps, None)] if one is not None]
 
         while found := await self._result(Future[list[T]](), _LONG, next(self._turns), step):
-            told(found[0])
+            on_step(found[0])
 
     async def close(self) -> None:
-        """End the thread. Work that is waiting or under way is cancelled."""
+        """End the thread, and cancel waiting and running work."""
         with self._lock:
             self._failure = self._failure or RecordingError(self._path, "it was closed")
             self._interrupt()
         self._waiting.put((_CLOSE, next(self._turns), Future(), lambda _: None))
         if self._thread.ident is not None:
-            # Only SQLite can be interrupted, not Python code: the thread ends after that.
+            # Only SQLite can be interrupted. Python code runs on until its next query.
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.wrap_future(self._ended), _PATIENCE)
+                await asyncio.wait_for(asyncio.wrap_future(self._ended), _CLOSE_TIMEOUT_S)
 
     async def _result(self, future: Future[T], kind: int, turn: int, work: _Work) -> T:
         with self._lock:
@@ -153,7 +154,7 @@ class ReaderThread:
                 self._opened.set_result(None)
                 while self._do_next(recording):
                     pass
-        except BaseException as error:  # noqa: BLE001 - raised where the thread is waited for
+        except BaseException as error:  # noqa: BLE001 - raised in `start`
             with self._lock:
                 self._failure = self._failure or error
             if not self._opened.done():
@@ -174,7 +175,7 @@ class ReaderThread:
             self._current = future
         try:
             result = work(recording)
-        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+        except BaseException as error:  # noqa: BLE001 - raised by the request
             self._fail(future, error)
         else:
             future.set_result(result)
@@ -183,12 +184,12 @@ class ReaderThread:
         return True
 
     def _fail(self, future: Future[Any], error: BaseException) -> None:
-        # An asyncio future does not accept these exceptions.
-        strange = isinstance(error, KeyboardInterrupt | StopIteration)
-        future.set_exception(CancelledError() if strange else error)
+        # Futures of asyncio do not accept these exceptions.
+        is_rejected = isinstance(error, KeyboardInterrupt | StopIteration)
+        future.set_exception(CancelledError() if is_rejected else error)
 
     def _end(self, error: BaseException | None) -> None:
-        """Cancel or fail all work that is not done yet."""
+        """Cancel, or fail with ``error``, all waiting work."""
         with self._lock, suppress(Empty):
             self._recording = None
             while True:

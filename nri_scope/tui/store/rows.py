@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line of the list of events: the text of each column, plain and safe to show."""
+"""Rows of the list of events: the text of each column, safe to show."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class RowKind(StrEnum):
     ENDED = "ended"
     """A session ended."""
     DAMAGED = "damaged"
-    """The recording cannot be read here, or from here on."""
+    """An event, or everything after this row, cannot be read."""
     GONE = "gone"
-    """An event that was removed meanwhile, for example by a ring."""
+    """An event that has been removed, for example by a ring."""
 
 
 class RowStyle(StrEnum):
@@ -37,7 +37,7 @@ class RowStyle(StrEnum):
     PLAIN = "plain"
     CHANGED = "changed"
     SLOW = "slow"
-    """Answered in time, but after more than half of the deadline."""
+    """Took more than half of the deadline."""
     TIMEOUT = "timeout"
     ERROR = "error"
     ODD = "odd"
@@ -55,7 +55,7 @@ class Column:
     name: str
     title: str
     short: str = ""
-    """The title if there is little room; "" if it always fits."""
+    """Title for a narrow column; "" if the title always fits."""
     right: bool = False
     """Whether it is aligned to the right."""
 
@@ -79,17 +79,15 @@ POSITION: dict[str, int] = {column.name: at for at, column in enumerate(COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, ready to be shown. All texts have passed `escape.safe`, and are cut to some hundred
-    columns.
-    """
+    """One row. All texts have passed `escape.safe`, and are cut to a few hundred columns."""
 
     kind: RowKind
     key: Key
-    """Its place in the order of all rows; identifies the selected row."""
+    """Position in the order of all rows; also the row's identity."""
     cells: tuple[str, ...]
-    """One text for each of `COLUMNS`; only id and time if it is not an event."""
+    """One text for each of `COLUMNS`; at most id and time if the row is not an event."""
     text: str
-    """Text in place of the cells, if it is not an event."""
+    """Text shown instead of the cells if the row is not an event."""
     style: RowStyle
     event: Event | None = None
     gap: Gap | None = None
@@ -98,24 +96,24 @@ class Row:
 
     @property
     def event_id(self) -> int | None:
-        """The event's number; None if it is not an event."""
+        """The event's number; None if the row is not an event."""
         return self.event.id if self.event is not None else None
 
     def cell(self, name: str) -> str:
-        """Return the cell of the column of this name."""
+        """Return the cell of a column by name."""
         return self.cells[POSITION[name]]
 
     def mark(self, marked: bool) -> Row:
-        """Return the same row, marked or not."""
+        """Return the row with its mark set or removed."""
         return self if marked == self.marked else replace(self, marked=marked)
 
 
 _WIDTH = 200
-"""Maximum columns of a text; names have at most 253."""
+"""Maximum columns of a text; Kubernetes names have at most 253 characters."""
 _WORDS_WIDTH = 400
-_OWNERS = 2
-"""Maximum number of plugins named."""
-_DEPTH = 60
+_MAX_OWNERS = 2
+"""Maximum number of owners listed by name."""
+_PATH_WIDTH = 60
 
 
 def event_row(event: Event, first_ns: int) -> Row:
@@ -156,12 +154,12 @@ def marker_text(one: RowMarker) -> str:
     """Return the text of a marker's row."""
     match one:
         case GapMarker(gap=gap):
-            whose = f", session {gap.session}" if gap.session is not None else ""
+            session = f", session {gap.session}" if gap.session is not None else ""
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
             length = display.duration(max(0, gap.to_ns - gap.from_ns))
             if gap.is_left_out:
                 return f"gap of {length}, events left out of this part of the recording: {lost}"
-            return f"gap of {length}, events lost: {lost}{whose} ({_words(gap.reason)})"
+            return f"gap of {length}, events lost: {lost}{session} ({_words(gap.reason)})"
         case SessionBegan(session=session):
             who = _cut(session.plugin, _WIDTH)
             return _words(f"session {session.id}: {who} on {display.runtime(session)}")
@@ -187,7 +185,7 @@ def gone_row(event_id: int) -> Row:
 
 
 def changed_in_short(event: Event) -> str:
-    """Return ``env FOO, 3 more by 30-x``; "" if the event shows no change."""
+    """Summarise an event's changes: ``env FOO, 3 more by 30-x``; "" if it shows none."""
     if not event.changed:
         return ""
     first, *others = event.changed
@@ -196,13 +194,13 @@ def changed_in_short(event: Event) -> str:
 
 
 def path_in_short(path: str) -> str:
-    """Return an OCI path as a few words: ``env FOO``, ``mount /data``, ``memory limit``."""
+    """Abbreviate an OCI path: ``env FOO``, ``mount /data``, ``memory limit``."""
     keys = split(path[: 4 * _WIDTH])
     for known, word in _PATHS:
         if keys[: len(known)] == known:
             keys = (word, *keys[len(known) :]) if word else keys[len(known) :]
             break
-    return _cut(" ".join(keys) or path, _DEPTH)
+    return _cut(" ".join(keys) or path, _PATH_WIDTH)
 
 
 _PATHS: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -226,8 +224,8 @@ _NO_CELLS = ("",) * len(COLUMNS)
 def _by(owners: tuple[str, ...]) -> str:
     if not owners:
         return ""
-    named = ", ".join(_cut(owner, 64) for owner in owners[:_OWNERS])
-    more = f" and {len(owners) - _OWNERS:,} more" if len(owners) > _OWNERS else ""
+    named = ", ".join(_cut(owner, 64) for owner in owners[:_MAX_OWNERS])
+    more = f" and {len(owners) - _MAX_OWNERS:,} more" if len(owners) > _MAX_OWNERS else ""
     return f" by {named}{more}"
 
 
@@ -291,6 +289,6 @@ def _cut(text: str, width: int) -> str:
 
 
 def _raw(text: str, width: int) -> str:
-    # The visible part, and enough more for a visible cut. A character has at most three marks
-    # without a width.
+    # Enough for the visible part and the sign of a cut: a character has at most three combining
+    # marks.
     return text[: 4 * width + 4]

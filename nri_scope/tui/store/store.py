@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording for the terminal user interface, read in threads, with rows by position.
+"""A recording for the terminal interface, read in threads, with rows by position.
 
-The event loop never reads the file. Knowledge of all events (their numbers, the gaps and sessions
-between them) is kept in the event loop, so that it is available while drawing; the threads only
-answer queries.
+The event loop never reads the file. Event numbers, gaps and sessions are stored on the event loop,
+to be available while drawing; threads only answer queries.
 """
 
 from __future__ import annotations
@@ -39,52 +38,52 @@ __all__ = ["Facts", "Growth", "Progress", "Store"]
 
 T = TypeVar("T")
 Progress = Callable[[View, float], None]
-"""Called on the event loop with a growing view, and the part of the recording (0 to 1) that was
-examined."""
+"""Callback on the event loop, with the growing view and the share of the recording examined (0 to
+1)."""
 _AT_ONCE = 50_000
-"""Number of events examined before a recording is shown; more are examined meanwhile."""
-_LEAST_ROW = 16
-"""Minimum bytes of an event in a file."""
+"""Maximum number of events to examine before the recording is shown; more are examined later."""
+_MIN_EVENT_BYTES = 16
+"""Minimum size of an event in a file."""
 
 
 class Store:
-    """An open recording. For one event loop, on which views and facts change.
+    """An open recording, used on one event loop, on which views and facts change.
 
-    Coroutines raise NriScopeError for errors of the file. They can be cancelled, which soon ends
-    their work in the thread.
+    Coroutines raise NriScopeError for errors of the file. Cancelling one soon ends its work in the
+    thread.
     """
 
     def __init__(
         self,
         path: Path,
         pages: ReaderThread,
-        scout: EventDiscovery,
+        discovery: EventDiscovery,
         news: RecordingNews,
         *,
         live: bool,
     ) -> None:
-        """Use `open`."""
+        """Create the store; use `open` instead."""
         self._path = path
         self._live = live
         self._pages = pages
         self._others: ReaderThread | None = None
         self._closed = False
-        self._opening_others = asyncio.Lock()
-        self._scout = scout
+        self._others_lock = asyncio.Lock()
+        self._discovery = discovery
         """Used by the thread of ``pages`` only."""
         self._refreshing: asyncio.Task[Growth] | None = None
         self._walking: asyncio.Task[None] | None = None
         self._walked = False
-        self._stirred = False
-        """Whether something was found out since the last refresh."""
+        self._walk_found_events = False
+        """Whether the walk has found events since the last refresh."""
         self._stopped: DamageMarker | None = None
         self._look = news.look
         self._between = news.between
         self._runs = NumberRanges(max(1, news.look.oldest))
         self._views: WeakKeyDictionary[View, NumberList] = WeakKeyDictionary()
-        """Views with a filter."""
+        """The filtered views, with their numbers."""
         self.all = View(self._runs)
-        """Everything, without a filter: the result of `view` for None."""
+        """The view without a filter."""
         self.facts: Facts
         """Facts as of the last `refresh`."""
         self._assume()
@@ -92,24 +91,24 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path, *, live: bool = False) -> Self:
-        """Open a recording. ``live``: this process records it."""
+        """Open a recording. ``live``: this program records it."""
         pages = ReaderThread(path)
         try:
             await pages.start()
-            scout = EventDiscovery()
-            store = cls(path, pages, scout, await pages.soon(scout.first), live=live)
-            store._walking = asyncio.create_task(pages.steps(scout.walk, store._walk_on))
-            # If that takes long, the newest events can be shown meanwhile.
+            discovery = EventDiscovery()
+            store = cls(path, pages, discovery, await pages.soon(discovery.first), live=live)
+            store._walking = asyncio.create_task(pages.steps(discovery.walk, store._walk_on))
+            # Otherwise, the newest events are shown during the walk.
             if len(store._runs) <= _AT_ONCE:
                 await store._walking
-                store._stirred = False
+                store._walk_found_events = False
         except BaseException:
             await pages.close()
             raise
         return store
 
     async def close(self) -> None:
-        """End the threads and close the file. Work in progress is cancelled."""
+        """End the threads and close the file, cancelling unfinished work."""
         self._closed = True
         own = {task for task in (self._walking, self._refreshing) if task is not None}
         for task in own:
@@ -128,8 +127,10 @@ class Store:
     # -- queries ----------------------------------------------------------------------------
 
     async def rows(self, view: View, start: int, count: int) -> Sequence[Row]:
-        """Read rows by position, fewer if the view ends. Served before all other work, the
-        newest request first; returns none if so many newer ones came that this one is outdated.
+        """Read ``count`` rows from ``start``; fewer if the view ends.
+
+        Runs before all other work, the newest request first. Returns no rows if the request was
+        dropped for newer ones.
         """
         entries = view.entries(start, count)
         first_ns = self._look.first_ns
@@ -145,11 +146,11 @@ class Store:
         *,
         about: Pod | Container | None = None,
     ) -> View:
-        """Return the rows that pass a filter, of one pod or container if ``about`` is given.
+        """Return the view of rows that pass a filter, of one pod or container if ``about`` is set.
 
-        Returns when all events have been examined; meanwhile, ``on_progress`` gets the growing
-        view, from the oldest match on, which can be shown already. Gaps before a match are in
-        every view, sessions only if nothing is left out.
+        Returns after all events have been examined. Before that, ``on_progress`` receives the
+        growing view, which can already be shown. Every view contains the gaps before a match; only
+        the unfiltered view contains sessions.
         """
         if where is None and about is None:
             return self.all
@@ -161,12 +162,12 @@ class Store:
         self._views[view] = ids
         question = Question(where, about)
 
-        def told(found: Matches | Damage) -> None:
+        def add(found: Matches | Damage) -> None:
             self._add(view, ids, found)
             if on_progress is not None and view.looked_at < until:
                 on_progress(view, (view.looked_at - first) / (until - first))
 
-        await self._pages.steps(lambda recording: matching(recording, question, first, until), told)
+        await self._pages.steps(lambda recording: matching(recording, question, first, until), add)
         view.complete = True
         self._add(view, ids, Matches(array("q"), until))
         if on_progress is not None:
@@ -181,14 +182,14 @@ class Store:
         forwards: bool = True,
         on_progress: Callable[[float], None] | None = None,
     ) -> int | None:
-        """Return the position of the next row from ``start`` on (included) with ``text`` in its
-        names, ids, changes or words, ignoring case; None if there is none until the end.
+        """Return the position of the first row from ``start`` (inclusive) that contains ``text``.
 
-        ``on_progress`` gets the searched part (0 to 1).
+        Searches names, ids, changes and texts of markers, ignoring case; returns None if there is
+        no match up to the end. ``on_progress`` receives the share searched (0 to 1).
         """
         if not 0 <= start < view.length or not text:
             return None
-        # There are only few rows that are not events.
+        # Markers are few: search them here.
         key, needle = view.key_at(start), text.lower()
         hits = [
             one.key
@@ -202,7 +203,7 @@ class Store:
                 return event_search.among_some(recording, text, numbers, forwards=forwards)
             return event_search.among_all(recording, text, first, last, forwards=forwards)
 
-        def told(step: event_search.SearchStep) -> None:
+        def collect(step: event_search.SearchStep) -> None:
             if step.found is not None:
                 hits.append(Key.of_event(step.found))
             if on_progress is not None:
@@ -213,61 +214,62 @@ class Store:
         if not view.is_everything:
             span = (start, view.length) if forwards else (0, start + 1)
             numbers = view.numbers_between(*span)
-        await self._pages.steps(steps, told)
+        await self._pages.steps(steps, collect)
         if not hits:
             return None
         return view.before(min(hits) if forwards else max(hits))
 
     async def run(self, work: Callable[[Recording], T]) -> T:
-        """Run other work that reads: details, blame, a tree. In a thread of its own, in order.
+        """Run other reading work (details, blame, a tree) in order, in a second thread.
 
-        Raises RecordingError once this is closed.
+        Raises RecordingError after `close`.
         """
-        async with self._opening_others:
-            self._check()
+        async with self._others_lock:
+            self._check_open()
             if self._others is None:
                 others = ReaderThread(self._path)
                 await others.start()
                 self._others = others
                 try:
-                    self._check()
+                    self._check_open()
                 except RecordingError:
                     await others.close()
                     raise
         return await self._others.soon(work)
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise RecordingError(self._path, "it was closed")
 
     # -- growth -----------------------------------------------------------------------------
 
     async def refresh(self) -> Growth:
-        """Read newly written data; all views have it afterwards. Cheap if there is none. Raises
-        RecordingError also if the file was deleted, moved or replaced.
+        """Read new data and update all views. Cheap if there is none.
+
+        Raises RecordingError, also if the file was deleted, moved or replaced.
         """
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
-        # The thread's result must not be lost.
+        # Shielded: a cancellation of the caller must not lose the result.
         return await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> Growth:
         views = [view for view in self._views if view.complete and view.stopped is None]
         questions = [(Question(view.where, view.about), view.looked_at) for view in views]
-        news = await self._pages.soon(lambda recording: self._scout.news(recording, questions))
-        moved, self._stirred = self._stirred, False
+        news = await self._pages.soon(lambda recording: self._discovery.news(recording, questions))
+        moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
             return Growth(moved=moved)
         removed, revision, between = self._trim(news), self.all.revision, self._between
         before = len(self._runs)
         self._look, self._between = news.look, news.between
         self._assume()
-        surprised = self._extend(news.runs)
+        moved_assumed = self._extend(news.runs)
         if news.damage is not None:
             self._stop(news.damage)
         for view, found in zip(views, news.matches, strict=True):
             self._add(view, self._views[view], found)
-        self._settle_all(moved=removed or surprised)
+        self._settle_all(moved=removed or moved_assumed)
         return Growth(
             events=max(0, len(self._runs) - before),
             removed=removed,
@@ -279,18 +281,18 @@ class Store:
 
     @property
     def _newest(self) -> int:
-        """The newest event that can be read."""
+        """Number of the newest event that can be read."""
         return self._runs.last if self._walked else max(self._look.newest, self._runs.last)
 
     def _assume(self) -> None:
-        """Assume that numbers have no holes, until all events have been read."""
+        """Until all events have been read, assume that their numbers have no holes."""
         newest, oldest = self._look.newest, self._look.oldest
-        # Numbers are arbitrary in a hand-made file.
-        if not self._walked and newest - oldest < self._look.size // _LEAST_ROW:
+        # In a forged file, numbers are arbitrary: the file size bounds the assumption.
+        if not self._walked and newest - oldest < self._look.size // _MIN_EVENT_BYTES:
             self._runs.assume(newest)
 
     def _walk_on(self, step: NumberRuns | Damage | WalkEnded) -> None:
-        self._stirred = True
+        self._walk_found_events = True
         match step:
             case NumberRuns(runs):
                 moved = self._extend(runs)
@@ -310,7 +312,7 @@ class Store:
         return moved
 
     def _trim(self, news: RecordingNews) -> bool:
-        """Drop rows that are no longer in the recording."""
+        """Drop rows that were removed from the recording; return whether events were dropped."""
         oldest = news.look.oldest
         if oldest <= self._look.oldest:
             return False
@@ -336,7 +338,7 @@ class Store:
         view.settle(self._between)
 
     def _settle_all(self, *, moved: bool = False) -> None:
-        """Update all views to the current state; ``moved``: the rows of all events have moved."""
+        """Update all views and facts; ``moved``: rows of the unfiltered view have moved."""
         self.all.looked_at = self._newest
         self.all.settle(self._between, moved=moved)
         for view in self._views:

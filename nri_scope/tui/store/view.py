@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows by position: all of a recording, or those that pass a filter.
+"""Rows by position: all rows of a recording, or those that pass a filter.
 
-In memory and without I/O, so that positions, keys and lengths are available while drawing. A
-view changes only on the thread that draws, through `Store.refresh` or a filter's progress.
+Views are in memory and do no I/O, so that positions, keys and lengths are available while drawing.
+They change only on the drawing thread, by `Store.refresh` or the progress of a filter.
 
-Event numbers ascend and have few holes, so that all events of a recording are a few consecutive
-ranges of numbers. The matches of a filter are an array, with eight bytes each.
+Event numbers ascend and have few holes, so all events of a recording are stored as a few ranges.
+The matches of a filter are stored as an array, with eight bytes each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .markers import DamageMarker, GapMarker, Key, RowMarker
 
 
 class NumberList:
-    """Numbers stored individually."""
+    """Ascending numbers, stored individually."""
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         self.array = array("q", numbers)
@@ -36,15 +36,15 @@ class NumberList:
         return self.array[position]
 
     def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers from one position up to another one; fewer if the list ends."""
+        """Return the numbers at ``start`` to ``stop`` (exclusive); fewer if the list ends."""
         return self.array[start:stop]
 
     def rank(self, number: int) -> int:
-        """Return how many numbers are smaller than ``number``."""
+        """Return the number of smaller numbers."""
         return bisect_left(self.array, number)
 
     def trim(self, oldest: int) -> bool:
-        """Drop smaller numbers; return whether there were any."""
+        """Drop numbers below ``oldest``; return whether there were any."""
         gone = self.rank(oldest)
         del self.array[:gone]
         return gone > 0
@@ -55,22 +55,21 @@ class NumberList:
 
 
 class NumberRanges:
-    """Numbers stored as ranges without holes.
+    """Ascending numbers, stored as ranges without holes.
 
-    The last range may be an assumption: that numbers of events not yet examined have no
-    holes.
+    The last range may be assumed: event numbers not examined yet are taken to have no holes.
     """
 
     def __init__(self, oldest: int = 1) -> None:
-        """Set up the position. ``oldest``: no number is smaller."""
+        """Create empty ranges. ``oldest``: lower bound of all numbers."""
         self._firsts = array("q")
         self._starts = array("q")
-        """Positions of these, counted from the first number that ever existed."""
+        """Position of each first number, counting trimmed numbers, too."""
         self._count = 0
         """Count of known numbers, including trimmed ones."""
         self._trimmed = 0
         self._assumed = 0
-        """Count of numbers assumed after ``last``."""
+        """Count of numbers assumed to follow ``last``."""
         self.last = oldest - 1
         """The largest known number."""
 
@@ -88,11 +87,11 @@ class NumberRanges:
         return self._firsts[run] + place - self._starts[run]
 
     def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers from one position up to another one; fewer if the ranges end."""
+        """Return the numbers at ``start`` to ``stop`` (exclusive); fewer if the ranges end."""
         return [self.at(position) for position in range(max(0, start), min(stop, len(self)))]
 
     def rank(self, number: int) -> int:
-        """Return how many numbers are smaller than ``number``."""
+        """Return the number of smaller numbers."""
         if number > self.last:
             return self._count - self._trimmed + min(number - self.last - 1, self._assumed)
         run = bisect_right(self._firsts, number) - 1
@@ -103,7 +102,7 @@ class NumberRanges:
         return max(0, place - self._trimmed)
 
     def trim(self, oldest: int) -> bool:
-        """Drop smaller numbers; return whether there were any."""
+        """Drop numbers below ``oldest``; return whether there were any."""
         gone = self.rank(oldest)
         if oldest > self.last:
             newest = self.last + self._assumed
@@ -118,13 +117,13 @@ class NumberRanges:
         return gone > 0
 
     def assume(self, newest: int) -> None:
-        """Assume all numbers up to ``newest``, until more is known."""
+        """Assume all numbers up to ``newest``, until they are known."""
         self._assumed = max(0, newest - self.last)
 
     def extend(self, first: int, last: int) -> bool:
-        """Add all numbers from ``first`` to ``last``; none is between them and the known ones.
+        """Add the numbers from ``first`` to ``last``, the next ones after the known numbers.
 
-        Returns whether that moves assumed numbers.
+        Returns whether assumed numbers have moved.
         """
         adjacent = first == self.last + 1
         moved = self._assumed > 0 and not adjacent
@@ -138,7 +137,7 @@ class NumberRanges:
         return moved
 
     def settle(self) -> bool:
-        """Drop the assumed numbers. Returns whether there were any."""
+        """Drop the assumed numbers; return whether there were any."""
         moved = self._assumed > 0
         self._assumed = 0
         return moved
@@ -149,7 +148,7 @@ Numbers = NumberList | NumberRanges
 
 
 ViewEntry = int | RowMarker
-"""Content of a position: an event's number, or a marker between events."""
+"""Content of a row: an event's number, or a marker."""
 
 
 class View:
@@ -163,38 +162,38 @@ class View:
         about: Pod | Container | None = None,
         looked_at: int = 0,
     ) -> None:
-        """Set up the view. ``looked_at``: ``numbers`` is complete up to this event."""
+        """Create the view. ``looked_at``: event up to which ``numbers`` is complete."""
         self.where = where
         self.about = about
         self.length = 0
-        """Number of rows, including those that are not events."""
+        """Number of rows, including markers."""
         self.complete = False
-        """Whether no filter is running, and all event numbers have been read."""
+        """Whether the filter has finished and all event numbers have been read."""
         self.revision = 0
-        """Changes when rows have moved; otherwise rows were at most added at the end. Pages that
-        were read by position are invalid after a change."""
+        """Changes when rows have moved, which invalidates pages read by position. Without a change,
+        rows were at most added at the end."""
         self.looked_at = looked_at
-        """The event up to which this view is complete."""
+        """Event up to which this view is complete."""
         self.stopped: DamageMarker | None = None
-        """Why later events are unknown."""
+        """Damage after which events are unknown; None if there is none."""
         self._numbers = numbers
         self._between: list[RowMarker] = []
         self._keys: list[Key] = []
         self._places: list[int] = []
         """Positions of the markers."""
-        self._given: tuple[RowMarker, ...] = ()
-        """The markers from which these were selected."""
-        self._fixed = Key(0, 0)
-        """Rows with a smaller key do not move while numbers are only added."""
+        self._all_markers: tuple[RowMarker, ...] = ()
+        """The markers passed to the last `settle`."""
+        self._first_movable = Key(0, 0)
+        """Rows with smaller keys do not move when numbers are added."""
 
     @property
     def events(self) -> int:
-        """Number of events among the rows: 0 if nothing was recorded, or nothing matched."""
+        """Number of events among the rows."""
         return len(self._numbers)
 
     @property
     def is_everything(self) -> bool:
-        """Whether the view shows everything."""
+        """Whether the view has no filter and no restriction."""
         return self.where is None and self.about is None
 
     # -- used while drawing -----------------------------------------------------------------
@@ -205,16 +204,17 @@ class View:
         return Key.of_event(entry) if isinstance(entry, int) else entry.key
 
     def before(self, key: Key) -> int:
-        """Return how many rows are before ``key``: the position of its row, or of the next one."""
+        """Return the number of rows before ``key``: the position of its row, or of the next row."""
         return self._numbers.rank(key.event) + bisect_left(self._keys, key)
 
     def through(self, key: Key) -> int:
-        """Return how many rows there are up to ``key``, including its row."""
+        """Return the number of rows up to and including ``key``."""
         return self._numbers.rank(key.event + key.is_event) + bisect_right(self._keys, key)
 
     def position_of(self, event_id: int) -> int:
-        """Return the position of an event; if it is not in the view, that of the next row (at most
-        ``length - 1``; 0 in an empty view).
+        """Return the position of an event, or of the next row if the view does not have it.
+
+        The result is at most ``length - 1``; 0 in an empty view.
         """
         return max(0, min(self.before(Key.of_event(event_id)), self.length - 1))
 
@@ -223,42 +223,42 @@ class View:
         return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
 
     def entry(self, position: int) -> ViewEntry:
-        """Return the entry at a position. Raises IndexError."""
+        """Return the content of a row. Raises IndexError."""
         at = bisect_left(self._places, position)
         if at < len(self._places) and self._places[at] == position:
             return self._between[at]
         return self._numbers.at(position - at)
 
     def entries(self, start: int, count: int) -> list[ViewEntry]:
-        """Return the entries at these positions; fewer if the view ends."""
+        """Return the content of ``count`` rows from ``start``; fewer if the view ends."""
         start = max(0, start)
         return [self.entry(position) for position in range(start, min(start + count, self.length))]
 
     def numbers_between(self, start: int, stop: int) -> Sequence[int]:
-        """Return the events at the positions from ``start`` up to ``stop``."""
+        """Return the numbers of the events in rows ``start`` to ``stop`` (exclusive)."""
         first = start - bisect_left(self._places, start)
         return self._numbers.slice(first, stop - bisect_left(self._places, stop))
 
     @property
     def between(self) -> Sequence[RowMarker]:
-        """The rows that are not events, in order."""
+        """The view's markers, in order."""
         return self._between
 
     # -- updates by the store ---------------------------------------------------------------
 
     def settle(self, between: tuple[RowMarker, ...], *, moved: bool = False) -> None:
-        """Update the positions after a change of the numbers or of the markers between them.
+        """Update the positions after a change of the numbers or markers.
 
-        ``between``: all markers of the recording, sorted by key; the same object if they have not
-        changed. ``moved``: some of the numbers have other positions now.
+        ``between``: all markers of the recording, sorted by key; the same object as before if they
+        are unchanged. ``moved``: the positions of some numbers have changed.
         """
         kept, rest = 0, between
-        if between is self._given and self.stopped is None and not moved:
-            # Only markers after the previous last event can have come, gone or moved: the cost of
-            # growth is that of the new data, even in a recording of many reconnects.
-            kept = bisect_left(self._keys, self._fixed)
-            rest = between[bisect_left(between, self._fixed, key=_key_of) :]
-        shown = [one for one in rest if self._concerns(one)]
+        if between is self._all_markers and self.stopped is None and not moved:
+            # Only markers after the previous last event can have changed. The cost of growth
+            # depends on the new data only, even in a recording with many reconnects.
+            kept = bisect_left(self._keys, self._first_movable)
+            rest = between[bisect_left(between, self._first_movable, key=_key_of) :]
+        shown = [one for one in rest if self._is_shown(one)]
         if self.stopped is not None:
             shown = [*(one for one in shown if one.key < self.stopped.key), self.stopped]
         keys = [one.key for one in shown]
@@ -273,19 +273,19 @@ class View:
         self._between[kept:], self._keys[kept:], self._places[kept:] = shown, keys, places
         self.length = len(self._numbers) + len(self._keys)
         last = self._numbers.at(len(self._numbers) - 1) if len(self._numbers) else 0
-        self._given = between
-        # Markers that are not shown because they are not reached yet are examined again, too.
-        self._fixed = Key(min(last, self.looked_at), 1)
+        self._all_markers = between
+        # Markers beyond `looked_at` are not shown yet: the next call examines them again.
+        self._first_movable = Key(min(last, self.looked_at), 1)
         if moved:
             self.revision += 1
 
-    def _concerns(self, one: RowMarker) -> bool:
+    def _is_shown(self, one: RowMarker) -> bool:
         if one.key.event > self.looked_at + 1:
             return False
         if self.is_everything:
             return True
-        # Sessions would hide the few matching events. A gap is worth a line if the lost events may
-        # have been before one of them.
+        # Omit sessions, which could outnumber the matches. Show a gap if events may have been lost
+        # before a match.
         return isinstance(one, GapMarker) and self._numbers.rank(one.key.event) < self.events
 
 

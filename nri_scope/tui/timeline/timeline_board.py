@@ -156,13 +156,13 @@ class TimelineBoard(CensusBoard):
         self._redraw()
 
     def _seen(self) -> list[Node]:
-        return [self._lanes.node(self.packed[index]) for index in self.body.seen]
+        return [self._lanes.node(self.packed[index]) for index in self.body.visible_lines]
 
-    def needs_look(self) -> bool:
+    def is_missing_data(self) -> bool:
         """Return whether names, or events of this window, are missing."""
         return any(node not in self.subjects or node not in self._current for node in self._seen())
 
-    async def look(self) -> bool:
+    async def read_missing(self) -> bool:
         """Read names and events of the visible lanes."""
         census, window, width, where = self.census, self.window, self.width, self.chosen.where
         seen = self._seen()
@@ -182,7 +182,7 @@ class TimelineBoard(CensusBoard):
             self._points = {**kept, **points} if len(kept) < _KEPT else points
             self._current = set(self._points)
         self._redraw()
-        self.tell_row()
+        self.report_row()
         return True
 
     # -- drawing --------------------------------------------------------------------------
@@ -242,9 +242,9 @@ class TimelineBoard(CensusBoard):
         axis = axis_line(self.window, self.width, self.column, self.margin) if known else ()
         self.head.show((axis,))
         self.body.changed()
-        self.refresh_words()
+        self.refresh_remarks()
 
-    def words(self) -> Sequence[StyledLine]:
+    def remarks(self) -> Sequence[StyledLine]:
         """Return the event nearest to the cursor, the lane's life, and the legend."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None
@@ -310,7 +310,7 @@ class TimelineBoard(CensusBoard):
         else:
             self.at_ns, self._event = at_ns, event
             self._redraw()
-        self.tell_row()
+        self.report_row()
 
     def _pan(self, by: int) -> None:
         """Move the window by half a screen; the cursor keeps its column if possible."""

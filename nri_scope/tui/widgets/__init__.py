@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provide the widgets that views share.
+"""Provide the widgets shared by the views.
 
-In: what to draw. Out: the drawing, and messages about what the user asks for. They never know the
-recording or the app.
+In: lines, facts and keys. Out: drawn strips, and messages for the user's requests. They never
+read the recording except through the store, and never depend on the app.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines around the views: title, tabs, status, and the most important keys."""
+"""The bars around the views: title, tabs, status and footer."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ..text.styled_line import line, text_of
 from ..text.wrapping import folded
 from .messages import TabChosen
 
-_LEAST_RUNTIME = 12
-"""Minimum columns of the runtime's name and versions, regardless of other facts."""
-_LEAST_NAME = 6
-"""Minimum columns of the runtime's own name, before the NRI version is cut."""
+_MIN_RUNTIME_COLUMNS = 12
+"""Minimum columns of the runtime's name and versions."""
+_MIN_NAME_COLUMNS = 6
+"""Minimum columns of the runtime's name; with fewer, the NRI version is cut, too."""
 _NRI = ", NRI "
 _INFERRED = " (inferred)"
 
 
-def needed(facts: Facts, badge: str = "") -> list[str]:
-    """Return the facts that must be shown after the runtime; ``badge`` first."""
+def required_facts(facts: Facts, badge: str = "") -> list[str]:
+    """Return the facts that are always shown after the runtime, ``badge`` first."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
     parts = [badge] if badge else []
@@ -44,8 +44,8 @@ def needed(facts: Facts, badge: str = "") -> list[str]:
     return parts
 
 
-def more(facts: Facts) -> list[str]:
-    """Return the facts to show if there is room, the most important first."""
+def optional_facts(facts: Facts) -> list[str]:
+    """Return the facts shown if they fit, in order of importance."""
     parts = [many(facts.events, "event")]
     if facts.sessions > 1:
         parts.append(many(facts.sessions, "session"))
@@ -63,12 +63,12 @@ def lost_words(facts: Facts) -> str:
 
 
 def title(facts: Facts, width: int, badge: str = "") -> str:
-    """Return one line of at most ``width`` columns; the file's name at the right, if it fits."""
-    runtime, parts = facts.runtime or "no runtime yet", needed(facts, badge)
+    """Format the title in at most ``width`` columns, with the file name at the right if it fits."""
+    runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, badge)
     room = width - columns("".join(f" · {part}" for part in parts))
-    runtime = _cut(runtime, max(_LEAST_RUNTIME, room))
+    runtime = _cut(runtime, max(_MIN_RUNTIME_COLUMNS, room))
     text = " · ".join([runtime, *parts])
-    for part in more(facts):
+    for part in optional_facts(facts):
         if columns(text) + columns(f" · {part}") > width:
             break
         text += f" · {part}"
@@ -79,13 +79,13 @@ def title(facts: Facts, width: int, badge: str = "") -> str:
 
 
 def _cut(runtime: str, room: int) -> str:
-    """Shorten ``containerd 2.1.9+unkn…, NRI 0.8.0``: the NRI version is kept if
-    possible.
+    """Cut to ``room`` columns, keeping the NRI version if possible:
+    ``containerd 2.1.9+unkn…, NRI 0.8.0``.
     """
     if columns(runtime) <= room:
         return runtime
     name, comma, nri = runtime.removesuffix(_INFERRED).rpartition(_NRI)
-    if not comma or columns(comma + nri) + _LEAST_NAME > room:
+    if not comma or columns(comma + nri) + _MIN_NAME_COLUMNS > room:
         return safe(runtime, room)
     return f"{safe(name, room - columns(comma + nri))}{comma}{nri}"
 
@@ -101,13 +101,13 @@ class TitleBar(Widget):
     """
 
     def __init__(self, badge: str = "") -> None:
-        """Create the title bar. ``badge``: a word that is always shown."""
+        """Create the title bar, which always shows ``badge``."""
         super().__init__()
         self._badge = badge
         self._facts: Facts | None = None
 
     def show(self, facts: Facts) -> None:
-        """Show other facts."""
+        """Update the facts."""
         if facts != self._facts:
             self._facts = facts
             self.refresh()
@@ -119,12 +119,15 @@ class TitleBar(Widget):
         return Text(title(self._facts, self.size.width, self._badge), no_wrap=True, end="")
 
 
-_LEAST_ROOM = 8
-"""Minimum columns for words."""
+_MIN_WORDS_COLUMNS = 8
+"""Minimum columns for the words after the tabs."""
 
 
 class TabLine(Widget):
-    """``[1 Events] 2 Containers …  > ns/pod/container``. A click chooses."""
+    """Tabs followed by words: ``[1 Events] 2 Containers …  > ns/pod/container``.
+
+    A click on a tab sends `TabChosen`.
+    """
 
     DEFAULT_CSS = """
     TabLine { height: 1; background: $surface; color: $text-muted; padding: 0 1; }
@@ -133,10 +136,10 @@ class TabLine(Widget):
     def __init__(
         self, tabs: Mapping[str, str], *, padded: bool = False, lead: str = " ", style: str = ""
     ) -> None:
-        """Create the tab line. ``tabs``: the displayed form of each name; ``padded``: in columns
-        that do not move.
+        """Create the tab line. ``tabs`` maps names to labels.
 
-        ``lead`` and ``style``: of the words.
+        ``padded``: pad labels so that selecting a tab does not move the others. ``lead`` and
+        ``style``: prefix and style of the words.
         """
         super().__init__()
         self._tabs = tabs
@@ -149,46 +152,47 @@ class TabLine(Widget):
         self.words = ""
 
     def show(self, chosen: str, words: str) -> None:
-        """Show another tab as chosen, or other words."""
+        """Update the chosen tab and the words."""
         if (chosen, words) != (self.chosen, self.words):
             self.chosen, self.words = chosen, words
             self.refresh()
 
     def render(self) -> Text:
-        """Draw the tabs, and as much of the words as fits."""
+        """Draw the tabs and the words, cut to the width."""
         text = Text(no_wrap=True, end="")
         for name in self._tabs:
             text.append(self._label(name), style="bold" if name == self.chosen else "")
             text.append(self._between)
         room = self.size.width - columns(text.plain) - len(self._lead)
-        if self.words and room > _LEAST_ROOM:
+        if self.words and room > _MIN_WORDS_COLUMNS:
             text.append(f"{self._lead}{safe(self.words, room)}", style=self._style)
         return text
 
     def _label(self, name: str) -> str:
-        # In brackets, as nothing may depend on colour alone.
+        # Brackets, because nothing may depend on colour alone.
         label = self._tabs[name]
         return f"[{label}]" if name == self.chosen else self._around.format(label)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the tab whose name was clicked."""
-        right = self.styles.padding.left
+        """Choose the clicked tab."""
+        end = self.styles.padding.left
         for name in self._tabs:
-            right += columns(self._label(name) + self._between)
-            if event.x < right:
+            end += columns(self._label(name) + self._between)
+            if event.x < end:
                 self.post_message(TabChosen(name))
                 return
 
 
 FRESH_SECONDS = 6.0
-"""Seconds for reading a message."""
+"""Minimum seconds for which a message stays visible."""
 _LINES = 3
 """Maximum lines of a message."""
 
 
 class StatusLine(Widget):
-    """One line about the list; temporarily a message instead, in as many lines as it needs, as
-    the remedy is at its end.
+    """One line about the list, temporarily replaced by a message of up to three lines.
+
+    A message is wrapped rather than cut, because its end says what to do.
     """
 
     DEFAULT_CSS = """
@@ -198,34 +202,32 @@ class StatusLine(Widget):
     """
 
     words: reactive[str] = reactive("")
-    said: reactive[str] = reactive("", layout=True)
-    _said_at = 0.0
+    message: reactive[str] = reactive("", layout=True)
+    _message_at = 0.0
 
     def say(self, text: str, *, problem: bool = False) -> None:
-        """Show ``text`` until the next action."""
-        self.said = f"! {text}" if problem else text
-        self._said_at = monotonic()
+        """Show the message ``text`` until the next action."""
+        self.message = f"! {text}" if problem else text
+        self._message_at = monotonic()
         self.set_class(problem, "-problem")
 
-    def hush(self, *, unless_fresh: bool = False) -> None:
-        """Show the line about the list again; ``unless_fresh``: not right after a message, so that
-        there is time to read it.
-        """
-        if unless_fresh and monotonic() - self._said_at < FRESH_SECONDS:
+    def clear_message(self, *, unless_fresh: bool = False) -> None:
+        """Remove the message; with ``unless_fresh``, only after `FRESH_SECONDS`."""
+        if unless_fresh and monotonic() - self._message_at < FRESH_SECONDS:
             return
-        self.said = ""
+        self.message = ""
         self.remove_class("-problem")
 
     def render(self) -> Text:
-        """Return the message, or one line, visibly cut."""
+        """Return the message, or the line about the list."""
         return Text("\n".join(self._lines(max(1, self.size.width))), no_wrap=True, end="")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of lines that the message needs."""
+        """Return the number of lines of the message."""
         return len(self._lines(max(1, width)))
 
     def _lines(self, width: int) -> list[str]:
-        text = safe(self.said)
+        text = safe(self.message)
         if columns(text) <= width:
             return [text or safe(self.words, width)]
         lines = [text_of(each) for each in folded(line(text), width, 0)]
@@ -235,7 +237,7 @@ class StatusLine(Widget):
 
 
 class KeyLine(Widget):
-    """The keys that a new user needs."""
+    """The footer: the most important keys."""
 
     DEFAULT_CSS = """
     KeyLine { height: 1; background: $background; color: $text-muted; padding: 0 1; }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of all views other than the list of events: a heading, lines, and a remark on
-the line under the cursor.
+"""Base of all views except the list of events: a heading, lines, and remarks on the line under
+the cursor.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, cut, line
 from ..textual_gaps import begin
 from .lines import Lines
-from .messages import Failed, LinesThere, RowChosen, StatusText, begin_reading
+from .messages import Failed, LinesAvailable, RowChosen, StatusText, begin_reading
 
 GUTTER = 2
-"""Columns before lines: the cursor's and the mark's sign, as in the list of events."""
+"""Columns before each line, for the signs of cursor and mark, as in the list of events."""
 
 
-class _LinesOf:
-    """The lines of a board, created on request."""
+class _BoardSource:
+    """Source of a board's lines, created on request."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -46,19 +46,19 @@ class _LinesOf:
 
 
 class BoardLines(Lines, inherit_bindings=False):
-    """Lines that are never wider than the screen, and report when other lines become visible."""
+    """Lines no wider than the screen, which report when other lines become visible."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
 
-    on_sight: Callable[[], None] | None = None
-    on_size: Callable[[], None] | None = None
+    on_visible_changed: Callable[[], None] | None = None
+    on_resized: Callable[[], None] | None = None
     on_cursor: Callable[[], None] | None = None
-    """Called while the cursor moves; `Moved` is handled later, when lines may have been
-    added."""
+    """Called immediately when the cursor moves. `Moved` is handled later, when lines may have
+    been added."""
 
     def _fit(self) -> None:
-        # Measuring would request many lines that are not on the screen.
+        # Do not measure lines: that would request many that are not visible.
         if not len(self.source):
             super()._fit()
             return
@@ -68,40 +68,43 @@ class BoardLines(Lines, inherit_bindings=False):
         self.virtual_size = Size(0, self._rows)
 
     @property
-    def seen(self) -> range:
-        """The numbers of the visible lines."""
+    def visible_lines(self) -> range:
+        """Indices of the visible lines."""
         first = min(self.top, len(self.source))
         return range(first, min(first + self.size.height + 1, len(self.source)))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Report that other lines are visible."""
+        """Report that other lines became visible."""
         super().watch_scroll_y(old_value, new_value)
-        self._tell()
+        self._report_visible()
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Update as for all lines, and report the change."""
+        """Redraw the cursor, and report its move."""
         super().watch_cursor(before, now)
         if self.on_cursor is not None:
             self.on_cursor()
 
     def changed(self) -> None:
-        """Update as for all lines, and report the change."""
+        """Lay out changed lines, and report the visible ones."""
         super().changed()
-        self._tell()
+        self._report_visible()
 
     def resized(self) -> None:
-        """Update as for all lines, and report the change."""
+        """Lay out lines for the new width, and report it."""
         super().resized()
-        if self.on_size is not None:
-            self.on_size()
+        if self.on_resized is not None:
+            self.on_resized()
 
-    def _tell(self) -> None:
-        if self.on_sight is not None:
-            self.on_sight()
+    def _report_visible(self) -> None:
+        if self.on_visible_changed is not None:
+            self.on_visible_changed()
 
 
 class Board(Widget, can_focus=False):
-    """A view of a recording. Call `update` after the recording grew or the context changed."""
+    """A view of a recording.
+
+    Call `update` after the recording has grown or the context has changed.
+    """
 
     DEFAULT_CSS = """
     Board { layout: vertical; height: 1fr; }
@@ -121,20 +124,20 @@ class Board(Widget, can_focus=False):
         self.body = self.BODY(cursor=True)
         self.head.gutter_width = self.body.gutter_width = GUTTER
         self.is_marked: Callable[[Event | None], bool] = lambda event: False
-        """Returns whether an event has a mark."""
+        """Predicate: the event is marked."""
         self.foot = Lines((), classes="board--foot")
         self.foot.can_focus = False
-        self._wanted = False
+        self._update_requested = False
         self._working: Worker[None] | None = None
-        self._reading = ""
-        self._is_looking = False
-        self._told_event: int | None = None
-        self.is_there = False
-        """Whether there are lines, or certainly none."""
+        self._progress = ""
+        self._is_reading_visible = False
+        self._reported_event: int | None = None
+        self.has_content = False
+        """Whether lines have been read, or reading has shown that there are none."""
         self._is_read = False
-        """Whether all has been read, or cannot be."""
-        self._is_blind = False
-        """Whether reading the visible lines fails."""
+        """Whether reading has completed or failed."""
+        self._has_read_error = False
+        """Whether reading the visible lines failed."""
 
     # -- to be overridden -----------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class Board(Widget, can_focus=False):
         raise NotImplementedError
 
     def line_at(self, index: int) -> StyledLine | None:
-        """Return one line; None until it is read."""
+        """Return one line; None if it has not been read."""
         raise NotImplementedError
 
     async def work(self) -> None:
@@ -155,27 +158,27 @@ class Board(Widget, can_focus=False):
         """Adapt the layout to another width."""
         raise NotImplementedError
 
-    async def look(self) -> bool:
-        """Read missing data of the visible lines; return False if nothing was missing.
+    async def read_missing(self) -> bool:
+        """Read data missing in the visible lines; return False if nothing was missing.
 
         Raises NriScopeError.
         """
         return False
 
-    def needs_look(self) -> bool:
+    def is_missing_data(self) -> bool:
         """Return whether data of the visible lines is missing."""
         return False
 
     def open_line(self) -> None:
         """Open the line under the cursor."""
 
-    def words(self) -> Sequence[StyledLine]:
-        """Return words about the line under the cursor."""
+    def remarks(self) -> Sequence[StyledLine]:
+        """Return remarks on the line under the cursor."""
         return ()
 
     @property
     def selected(self) -> Pod | Container | None:
-        """The pod or container of the line under the cursor, including that of its event."""
+        """The pod or container of the line under the cursor, or of that line's event."""
         return None
 
     @property
@@ -184,7 +187,7 @@ class Board(Widget, can_focus=False):
         return None
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """Return the next line with ``text`` from ``start`` on (included); None if there is none.
+        """Return the first line with ``text`` from ``start`` (inclusive); None if there is none.
 
         Raises NriScopeError.
         """
@@ -193,7 +196,7 @@ class Board(Widget, can_focus=False):
     # -- common part ----------------------------------------------------------------------
 
     async def find(self, text: str, *, forwards: bool = True, here: bool = False) -> bool:
-        """Go to the next line with ``text``, highlighted; continue from the other end if needed.
+        """Go to the next line with ``text``, wrapping at the end, and highlight all matches.
 
         ``here``: include the line under the cursor. Raises NriScopeError.
         """
@@ -208,21 +211,21 @@ class Board(Widget, can_focus=False):
         return found is not None
 
     def compose(self) -> ComposeResult:
-        """Compose heading, lines, and words."""
+        """Compose heading, lines and remarks."""
         self.foot.styles.height = self.FOOT_LINES
         yield self.head
         yield self.body
         yield self.foot
 
     def on_mount(self) -> None:
-        """Show the current content, which is still empty.
+        """Connect the lines, which are still empty.
 
-        Textual calls ``on_mount`` of each class, starting with that of the view itself.
+        Textual calls ``on_mount`` of every class, starting with the most derived one.
         """
-        self.body.on_sight = self.sight
-        self.body.on_size = self._resize
+        self.body.on_visible_changed = self.request_missing
+        self.body.on_resized = self._resize
         self.body.empty = "reading…"
-        self.body.show(_LinesOf(self))
+        self.body.show(_BoardSource(self))
 
     def focus(self, scroll_visible: bool = True) -> Self:
         """Focus the lines."""
@@ -236,64 +239,62 @@ class Board(Widget, can_focus=False):
 
     @property
     def now_ns(self) -> int:
-        """The end of the shown time: now, or the last recorded moment."""
+        """End of the shown time: now if live, else the last recorded time."""
         if self.store.facts.kind == "live":
             return time.time_ns()
         ends = [session.ended_ns or session.started_ns for session in self.store.sessions]
         return max([self.store.facts.last_ns, *ends])
 
     async def update(self) -> None:
-        """Read new data, in the background. Cheap if there is none."""
-        self._wanted = True
+        """Start reading new data in the background. Cheap if there is none."""
+        self._update_requested = True
         if self._working is None or self._working.is_finished:
             self._working = begin(self, self._work, f"board-{id(self)}")
 
-    def counted_words(self) -> str:
-        """Return in words which events are counted; "" for all."""
-        told = self.context.told()
-        return f"counts include only: {told}" if told else ""
+    def restriction_note(self) -> str:
+        """Describe the restriction of the counted events; "" if all are counted."""
+        restriction = self.context.description()
+        return f"counts include only: {restriction}" if restriction else ""
 
-    def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Work in the background, replacing older work for the same purpose."""
-        begin_reading(self, work, f"{what}-{id(self)}")
+    def begin(self, purpose: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run ``work`` in the background, replacing earlier work of the same ``purpose``."""
+        begin_reading(self, work, f"{purpose}-{id(self)}")
 
-    def sight(self) -> None:
-        """Read the visible lines, one reading at a time; the next reading starts with the newest
-        position.
-        """
-        if not self.needs_look():
-            self._say_there()
-        elif not self._is_looking:
-            self._is_looking = True
-            self.begin("look", self._look)
+    def request_missing(self) -> None:
+        """Read the visible lines unless that is under way; it continues at the newest position."""
+        if not self.is_missing_data():
+            self._report_content()
+        elif not self._is_reading_visible:
+            self._is_reading_visible = True
+            self.begin("look", self._read_visible)
 
-    async def _look(self) -> None:
-        self._is_blind = False
+    async def _read_visible(self) -> None:
+        self._has_read_error = False
         try:
-            while await self.look():
+            while await self.read_missing():
                 pass
         except NriScopeError as error:
-            self._is_blind = True
+            self._has_read_error = True
             self.post_message(Failed(error))
         finally:
-            self._is_looking = False
-            self._say_there()
+            self._is_reading_visible = False
+            self._report_content()
 
-    def _say_there(self) -> None:
-        # Before it has its size, no line is visible, so none was read.
+    def _report_content(self) -> None:
+        # Without a size, no line is visible, and none was read.
         if self.body.size.height and (self.line_count or self._is_read):
-            self.is_there = True
-            self.post_message(LinesThere())
+            self.has_content = True
+            self.post_message(LinesAvailable())
 
     @property
     def lacks_line(self) -> bool:
         """Whether the line under the cursor has not been read yet."""
-        if not self.line_count or self._is_blind:
+        if not self.line_count or self._has_read_error:
             return False
         return self.line_at(min(self.body.cursor, self.line_count - 1)) is None
 
     def on_key(self, event: events.Key) -> None:
-        """For some keys, explain that they only work in the list of events."""
+        """Explain keys that only work in the list of events."""
         for name in ("follow", "pause"):
             if {event.key, event.character} & set(self.keymap[name].keys):
                 event.stop()
@@ -306,79 +307,78 @@ class Board(Widget, can_focus=False):
                 self.post_message(StatusText(words))
 
     async def _work(self) -> None:
-        while self._wanted:
-            self._wanted = False
+        while self._update_requested:
+            self._update_requested = False
             try:
                 await self.work()
             except NriScopeError as error:
-                # Lines read before stay visible.
+                # Keep the lines read so far.
                 self.body.empty = str(error)
                 self.body.changed()
-                self.say_reading("")
+                self.show_progress("")
                 self.post_message(Failed(error))
                 self._is_read = True
-                self._say_there()
+                self._report_content()
                 return
-        self.say_reading("")
+        self.show_progress("")
         self._is_read = True
-        if not self._is_looking:
-            self._say_there()
+        if not self._is_reading_visible:
+            self._report_content()
 
-    def say_reading(self, words: str) -> None:
-        """Show the reading in progress; "" for none."""
-        if words != self._reading:
-            self._reading = words
-            self.refresh_words()
+    def show_progress(self, words: str) -> None:
+        """Show the progress of reading; "" removes it."""
+        if words != self._progress:
+            self._progress = words
+            self.refresh_remarks()
 
-    def part_of(self, newest: int) -> str:
-        """Return the share of the recording that was read, in words."""
-        all_of_it = max(1, self.store.facts.events)
-        return f"reading: {min(99, 100 * newest // all_of_it)} %"
+    def progress_text(self, newest: int) -> str:
+        """Format the share of the recording read up to event ``newest``."""
+        total = max(1, self.store.facts.events)
+        return f"reading: {min(99, 100 * newest // total)} %"
 
-    def refresh_words(self) -> None:
-        """Update the words about the cursor's line."""
-        told = list(self.words()) or [()]
-        if self._reading:
-            told = [line(self._reading, Style.WARN), *told]
+    def refresh_remarks(self) -> None:
+        """Update progress and remarks below the lines."""
+        remarks = list(self.remarks()) or [()]
+        if self._progress:
+            remarks = [line(self._progress, Style.WARN), *remarks]
         width = max(1, self.foot.size.width)
-        shown = tuple(cut(one, width) for one in told[: self.FOOT_LINES])
+        shown = tuple(cut(one, width) for one in remarks[: self.FOOT_LINES])
         self.foot.show(shown, keep_position=True)
 
     def on_descendant_focus(self) -> None:
-        """Let the details follow the cursor again."""
-        self._told_event = -1
-        self.tell_row()
+        """Report the row under the cursor again, for the detail pane."""
+        self._reported_event = -1
+        self.report_row()
 
     def _resize(self) -> None:
-        # The lines have another size.
         self.resized()
         self.body.changed()
-        self.refresh_words()
+        self.refresh_remarks()
 
     def on_lines_moved(self, message: Lines.Moved) -> None:
-        """Follow the cursor to another line."""
+        """Handle a move of the cursor."""
         message.stop()
         if message.lines is self.body:
             self.cursor_moved()
 
     def on_lines_opened(self, message: Lines.Opened) -> None:
-        """Open the line: Enter, or a second click."""
+        """Open the line on Enter or a second click."""
         message.stop()
         self.open_line()
 
     def cursor_moved(self) -> None:
-        """Show the line under the cursor, and let the details follow."""
-        self.refresh_words()
-        self.tell_row()
+        """Update the remarks and the detail pane."""
+        self.refresh_remarks()
+        self.report_row()
 
-    def tell_row(self) -> None:
-        """Show the row in the detail pane, while this view has the focus."""
+    def report_row(self) -> None:
+        """Report the row for the detail pane if this view has the focus."""
         number = self.selected_event_id
-        if self.body.has_focus and number != self._told_event:
-            self._told_event = number
-            self.begin("row", partial(self._tell_row, number))
+        if self.body.has_focus and number != self._reported_event:
+            self._reported_event = number
+            self.begin("row", partial(self._report_row, number))
 
-    async def _tell_row(self, number: int | None) -> None:
+    async def _report_row(self, number: int | None) -> None:
         row = None
         if number is not None:
             view = self.store.all

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input line for filters and searches, with remarks on the input below it."""
+"""The input line for filters, searches, comments and plugin commands, with a remark below it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..text.filter_text import TypedHistory, Values, check, complete
 from ..textual_gaps import ShownInput
 
 HIDDEN = "·"
-"""Replaces a character that cannot be shown, one for one, so that the cursor fits."""
+"""Replaces each unsafe character one for one, so that cursor positions stay valid."""
 
 
 def shown(text: str) -> str:
-    """Return ``text`` in the same length, with characters unsafe for a terminal replaced."""
+    """Replace characters unsafe for a terminal by `HIDDEN`, keeping the length."""
     marks = 0
     parts: list[str] = []
     for char in text:
@@ -43,35 +43,36 @@ class TextLine(ShownInput):
     """An input whose value may come from a recording, through a filter, or from a paste."""
 
     def __init__(self, submit: Callable[[], None], **options: Any) -> None:
-        """Create the input. ``submit``: the action of Enter, run before the next key. The other
-        options are Textual's.
+        """Create the input. ``submit`` is called on Enter, before the next key is handled.
+
+        Other options are passed to Textual.
         """
         super().__init__(**options)
         self._submit = submit
 
     async def action_submit(self) -> None:
-        """Submit by Enter."""
+        """Handle Enter."""
         self._submit()
 
     def shown_value(self) -> Text:
-        """Return the value, with characters unsafe for a terminal replaced."""
+        """Return the value with unsafe characters replaced."""
         text = Text(shown(self.value), no_wrap=True, overflow="ignore", end="")
         return text if self.highlighter is None else self.highlighter(text)
 
 
 _SHOWN_OPTIONS = 12
-"""Maximum completions shown; Tab goes through all of them."""
-_LEAST_ROOM = 34
-"""Minimum columns of a completion; there is room for at least one."""
+"""Maximum completions shown; Tab cycles through all."""
+_COMPLETION_COLUMNS = 34
+"""Maximum columns of a completion, so that at least one fits."""
 _MARGIN = 8
-"""Columns not available for completions: an edge, and the number of further ones."""
+"""Columns reserved for the edges and the number of hidden completions."""
 
-_PATIENCE = 1.0
-"""Seconds that a key waits for the text typed before it."""
+_MAX_WAIT_S = 1.0
+"""Maximum seconds for which a key waits for previously typed text."""
 
 
 class Purpose(Enum):
-    """The purpose of the line; the value is the text before it."""
+    """The purpose of the input; the value is its label."""
 
     FILTER = "filter"
     SEARCH = "search"
@@ -79,8 +80,8 @@ class Purpose(Enum):
     PLUGIN = "replay to"
 
 
-class _FromProblem(Highlighter):
-    """Underlines a filter from the position of its error."""
+class _ErrorHighlighter(Highlighter):
+    """Underlines the filter from the position of its error to the end."""
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -91,7 +92,7 @@ class _FromProblem(Highlighter):
 
 
 class FilterBar(Vertical, inherit_bindings=False):
-    """The input line, hidden until it is opened."""
+    """The input line and the remark below it, hidden until opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FILTER)
     DEFAULT_CSS = """
@@ -100,8 +101,8 @@ class FilterBar(Vertical, inherit_bindings=False):
     FilterBar #purpose { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
     FilterBar Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     FilterBar Input:focus { border: none; }
-    FilterBar #said { height: auto; max-height: 3; padding: 0 1; color: $text-muted; width: 1fr; }
-    FilterBar.-wrong #said { color: $text-error; }
+    FilterBar #remark { height: auto; max-height: 3; padding: 0 1; color: $text-muted; width: 1fr; }
+    FilterBar.-wrong #remark { color: $text-error; }
     FilterBar.-wrong Input { color: $text-error; }
     """
 
@@ -111,20 +112,21 @@ class FilterBar(Vertical, inherit_bindings=False):
         accepted: Callable[[Purpose, str], None],
         closed: Callable[[], None],
     ) -> None:
-        """Create the line. ``accepted`` is called with the accepted text, only if it is valid in
-        case of a filter; ``closed`` is called when the line is hidden after that.
+        """Create the bar. ``accepted`` is called with the accepted text, which is valid if it is a
+        filter or a command; ``closed`` is called after the bar was hidden.
 
-        These are not messages: the next key may be waiting already, and is not for this line.
+        They are callbacks instead of messages, because the next key may already be queued and
+        belongs to another widget.
         """
         super().__init__()
         self.purpose = Purpose.FILTER
         self.values: Values = {}
-        """Values for completion."""
+        """Known values by field, for completion."""
         self._keymap = keymap
         self._when_accepted = accepted
         self._when_closed = closed
         self._histories = {purpose: TypedHistory() for purpose in Purpose}
-        self._problem = _FromProblem()
+        self._problem = _ErrorHighlighter()
         self._options: tuple[str, ...] = ()
         self._option = -1
         self._option_at = (0, 0)
@@ -133,19 +135,19 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.display = False
 
     def compose(self) -> ComposeResult:
-        """Compose the input, and the line below it."""
+        """Compose the input and the remark below it."""
         with Vertical(id="line"):
             yield Label("", id="purpose", markup=False)
             yield TextLine(self.action_accept, highlighter=self._problem, select_on_focus=False)
-        yield Label("", id="said", markup=False)
+        yield Label("", id="remark", markup=False)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is visible."""
+        """Whether the bar is visible."""
         return self.display
 
     def open(self, purpose: Purpose, text: str = "", *, note: str = "") -> None:
-        """Show it with the initial ``text``; ``note`` is the first text below it."""
+        """Show the bar with the initial ``text``; ``note`` becomes part of the remark."""
         self.purpose = purpose
         self._note = note
         self.query_one("#purpose", Label).update(purpose.value)
@@ -153,26 +155,26 @@ class FilterBar(Vertical, inherit_bindings=False):
         line = self.query_one(Input)
         line.value = text
         line.cursor_position = len(text)
-        # At once: after fast typing or a paste, more keys are on their way.
+        # Immediately: after fast typing or a paste, more keys are already queued.
         self.screen.set_focus(line)
-        self._look()
+        self._update_remark()
 
     def remember(self, text: str) -> None:
-        """Add a filter to the history that was not typed here."""
+        """Add a filter from elsewhere to the history."""
         self._histories[Purpose.FILTER].add(text)
 
     def close(self) -> None:
-        """Hide it."""
+        """Hide the bar."""
         if self.is_open:
             self.display = False
             self._when_closed()
 
     async def ready(self) -> None:
-        """Wait until all text typed so far is in the line."""
-        taken = asyncio.Event()
-        if self.query_one(Input).call_later(taken.set):
+        """Wait until the input has processed all text typed so far."""
+        processed = asyncio.Event()
+        if self.query_one(Input).call_later(processed.set):
             with suppress(TimeoutError):
-                await asyncio.wait_for(taken.wait(), _PATIENCE)
+                await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
 
     # -- while typing -------------------------------------------------------------------------
 
@@ -182,57 +184,58 @@ class FilterBar(Vertical, inherit_bindings=False):
         if not self._completing:
             self._options, self._option = (), -1
         self._completing = False
-        self._look()
+        self._update_remark()
 
-    def _look(self) -> None:
+    def _update_remark(self) -> None:
         text = self.query_one(Input).value
         key = self._keymap.first
         problem, position = "", None
-        said = f"{key('accept')} accept · {key('cancel')} cancel"
+        remark = f"{key('accept')} accept · {key('cancel')} cancel"
         match self.purpose:
             case Purpose.FILTER:
                 found = check(text)
                 if found.filter is None:
                     problem, position = found.problem, found.position
                 elif text.strip():
-                    said = f"valid · {said} · {key('complete')} complete"
+                    remark = f"valid · {remark} · {key('complete')} complete"
                 else:
-                    said = (
-                        f"no filter: shows everything · {key('complete')} lists the fields · {said}"
+                    remark = (
+                        f"no filter: shows everything · {key('complete')} lists the fields · "
+                        f"{remark}"
                     )
             case Purpose.SEARCH:
-                said = (
-                    f"searches names, ids and changes · {said} · "
+                remark = (
+                    f"searches names, ids and changes · {remark} · "
                     f"then {key('search_next')} next, {key('search_previous')} previous"
                 )
             case Purpose.PLUGIN:
-                problem = _problem_of_command(text)
-                said = f"command line of a plugin · {self._note} · {said}"
+                problem = _command_error(text)
+                remark = f"command line of a plugin · {self._note} · {remark}"
             case Purpose.COMMENT:
-                said = f"{self._note} · {said}"
+                remark = f"{self._note} · {remark}"
         if self._options:
-            said = self._options_in_words()
+            remark = self._completions_text()
         self._problem.position = position
-        wrong = bool(problem) and not self._options
-        self.set_class(wrong, "-wrong")
-        self.query_one("#said", Label).update(f"error: {safe(problem)}" if wrong else said)
+        is_wrong = bool(problem) and not self._options
+        self.set_class(is_wrong, "-wrong")
+        self.query_one("#remark", Label).update(f"error: {safe(problem)}" if is_wrong else remark)
 
-    def _options_in_words(self) -> str:
+    def _completions_text(self) -> str:
         first = max(0, min(self._option, len(self._options) - _SHOWN_OPTIONS))
         while True:
-            # The chosen one is visible, and so is the number of those after the visible ones.
-            words = self._words_from(first)
-            behind = len(self._options) - first - len(words)
+            # Both the chosen completion and the number of hidden ones after the visible must fit.
+            words = self._visible_completions(first)
+            hidden = len(self._options) - first - len(words)
             if self._option < first + len(words):
-                return "  ".join([*words, f"+{behind}"] if behind else words)
+                return "  ".join([*words, f"+{hidden}"] if hidden else words)
             first += 1
 
-    def _words_from(self, first: int) -> list[str]:
-        """Return as many completions as fit, from one on."""
+    def _visible_completions(self, first: int) -> list[str]:
+        """Return as many completions as fit, starting with the one at index ``first``."""
         words: list[str] = []
         room = self.size.width - _MARGIN
         for at, option in enumerate(self._options[first : first + _SHOWN_OPTIONS], first):
-            word = safe(option, _LEAST_ROOM)
+            word = safe(option, _COMPLETION_COLUMNS)
             word = f"[{word}]" if at == self._option else word
             if words and columns("  ".join([*words, word])) > room:
                 break
@@ -242,13 +245,13 @@ class FilterBar(Vertical, inherit_bindings=False):
     # -- actions ------------------------------------------------------------------------------
 
     def action_accept(self) -> None:
-        """Use the text, or report its error."""
+        """Accept the text, or show its error."""
         text = self.query_one(Input).value
         self._options, self._option = (), -1
         if self.purpose is Purpose.FILTER and check(text).filter is None:
-            self._look()
+            self._update_remark()
             return
-        if self.purpose is Purpose.PLUGIN and _problem_of_command(text):
+        if self.purpose is Purpose.PLUGIN and _command_error(text):
             return
         if self.purpose is not Purpose.COMMENT:
             self._histories[self.purpose].add(text)
@@ -256,14 +259,14 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.close()
 
     def action_complete(self) -> None:
-        """Complete a filter's word; on repetition with the next completion."""
+        """Complete the word at the cursor; repeated, replace it by the next completion."""
         if self.purpose is not Purpose.FILTER:
             return
         line = self.query_one(Input)
         if not self._options:
             found = complete(line.value, line.cursor_position, self.values)
             if not found.options:
-                self.query_one("#said", Label).update("no completion found")
+                self.query_one("#remark", Label).update("no completion found")
                 return
             self._options = found.options
             self._option_at = (found.start, found.end)
@@ -276,18 +279,18 @@ class FilterBar(Vertical, inherit_bindings=False):
         line.value = f"{before[:start]}{option}{before[end:]}"
         if line.value == before:
             self._completing = False
-            self._look()
+            self._update_remark()
         self._option_at = (start, start + len(option))
         line.cursor_position = start + len(option)
         if only:
             self._options, self._option = (), -1
 
     def action_older(self) -> None:
-        """Show the previous text."""
+        """Insert the previous text of the history."""
         self._from_history(older=True)
 
     def action_newer(self) -> None:
-        """Show the next text."""
+        """Insert the next text of the history."""
         self._from_history(older=False)
 
     def _from_history(self, *, older: bool) -> None:
@@ -297,11 +300,11 @@ class FilterBar(Vertical, inherit_bindings=False):
         line.cursor_position = len(line.value)
 
     def action_cancel(self) -> None:
-        """Close the line without changes."""
+        """Close the bar without accepting the text."""
         self.close()
 
 
-def _problem_of_command(text: str) -> str:
+def _command_error(text: str) -> str:
     try:
         shlex.split(text)
     except ValueError as error:

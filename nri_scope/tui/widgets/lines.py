@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any number of styled lines to scroll through, with an optional cursor.
+"""A scrollable widget of styled lines, with an optional cursor.
 
-Only the visible part is ever laid out, and only the beginning of a line: neither a million lines
-nor a line of many megabytes takes long.
+Only visible lines are laid out, and only the beginning of each, so that a million lines or a line
+of many megabytes is fast.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from .messages import StatusText
 
 MAX_WRAPPED = 20_000
 """Maximum number of lines that can be wrapped, as the height of each must be known."""
-_MEASURED = 2_000
+_MEASURED_LINES = 2_000
 """Number of lines whose width is measured before they are visible."""
-_KEPT = 1_024
+_CACHED_LINES = 1_024
 """Number of lines whose layout is cached."""
-_AT_ONCE = 2_000
-"""Number of lines that a search examines before other tasks run."""
-_SIDEWAYS = 8
-"""Columns of one step sideways."""
-_WAITING: StyledLine = (Span("…", Style.DIM),)
+_SEARCH_BATCH = 2_000
+"""Number of lines that a search examines before yielding to other tasks."""
+_SIDE_STEP = 8
+"""Columns per step of horizontal scrolling."""
+_PLACEHOLDER: StyledLine = (Span("…", Style.DIM),)
 
 
 class Lines(SizedView, can_focus=True, inherit_bindings=False):
-    """Lines to read.
+    """Scrollable lines.
 
-    ``cursor``: one line is marked, and moves with the keys; without it they scroll.
-    ``empty``: the text shown if there are no lines.
+    ``cursor``: keys move a cursor between lines; otherwise, they scroll.
+    ``empty``: text shown if there are no lines.
 
     Text is never interpreted as markup, and always passes through `safe`.
     """
@@ -80,14 +80,14 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
     """
 
     wrap: reactive[bool] = reactive(False, init=False)
-    """Whether long lines continue in the next row; otherwise they are scrolled sideways."""
+    """Whether long lines are wrapped; otherwise they scroll horizontally."""
     highlight: reactive[str] = reactive("", init=False)
-    """Text that is highlighted in all lines, ignoring case."""
+    """Text highlighted in all lines, ignoring case."""
     cursor: reactive[int] = reactive(0, init=False)
-    """The index of the line under the cursor; 0 if there is none."""
+    """Index of the line under the cursor; 0 without a cursor or lines."""
 
     class Moved(Message):
-        """The cursor is on another line."""
+        """The cursor moved to another line."""
 
         def __init__(self, lines: Lines, index: int) -> None:
             super().__init__()
@@ -100,7 +100,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             return self.lines
 
     class Opened(Moved):
-        """Enter, or a click on the line under the cursor."""
+        """A line was opened by Enter or a second click."""
 
     def __init__(
         self,
@@ -115,18 +115,18 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self.has_cursor = cursor
         self.empty = empty
         self.gutter_width = 0
-        """Columns before each line: for the cursor's ``>``, and the ``*`` of marked lines."""
+        """Columns before each line, for the cursor's ``>`` and the ``*`` of marked lines."""
         self.mark_at: Callable[[int], bool] = lambda index: False
-        """Returns whether a line has a mark."""
+        """Predicate: the line with this index is marked."""
         self._source = source
         self.set_reactive(Lines.wrap, wrap)
         self.found = -1
         """The last line found by a search."""
         self._starts: list[int] = []
-        """If lines are wrapped: the first row of each, and the number of all rows."""
+        """If lines are wrapped: first row of each line, followed by the total number of rows."""
         self._rows = 0
         self._widest = 0
-        self._laid_out: LRUCache[int, Strip] = LRUCache(_KEPT)
+        self._laid_out: LRUCache[int, Strip] = LRUCache(_CACHED_LINES)
 
     @property
     def source(self) -> Source:
@@ -134,7 +134,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         return self._source
 
     def show(self, source: Source, *, keep_position: bool = False) -> None:
-        """Show other lines, from the beginning or at the old scroll position."""
+        """Replace the lines; go to the beginning unless ``keep_position``."""
         self._source = source
         self._widest = 0
         if not keep_position:
@@ -144,7 +144,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self.changed()
 
     def changed(self) -> None:
-        """Process changed, added or removed lines of the source."""
+        """Lay out again after lines of the source changed, were added or were removed."""
         self._laid_out.clear()
         self._fit()
         if self.cursor and self.cursor >= len(self._source):
@@ -152,30 +152,29 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def go_to(self, index: int) -> None:
-        """Show a line, with the cursor on it if there is one."""
+        """Scroll to a line and move the cursor to it."""
         index = min(max(0, index), max(0, len(self._source) - 1))
         if self.has_cursor:
             self.cursor = index
         self._reveal(index)
 
     async def find(self, text: str, start: int, *, forwards: bool = True) -> int | None:
-        """Return the next line with `text` from `start` on, in that direction; None if there is
-        none.
+        """Return the first line with `text` from `start` (inclusive); None if there is none.
 
-        Ignores case. Lines that are not available yet are skipped.
+        Ignores case. Skips lines that are not available yet.
         """
-        wanted = pattern(text)
-        if wanted is None:
+        regex = pattern(text)
+        if regex is None:
             return None
         steps = range(start, len(self._source)) if forwards else range(start, -1, -1)
         for count, index in enumerate(steps, 1):
-            if not count % _AT_ONCE:
+            if not count % _SEARCH_BATCH:
                 await asyncio.sleep(0)
-            # The source may have become shorter meanwhile.
+            # The source may have shrunk since.
             if not 0 <= index < len(self._source):
                 continue
             found = self._source[index]
-            if found is not None and wanted.search(text_of(shown(found))):
+            if found is not None and regex.search(text_of(shown(found))):
                 return index
         return None
 
@@ -212,18 +211,18 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
 
     def action_shift_left(self) -> None:
         """Scroll to the left."""
-        self._scroll(x=self.scroll_offset.x - _SIDEWAYS)
+        self._scroll(x=self.scroll_offset.x - _SIDE_STEP)
 
     def action_shift_right(self) -> None:
         """Scroll to the right."""
-        self._scroll(x=self.scroll_offset.x + _SIDEWAYS)
+        self._scroll(x=self.scroll_offset.x + _SIDE_STEP)
 
     def action_wrap(self) -> None:
-        """Switch wrapping of long lines on or off."""
+        """Toggle wrapping of long lines."""
         self.wrap = not self.wrap
         if self.wrap and not self.is_wrapped and len(self._source) > MAX_WRAPPED:
             self.wrap = False
-            words = f"more than {MAX_WRAPPED:,} lines are not wrapped"
+            words = f"cannot wrap more than {MAX_WRAPPED:,} lines"
             self.post_message(StatusText(words, problem=True))
 
     def action_open(self) -> None:
@@ -238,7 +237,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             self._scroll(y=self.scroll_offset.y + by)
 
     def _scroll(self, x: int | None = None, y: int | None = None) -> None:
-        # Forced: scroll bars that appear with the next refresh must not prevent the move now.
+        # Forced, because the scroll bars that allow this may only appear with the next refresh.
         self.scroll_to(x, y, animate=False, force=True)
 
     @property
@@ -255,7 +254,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             self._scroll(y=last - height + 1)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the click; a second click opens the line."""
+        """Move the cursor to the clicked line; a double click opens it."""
         index = self._at(self.scroll_offset.y + event.y)[0]
         if self.has_cursor and index < len(self._source):
             self.cursor = index
@@ -263,7 +262,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
                 self.action_open()
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Draw both lines again, and report the change."""
+        """Redraw both lines, and post `Moved`."""
         for index in (before, now):
             first, last = self._rows_of(index)
             self.refresh_lines(first, last - first + 1)
@@ -271,31 +270,31 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             self.post_message(self.Moved(self, now))
 
     def watch_highlight(self) -> None:
-        """Draw all lines again."""
+        """Redraw all lines."""
         self._laid_out.clear()
         self.refresh()
 
     def watch_wrap(self) -> None:
-        """Keep the first line when wrapping changes."""
+        """Keep the top line when wrapping changes."""
         top = self.top
         self._fit()
         self._scroll(0, self._rows_of(top)[0])
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Draw again: the theme changed, or the focus came or went."""
+        """Redraw after a change of theme or focus."""
         super().notify_style_update()
         self._laid_out.clear()
 
     def resized(self) -> None:
-        """Wrap lines for the new width."""
+        """Lay out lines for the new width."""
         self._fit()
 
     # -- rows and lines ---------------------------------------------------------------------
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether long lines continue in the next row."""
+        """Whether lines are currently wrapped."""
         return bool(self._starts)
 
     @property
@@ -307,7 +306,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         return self.gutter_width if len(self._source) else 0
 
     def _fit(self) -> None:
-        """Make room for all lines."""
+        """Compute the virtual size from all lines."""
         count = len(self._source)
         if not count and self.empty:
             self._starts = self._wrapped([line(self.empty)])
@@ -315,22 +314,22 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             self._starts = self._wrapped(self._source)
         else:
             self._starts = []
-            first = range(min(count, _MEASURED))
-            widths = (width(self._source[index] or _WAITING) for index in first)
+            first = range(min(count, _MEASURED_LINES))
+            widths = (width(self._source[index] or _PLACEHOLDER) for index in first)
             self._widest = max(self._widest, max(widths, default=0))
         self._rows = self._starts[-1] if self._starts else count
         self.virtual_size = Size(0 if self._starts else self._widest, self._rows)
 
     def _wrapped(self, source: Source) -> list[int]:
-        """Return the first row of each line, followed by the number of all rows."""
+        """Return the first row of each line, followed by the total number of rows."""
         starts = [0]
         for index in range(len(source)):
-            text = text_of(shown(source[index] or _WAITING))
+            text = text_of(shown(source[index] or _PLACEHOLDER))
             starts.append(starts[-1] + len(breaks(text, self._room)))
         return starts
 
     def _at(self, row: int) -> tuple[int, int]:
-        """Return the line of a row, and the number of the row within the line."""
+        """Return the line index of a row, and the row's index within that line."""
         if not self._starts:
             return row, 0
         index = bisect_right(self._starts, row) - 1
@@ -365,10 +364,10 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             self._widest = strip.cell_length
             self.call_later(self._widen)
         if self.has_cursor and index == self.cursor and len(self._source):
-            over = self._component("cursor")
-            style += over
+            cursor_style = self._component("cursor")
+            style += cursor_style
             strip = Strip(
-                [Segment(text, (own or style) + over) for text, own, _ in strip],
+                [Segment(text, (own or style) + cursor_style) for text, own, _ in strip],
                 strip.cell_length,
             )
         strip = strip.crop(begin, end)
@@ -387,16 +386,16 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             self.virtual_size = Size(self._widest, self._rows)
 
     def _strip(self, index: int) -> Strip:
-        """Return a line without the cursor."""
+        """Return the strip of a line, without the cursor."""
         strip = self._laid_out.get(index)
         if strip is None:
             found = self._source[index] if len(self._source) else line(self.empty, Style.DIM)
-            strip = self._laid(_WAITING if found is None else found)
+            strip = self._lay_out_line(_PLACEHOLDER if found is None else found)
             if found is not None:
                 self._laid_out[index] = strip
         return strip
 
-    def _laid(self, parts: StyledLine) -> Strip:
+    def _lay_out_line(self, parts: StyledLine) -> Strip:
         parts = shown(parts)
         spans = places(text_of(parts), self.highlight)
         segments: list[Segment] = []
@@ -406,14 +405,14 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             if part.style:
                 style += self._component(part.style)
             for begin, end, is_match in pieces(at, at + len(part.text), spans):
-                over = style + self._component("match") if is_match else style
-                segments.append(Segment(part.text[begin - at : end - at], over))
+                span_style = style + self._component("match") if is_match else style
+                segments.append(Segment(part.text[begin - at : end - at], span_style))
             at += len(part.text)
         return Strip(segments)
 
     def _component(self, name: str) -> RichStyle:
         style = self.get_component_rich_style(f"lines--{name}", partial=True)
         if style.color is not None:
-            # An `auto` colour, such as that of muted text, depends on its background.
+            # An `auto` colour, such as of muted text, depends on its background.
             style += RichStyle(color=self.get_component_rich_style(f"lines--{name}").color)
         return style

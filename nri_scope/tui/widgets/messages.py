@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of widgets to the app. All of them bubble; the app handles them."""
+"""Messages from widgets to the app, which handles them. All of them bubble."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ if TYPE_CHECKING:
 
 @dataclass
 class RowChosen(Message):
-    """The cursor is on another row; None if there is none. The detail pane follows."""
+    """The cursor moved to another row, which the detail pane shows; None if the view is empty."""
 
     row: Row | None
 
 
 @dataclass
 class RowOpened(Message):
-    """Enter on a row: show its details, and go there."""
+    """A request to show a row in the detail pane and to focus the pane."""
 
     row: Row
 
 
 @dataclass
 class Narrow(Message):
-    """A request to restrict every view to this container, or this pod."""
+    """A request to restrict every view to a pod or container."""
 
     what: Container | Pod
 
 
 @dataclass
 class OpenEvent(Message):
-    """Show this event in the list of events, with the cursor on it."""
+    """A request to go to an event in the list of events."""
 
     event_id: int
 
 
 @dataclass
 class SetFilter(Message):
-    """A request to apply this filter; the text may be invalid, and is checked."""
+    """A request to apply a filter; ``text`` may be invalid."""
 
     text: str
 
 
 @dataclass
 class AddToFilter(Message):
-    """A request to show only the events that this term finds, or to hide them (``out``)."""
+    """A request to show only events that match ``term``, or, with ``out``, to hide them."""
 
     term: str
     out: bool
@@ -79,7 +79,7 @@ class TabChosen(Message):
 
 @dataclass
 class StatusText(Message):
-    """A line to show to the user for a while; ``problem``: as a warning."""
+    """A message for the status line; ``problem``: a warning."""
 
     text: str
     problem: bool = False
@@ -87,24 +87,25 @@ class StatusText(Message):
 
 @dataclass
 class Failed(Message):
-    """The recording could not be read; the app shows the error in its place."""
+    """The recording could not be read; the app shows the error in the status line."""
 
     error: Exception
 
 
 def begin_reading(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
-    """Begin work as `begin` does, replacing older work; errors in reading the
-    recording are sent as `Failed`.
+    """Start ``work`` as `begin` does, replacing earlier work of the group.
+
+    Errors in reading the recording are posted as `Failed`.
     """
 
-    async def told() -> None:
+    async def run() -> None:
         try:
             await work()
         except NriScopeError as error:
             node.post_message(Failed(error))
 
-    begin(node, told, group, exclusive=True)
+    begin(node, run, group, exclusive=True)
 
 
-class LinesThere(Message):
-    """A view has lines for which keys may wait, or certainly none."""
+class LinesAvailable(Message):
+    """A view has read the lines that held keys wait for, or found that it has none."""

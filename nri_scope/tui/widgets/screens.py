@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main screen, and text screens over everything else, such as the help."""
+"""The main screen, and modal screens of text such as the help."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..text.styled_line import Span, Style, StyledLine, line
 from .lines import Lines
 
 MIN_COLUMNS, MIN_LINES = 40, 10
-"""Minimum size of the screen; below, no useful row fits."""
+"""Minimum size of the screen; in less, no useful row fits."""
 _SMALL = "-small"
 CSS = f"""
 MainScreen > #small {{ display: none; }}
 App.{_SMALL} Screen > *, App.{_SMALL} CommandPalette > * {{ display: none !important; }}
 App.{_SMALL} MainScreen > #small {{ display: block !important; }}
 """
-"""Style sheet of the app: if the screen is too small, only the line that reports it is visible,
-without the screens above."""
+"""Style sheet of the app: on a screen that is too small, hides everything, including modal screens,
+except the line that reports it."""
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
@@ -34,33 +34,35 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def __init__(self) -> None:
         super().__init__(id="main")
-        self._had_focus: dict[Screen[Any], Widget] = {}
+        self._focus_before: dict[Screen[Any], Widget] = {}
         words = f"too small: at least {MIN_COLUMNS}×{MIN_LINES}"
         self._words = Static(words, id="small", markup=False)
 
     async def on_mount(self) -> None:
-        """Mount the line for a screen that is too small."""
+        """Mount the line shown on a screen that is too small."""
         await self.mount(self._words)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Report that the screen is too small, or show everything again with the previous focus."""
+        """Show only the report on a screen that is too small; else restore content and focus."""
         small = event.size.width < MIN_COLUMNS or event.size.height < MIN_LINES
         if small == self.app.has_class(_SMALL):
             return
         screens = self.app.screen_stack
         if small:
-            self._had_focus = {each: each.focused for each in screens if each.focused is not None}
+            self._focus_before = {
+                each: each.focused for each in screens if each.focused is not None
+            }
         self.app.set_class(small, _SMALL)
         if not small:
-            self.call_after_refresh(self._give_back_focus)
+            self.call_after_refresh(self._restore_focus)
 
-    def _give_back_focus(self) -> None:
+    def _restore_focus(self) -> None:
         for screen in self.app.screen_stack:
-            had = self._had_focus.get(screen)
-            if had is not None and had.is_attached:
-                screen.set_focus(had)
+            focused = self._focus_before.get(screen)
+            if focused is not None and focused.is_attached:
+                screen.set_focus(focused)
             elif screen.focused is None and screen.focus_chain:
-                # The screen was opened while it was invisible.
+                # This screen was opened while all were hidden.
                 screen.set_focus(screen.focus_chain[0])
 
 
@@ -75,7 +77,7 @@ _NOTES = (
 def help_lines(
     keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[str]
 ) -> list[StyledLine]:
-    """Return all keys of ``scopes``; ``available``: the names of the available actions."""
+    """Return the help on the keys of ``scopes``, for the actions named in ``available``."""
     width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
     lines: list[StyledLine] = []
     for scope in scopes:
@@ -93,7 +95,7 @@ def help_lines(
 
 
 class ReadingScreen(ModalScreen[None], inherit_bindings=False):
-    """Lines with a title. Any of the keys that open or close such a screen closes it."""
+    """Modal screen of lines with a title. Any key that opens or closes such a screen closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False)
@@ -105,7 +107,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(self, title: str, lines: Sequence[StyledLine], *, wrap: bool = False) -> None:
-        """Create the screen. ``wrap``: lines may be longer than the available width."""
+        """Create the screen. ``wrap``: wrap long lines."""
         super().__init__()
         self._title = title
         self._lines = lines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board whose lines are the rows of a small table."""
+"""Base of boards that show a small table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ E = TypeVar("E")
 
 
 class TableBoard(Board, Generic[E]):
-    """One line for each entry; all of them are in memory."""
+    """Board with one line per entry; all entries are in memory."""
 
     FIELDS: ClassVar[Sequence[TableField]]
     FOOT_LINES: ClassVar[int] = 2
@@ -28,7 +28,7 @@ class TableBoard(Board, Generic[E]):
         raise NotImplementedError
 
     def key_of(self, entry: E) -> Hashable:
-        """Return a key that does not change while an entry changes: the cursor stays with it."""
+        """Return an identity that survives changes of the entry, to keep the cursor on it."""
         raise NotImplementedError
 
     @property
@@ -37,7 +37,7 @@ class TableBoard(Board, Generic[E]):
         return len(self.entries)
 
     def line_at(self, index: int) -> StyledLine | None:
-        """Return one line; all are available."""
+        """Return the line of an entry."""
         return self.entry_line(self.entries[index])
 
     @property
@@ -46,7 +46,7 @@ class TableBoard(Board, Generic[E]):
         return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
 
     def show_entries(self, found: tuple[E, ...], empty: str) -> None:
-        """Show other entries; ``empty``: the text shown if there are none."""
+        """Replace the entries; ``empty``: text shown if there are none."""
         at = self.entry
         self.entries = found
         self.body.empty = empty
@@ -55,9 +55,9 @@ class TableBoard(Board, Generic[E]):
             keys = [self.key_of(entry) for entry in found]
             if self.key_of(at) in keys:
                 self.body.go_to(keys.index(self.key_of(at)))
-        self.refresh_words()
+        self.refresh_remarks()
 
     def resized(self) -> None:
-        """Lay out columns for another width."""
+        """Lay out columns for the current width."""
         self.grid = TableGrid.of(self.FIELDS, self.room)
         self.head.show((self.grid.head(),))

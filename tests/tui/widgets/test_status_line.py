@@ -31,6 +31,6 @@ async def test_what_is_said_has_the_lines_that_it_needs() -> None:
         await taken(pilot)
         assert status.size.height == 3
         assert text_on(status).rstrip().endswith("…")
-        status.hush()
+        status.clear_message()
         await taken(pilot)
         assert status.size.height == 1
