@@ -17,7 +17,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def unprivileged(machine: Machine) -> Iterator[None]:
-    """Nothing may be read but what the file modes allow, to root neither."""
+    """Run the test without root's privilege to ignore file modes."""
     if os.geteuid():
         yield
         machine.root.chmod(0o700)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine made of files under a temporary folder."""
+"""A machine, as files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Machine:
         return Host(self.root)
 
     def at(self, path: str) -> Path:
-        """Where ``path`` is, its folder made."""
+        """Return the real path of ``path``, and create its folder."""
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
@@ -51,7 +51,7 @@ class Machine:
 
 
 def let_through(folder: Path) -> None:
-    """Let everybody get to a temporary folder: pytest makes those around it for its user alone."""
+    """Let all users enter a temporary folder, whose parents pytest creates for its user only."""
     for parent in folder.parents:
         if parent == Path(tempfile.gettempdir()) or parent.stat().st_uid != os.geteuid():
             break

@@ -98,7 +98,7 @@ def test_what_a_hidden_file_may_change_is_unknown() -> None:
         check = one(Installation(config, "1.35.0", None), name)
         assert check.status is Status.UNKNOWN
         assert "a file that could not be read" in check.detail
-    # A runtime that answered is known to have NRI on.
+    # A runtime that serves plugins has NRI on.
     assert one(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Status.OK
 
 

@@ -110,7 +110,7 @@ SETTING = "[crio.nri]\nenable_nri = true\nnri_listen = '/x'"
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        # Left behind by package managers, editors and people: nobody expects these to be read.
+        # Left by package managers, editors and users, who do not expect them to be read.
         *((f"crio.conf.{end}", SETTING) for end in ("rpmnew", "rpmsave", "bak", "dpkg-dist", "1")),
         *((f"crio.conf{end}", SETTING) for end in ("~", "-old", ".swp")),
         (".crio.conf", SETTING),
@@ -121,7 +121,7 @@ SETTING = "[crio.nri]\nenable_nri = true\nnri_listen = '/x'"
         ("crio-umount.conf", "/run/nri\n/var/lib/containers/*"),
         ("README.md", SETTING),
         ("check-nri.sh", "crictl info | grep nri"),
-        # Parts of a configuration that say nothing about NRI, or only what holds anyway.
+        # Files without NRI settings, or with settings that change nothing.
         ("runtime.conf", "[crio.runtime]\nselinux = true\nhooks_dir = ['/opt/nri/hooks']"),
         ("empty.conf", "[crio.nri]"),
         ("unknown.conf", "[crio.nri]\nnri_socket = '/x'"),

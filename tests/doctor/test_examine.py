@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole examination, on machines made of files and with an emulated runtime."""
+"""The whole examination, with machines made of files and an emulated runtime."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def test_a_machine_in_order(machine: Machine) -> None:
     machine.process(os.getpid(), "containerd")
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
     checks = await examined(machine, OLD)
-    # The plugin's file is newer than the runtime, which has started in 2023 and is too old to
-    # tell its timeouts.
+    # The plugin's file is newer than the runtime, which started in 2023 and is too old to report
+    # its timeouts.
     assert [(c.name, c.status) for c in checks if c.status is not Status.OK] == [
         ("timeouts", Status.UNKNOWN),
         ("plugin", Status.WARN),

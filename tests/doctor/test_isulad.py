@@ -16,7 +16,7 @@ def test_settings_are_in_the_top_level(machine: Machine) -> None:
         "disable-connections": True,
         "plugin-path": "/p",
         "plugin-requst-timeout": 3,
-        # Its documentation has these, its code does not.
+        # These keys are only in its documentation.
         "plugin_registration_timeout": 4,
         "socket_path": "/s",
         "group": "isula",

@@ -55,7 +55,7 @@ def test_one_bad_name_stops_all(machine: Machine) -> None:
     assert status is Status.FAIL
     assert f"{PLUGINS}/logger" in detail
     assert "no plugin starts" in detail
-    # Nothing says at the same time that they are started.
+    # No other check claims that plugins are started.
     assert len(checks) == 1
 
 

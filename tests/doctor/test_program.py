@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs are asked for their version: none that another user could have put there."""
+"""Versions of programs; none is run that another user could have changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nri_scope.doctor.program import ProgramVersion, program_version
 from .machine import let_through
 
 STRANGER = os.geteuid() + 1
-"""Neither root nor the user who runs the tests."""
+"""A user that is neither root nor the one that runs the tests."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files and processes to other users")
 
 
 class Process:
-    """A process 7 made of files, whose program leaves a trace when it is executed."""
+    """Process 7, as files; its program leaves a trace when it is run."""
 
     def __init__(self, folder: Path) -> None:
         self.proc = folder / "proc"
@@ -50,7 +50,7 @@ class Process:
         return program_version(7, self.proc)
 
     def refused(self, why: str) -> bool:
-        """Whether nothing was executed, and ``why`` was given as the reason."""
+        """Return whether nothing was run, for the reason ``why``."""
         answer = self.version()
         assert answer == ProgramVersion("", f"{why}, so it was not run")
         return not self.trace.exists()
@@ -132,13 +132,13 @@ def test_a_program_of_another_user_is_not_run(process: Process) -> None:
     assert process.refused(f"its program belongs to user {STRANGER}")
 
 
-# With the kernel's own /proc. The program has to be a binary, since a script's process has the
-# interpreter as its program; bash answers --version with three numbers as a runtime does.
+# These tests use the real /proc. The program must be a binary, as /proc/PID/exe of a script is its
+# interpreter; bash --version prints three numbers like a runtime.
 
 
 @contextmanager
 def running(program: Path, user: int) -> Iterator[int]:
-    """A process of ``program`` that waits, by its id."""
+    """Start a waiting process of ``program``, and yield its id."""
     let_through(program)
     with subprocess.Popen(
         [program, "-c", "echo; read -r line"],

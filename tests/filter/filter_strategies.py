@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random filters and events that have something to say to each other."""
+"""Strategies for filters and for events that they often match."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from nri_scope.events import Event, Status
 
-# Few and alike, so that filters often match; with the characters that GLOB, LIKE, quotes and
-# regular expressions give a meaning to.
+# Few and similar, so that filters often match; with the special characters of GLOB, LIKE, quotes
+# and regular expressions.
 PIECES = [
     "a",
     "A",
@@ -34,7 +34,7 @@ plugins = st.one_of(
     names, names.map("00-".__add__), names.map("07-".__add__), names.map("7-".__add__)
 )
 numbers = st.integers(0, 5) | st.sampled_from([499, 500, 501, 999, 1000, 1001, 4096, 2**40])
-# JSON functions of SQLite end a text at a NUL; nothing that plugins change is named so.
+# SQLite's JSON functions end text at a NUL, which no changed path contains.
 _texts = names.map(lambda text: text.replace("\0", ""))
 known = st.sampled_from(["CreateContainer", "StopContainer", "StateChange(99)"])
 paths = st.one_of(_texts, st.lists(_texts, max_size=3).map("/".join).map("/".__add__))
@@ -102,4 +102,4 @@ expressions = st.recursive(
     ),
     max_leaves=6,
 )
-"""Mostly, but not only, filters that parse."""
+"""Texts of which most are valid filters."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of the filter language means, by example."""
+"""Examples for each part of the filter language."""
 
 from __future__ import annotations
 

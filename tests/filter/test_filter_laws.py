@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold for every filter and every event."""
+"""Properties of every filter and every event."""
 
 from __future__ import annotations
 

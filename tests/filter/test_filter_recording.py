@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters over a real recording: the file's answer is Python's."""
+"""Filters on a real recording: SQL and Python agree."""
 
 from __future__ import annotations
 

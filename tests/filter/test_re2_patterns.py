@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters' regular expressions: RE2's, with errors of ours."""
+"""Regular expressions of filters, by RE2."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_bad_pattern_is_explained(pattern: str, problem: str) -> None:
 
 
 def test_evil_patterns_give_up_nothing() -> None:
-    """Python's own engine would need longer than the universe has for this one."""
+    """Check a pattern on which Python's ``re`` would practically never end."""
     tracemalloc.start()
     try:
         assert not Regex("(a+)+(a|a)*(a*)*$b").search("a" * 100_000)

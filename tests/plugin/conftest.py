@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything here runs on both event loops: asyncio's own, and the one `record` uses."""
+"""Fixture that runs all tests here on both event loops: asyncio's, and that of `record`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from nri_scope.wire import Connection, RequestReceived
 
 
 class RuntimeEnd:
-    """Accepts plugins on a socket; the test decides what is answered and called, and when."""
+    """Runtime that accepts plugins on a socket; the test makes all calls and replies."""
 
     def __init__(self) -> None:
         self.links: asyncio.Queue[Link] = asyncio.Queue()
@@ -44,7 +44,7 @@ class RuntimeEnd:
         self.registrations.put_nowait((link, request))
 
     async def registered(self) -> tuple[Link, api.RegisterPluginRequest]:
-        """The next plugin that registers."""
+        """Return the next plugin that registers."""
         async with asyncio.timeout(10):
             link, request = await self.registrations.get()
         assert request.method == "RegisterPlugin"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adjustments and updates: all that the API has can be asked for, and nothing against its rules."""
+"""Adjustments and updates: every field of the API can be set, and invalid values are rejected."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def everything() -> Adjustment:
 
 
 WRAPPERS = ("Optional",)
-"""Messages whose presence is what counts, not their one field."""
+"""Messages whose presence is the value."""
 
 
 def fields_of(descriptor: Descriptor, path: str = "") -> Iterator[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/writing-plugins.md says what there is, and its code works."""
+"""Checks of docs/writing-plugins.md: its table is complete, and its code works."""
 
 from __future__ import annotations
 

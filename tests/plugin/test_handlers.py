@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which methods of an object are its handlers, and what is wrong with those that almost are."""
+"""Handlers found in an object, and errors for misspelt ones."""
 
 from __future__ import annotations
 

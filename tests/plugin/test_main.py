@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin's main program, as a process of its own: launched, and connecting by itself."""
+"""The main program of a plugin, as a launched and as an external process."""
 
 from __future__ import annotations
 

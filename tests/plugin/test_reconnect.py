@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When to try again, and when not."""
+"""Reconnection and its pauses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = Backoff(first=0.0001, longest=0.0001, absent=0.0001)
 
 
 class Script:
-    """Sessions that end as the test lists them."""
+    """Sessions with the ends that a test lists."""
 
     def __init__(self, *outcomes: SessionEnd | NriScopeError) -> None:
         self.outcomes = list(outcomes)
@@ -84,7 +84,7 @@ def test_pauses_grow_to_a_bound_and_start_anew_after_a_healthy_session() -> None
 
 
 class Pauses(Backoff):
-    """Remembers what it was asked for, and takes no time."""
+    """Backoff that records the requested pauses, and does not wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Pauses(Backoff):
 
 
 async def test_an_absent_runtime_is_looked_for_at_a_constant_pace() -> None:
-    """However long it is away; what has failed in another way is tried less and less often."""
+    """Check that only pauses after other failures grow."""
     pauses = Pauses()
     script = Script(END, *[GONE] * 20, REFUSED, REFUSED, REFUSED, GONE, REFUSED, END)
     await keep_connected(
@@ -117,7 +117,7 @@ async def test_an_absent_runtime_is_looked_for_at_a_constant_pace() -> None:
 
 
 async def test_a_runtime_is_found_wherever_its_folder_was_meanwhile(tmp_path: Path) -> None:
-    """Without the folder, in a new one, behind a socket left behind, and anew each time."""
+    """Check a missing folder, a new folder, a left-over socket, and several restarts."""
     folder, deep = tmp_path / "run", tmp_path / "run" / "nri"
     path = deep / "nri.sock"
     sessions = 0

@@ -58,7 +58,7 @@ def request_of(event: Event) -> Message:
 
 
 class Everything:
-    """Notes every call."""
+    """Plugin that records every call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
@@ -183,7 +183,7 @@ async def test_deadline_is_told_inside_a_handler_and_only_there() -> None:
 
 
 class Asked:
-    """Answers with what the test gives it."""
+    """Plugin whose handlers return a value set by the test."""
 
     def __init__(self, answer: object = None) -> None:
         self.answer = answer
@@ -212,7 +212,7 @@ class Asked:
 
 
 class AskedAsync:
-    """The same, after a turn of the event loop."""
+    """The same plugin with async handlers."""
 
     def __init__(self, answer: object = None) -> None:
         self.answer = answer
@@ -227,7 +227,7 @@ class AskedAsync:
 async def asked(plugin: object, event: Event) -> Answer:
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         (answer,) = await runtime.dispatch(event, request_of(event))
-        # Whatever came of it, the session goes on.
+        # The session continues in any case.
         assert len(runtime.plugins) == 1
     return answer
 
@@ -412,7 +412,7 @@ async def _refused(plugin: object) -> None:
 
 
 class Updating:
-    """Knows its runtime, and tries to update from inside a handler as well."""
+    """Plugin that requests updates, even inside a handler."""
 
     runtime: RuntimeHandle
     inside: str = ""
@@ -432,7 +432,7 @@ class Updating:
 
 
 class Updates:
-    """What the runtime was asked for."""
+    """Updates requested from the runtime."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[api.UpdateContainersRequest] = asyncio.Queue()
@@ -540,7 +540,7 @@ async def test_what_nobody_knows_is_unimplemented_and_unreadable_bytes_are_refus
 @given(st.sampled_from([*METHODS, "Unheard", ""]), st.binary(max_size=64))
 def test_any_bytes_are_answered_or_refused(method: str, payload: bytes) -> None:
     if method == "Configure":
-        # The session itself reads these bytes.
+        # The session itself decodes these bytes.
         return
     session = HandlerSession(Handlers.of(Everything()), Identity("10", "written"))
     try:

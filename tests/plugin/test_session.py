@@ -22,7 +22,7 @@ IDENTITY = Identity(index="05", name="tester")
 
 
 class Remembering:
-    """A plugin that remembers, and does what the test put into it."""
+    """Plugin that records calls, and replies as the test specifies."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
@@ -174,7 +174,7 @@ async def test_what_is_out_of_order_is_answered_and_told(
     assert await call(link, "Shutdown", b"") == b""
     link.close()
     assert (await run).synchronized
-    # The registration's answer may be seen after the request that came with it.
+    # The reply to RegisterPlugin may be processed after the request that arrived with it.
     first, second = (notice.rpartition(" while ")[0] for notice in plugin.notices)
     assert (first, second) == ("the runtime sent event", "the runtime sent Synchronize")
 
@@ -245,7 +245,7 @@ async def test_nothing_to_connect_to(tmp_path: Path) -> None:
 async def test_a_runtime_that_forgets_a_registration_is_left(
     runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As iSulad does at times under load: the registration is answered, and nothing follows."""
+    """Check a registration without Configure, as from iSulad under load."""
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
     connect = unix_socket(tmp_path / "nri.sock")
     end = await PluginSession(IDENTITY, Remembering()).run(connect, require_configure=True)
@@ -257,7 +257,7 @@ async def test_one_that_configures_is_not(
     runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
-    # Its first requests may come before the reply to the registration, and its last ones never.
+    # Requests may arrive before the reply to RegisterPlugin, or that reply never.
     runtime.answer_registration = False
     run = asyncio.create_task(
         PluginSession(IDENTITY, Remembering()).run(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime's role, against plugins of our own in the same process."""
+"""Tests of the emulated runtime with plugins in the same process."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The captures as requests to be played, and the replies that were given then."""
+"""The captures, as requests to play and as their recorded replies."""
 
 from __future__ import annotations
 

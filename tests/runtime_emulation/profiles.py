@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real profiles for tests, with deadlines that are never reached, or that a test sets."""
+"""Real profiles for tests, with deadlines that are never missed, or are set by the test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nri_scope.runtime import PROFILES, Profile
 
 
 def patient(name: str, **changes: int) -> Profile:
-    """Return a profile with deadlines that no machine is slow enough to reach."""
+    """Return a profile with deadlines that even slow machines meet."""
     return replace(
         PROFILES[name],
         **{"registration_timeout_ms": 60_000, "request_timeout_ms": 60_000, **changes},  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small programs to launch, and counts of what a launch must not leave behind."""
+"""Small programs to launch, and counts of descriptors and processes that must not leak."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def executable(path: Path, text: str) -> Path:
 
 
 def python(text: str) -> list[str]:
-    """The command of a Python program."""
+    """Return the command of a Python program."""
     return [sys.executable, "-c", text]
 
 
 def plugin(*, registered: str = "", ended: str = "") -> list[str]:
-    """The command of a real plugin, with statements to run once registered and at its end."""
+    """Return the command of a real plugin that runs statements after registering and at its end."""
     return python(
         f"""
 import asyncio, os, subprocess, sys
@@ -44,12 +44,12 @@ asyncio.run(main())
 
 
 def descriptors() -> int:
-    """How many are open in this process."""
+    """Return the number of open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - it opens one, the same each time
 
 
 def children() -> set[int]:
-    """Process ids of this process's children, zombies included."""
+    """Return the ids of this process's children, zombies included."""
     found: set[int] = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -62,7 +62,7 @@ def children() -> set[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

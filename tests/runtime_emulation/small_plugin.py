@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin in a few lines on top of a link: it answers as told and keeps what it was asked."""
+"""Small plugin that records requests, and replies as a test specifies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from nri_scope.transport import Link, adopt_descriptor, connect_unix
 from nri_scope.wire import Connection, RequestReceived
 
 Reply = bytes | Message | RpcError | None
-"""What a handler answers with; None leaves the request unanswered."""
+"""Reply of a handler; None leaves the request unanswered."""
 Handler = Callable[[RequestReceived], Reply]
 
 
 class SmallPlugin:
-    """Set `on` to answer a method in another way than by asking for no change."""
+    """Plugin that requests no change; put a handler into `on` to reply to a method otherwise."""
 
     def __init__(self, plugin: str = "10-small", mask: int = 0) -> None:
         self.index, self.name = plugin.split("-", 1)
@@ -43,12 +43,12 @@ class SmallPlugin:
         }
         self.requests: list[RequestReceived] = []
         self.arrived = asyncio.Event()
-        """Set whenever a request came; clear it before you wait again."""
+        """Set when a request arrives; clear it before the next wait."""
         self.link: Link | None = None
 
     @property
     def methods(self) -> list[str]:
-        """What it was asked, in order."""
+        """Methods of the requests, in order."""
         return [request.method for request in self.requests]
 
     @property
@@ -57,7 +57,7 @@ class SmallPlugin:
         return [one for one in self.requests if one.method not in ("Configure", "Synchronize")]
 
     def messages(self, method: str) -> list[Message]:
-        """The decoded requests of one method."""
+        """Return the decoded requests of one method."""
         return [
             METHODS[method].request.FromString(request.payload)
             for request in self.requests
@@ -66,19 +66,19 @@ class SmallPlugin:
 
     @property
     def configured(self) -> ConfigureRequest:
-        """The Configure request that came first."""
+        """The first Configure request."""
         (message, *_) = self.messages("Configure")
         assert isinstance(message, ConfigureRequest)
         return message
 
     async def connect(self, path: str | Path) -> None:
-        """Connect to a runtime's socket, and say nothing yet."""
+        """Connect to a runtime's socket without registering."""
         self.link = await connect_unix(
             path, lambda: Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), self.serve)
         )
 
     async def adopt(self, descriptor: int) -> None:
-        """Use a connected socket, and say nothing yet."""
+        """Use a connected socket without registering."""
         self.link = await adopt_descriptor(
             descriptor, lambda: Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), self.serve)
         )
@@ -89,14 +89,14 @@ class SmallPlugin:
         await self.connected.call(RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString())
 
     async def join(self, runtime: Runtime) -> Plugin:
-        """Become a plugin of a runtime in this process that gets events."""
+        """Register with a runtime in this process; return once it sends events."""
         ours, theirs = socket.socketpair()
         await self.adopt(theirs.detach())
         _, plugin = await asyncio.gather(self.register(), runtime.adopt(ours))
         return plugin
 
     async def update_containers(self, request: UpdateContainersRequest) -> UpdateContainersResponse:
-        """Ask the runtime for an update that no event asked for."""
+        """Request an unsolicited update."""
         reply = await self.connected.call(
             RUNTIME_SERVICE, "UpdateContainers", request.SerializeToString()
         )
@@ -104,12 +104,12 @@ class SmallPlugin:
 
     @property
     def connected(self) -> Link:
-        """The link, once there is one."""
+        """The link; requires a connection."""
         assert self.link is not None
         return self.link
 
     def serve(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
-        """Keep the request and answer it."""
+        """Record the request and answer it."""
         self.requests.append(request)
         self.arrived.set()
         handler = self.on.get(request.method)
@@ -119,7 +119,7 @@ class SmallPlugin:
         )
 
     def answer(self, request: RequestReceived, reply: Reply) -> None:
-        """Answer a request, perhaps long after it came."""
+        """Answer a request."""
         match reply:
             case RpcError(code=code, message=message):
                 self.connected.respond_error(request.stream_id, code, message)
@@ -132,5 +132,5 @@ class SmallPlugin:
 
     @staticmethod
     def echo_more(request: RequestReceived) -> Message:
-        """What every plugin has to answer to Synchronize."""
+        """Return the reply to Synchronize that every plugin must send."""
         return SynchronizeResponse(more=SynchronizeRequest.FromString(request.payload).more)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which program a command line means, and in words why it cannot be one."""
+"""Lookup of plugins' programs, and errors of their command lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime sends to its plugins for what happens to pods and containers."""
+"""Event sequences that runtimes send about pods and containers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDED = Profile.of("recorded", "containerd", "2.1.9", "0.8.0")
 
 
 def about(event: Event, container: api.Container = APP) -> api.StateChangeEvent:
-    """The event's own request; typed as one that has both a pod and a container."""
+    """Return the event's own request; typed as one that has both a pod and a container."""
     request = METHODS[event.name].request()
     request.pod.CopyFrom(POD)  # type: ignore[attr-defined]
     if not event.is_pod_event:
@@ -34,7 +34,7 @@ def about(event: Event, container: api.Container = APP) -> api.StateChangeEvent:
 
 
 def sent(course: LifecycleState, *events: Event) -> list[str]:
-    """The names of the events that are sent when these happen; in brackets those that are not."""
+    """Return the names of the events that are sent for ``events``; skipped ones in brackets."""
     return [
         f"({step.event.name})" if step.skipped else step.event.name
         for event in events
@@ -91,7 +91,7 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
         assert course.steps_of(event, request) == (LifecycleStep(event, request),), event
 
 
-# -- books ----------------------------------------------------------------------------------------
+# -- tracking -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
@@ -161,7 +161,7 @@ HAPPENING = st.lists(
     st.tuples(st.sampled_from(LIFE), st.sampled_from(["app", "sidecar"]), st.booleans()),
     max_size=30,
 )
-"""What happens to which container, and whether the CRI request fails."""
+"""Events, each with a container and whether its CRI request fails."""
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -169,7 +169,7 @@ HAPPENING = st.lists(
 def test_whatever_happens_no_books_are_broken(
     name: str, happening: list[tuple[Event, str, bool]]
 ) -> None:
-    """Each container has one stop, and a removal after it; nothing is ever undone twice."""
+    """Check that each container has one stop, then one removal; nothing is undone twice."""
     profile = PROFILES[name]
     course = LifecycleState(profile)
     live: set[str] = set()
@@ -177,7 +177,7 @@ def test_whatever_happens_no_books_are_broken(
         container = api.Container(id=container_id, pod_sandbox_id="pod")
         request = about(event, container)
         steps = course.steps_of(event, request)
-        # What was given is there once, sent or not, and comes last.
+        # The event itself is the last step, sent or skipped.
         assert [(step.event, step.added) for step in steps][-1] == (event, False)
         assert sum(not step.added for step in steps) == 1
         failed = fails and not steps[-1].skipped
@@ -220,7 +220,7 @@ def test_containerd_undoes_a_failed_creation_and_nothing_else_happens(profile: P
         "(PostCreateContainer)", "(StartContainer)", "(PostStartContainer)", "(StopContainer)",
         "(RemoveContainer)", "StopPodSandbox", "RemovePodSandbox",
     ]  # fmt: skip
-    # Tried again, under the same id, it may work.
+    # Another attempt with the same id may succeed.
     assert sent(course, *LIFE[:7]) == [event.name for event in LIFE[:7]]
 
 
@@ -258,7 +258,7 @@ def test_failed_update_is_not_followed_by_its_aftermath() -> None:
     ]  # fmt: skip
 
 
-# -- wording --------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------
 
 
 def test_isulad_creates_containers_that_have_no_id_yet() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One event after the other, to one plugin after the other, and what becomes of bad answers."""
+"""Serial dispatch of events to plugins, and handling of bad answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HURRIED = replace(NEW, request_timeout_ms=200)
 
 
 def request_of(event: Event) -> Message:
-    """The event's own request about our pod and, where it has one, our container."""
+    """Return the event's own request about the test's pod and container."""
     parts: dict[str, Message] = {"pod": POD}
     request = METHODS[event.name].request
     if "container" in request.DESCRIPTOR.fields_by_name:
@@ -101,7 +101,7 @@ async def test_reply_is_decoded() -> None:
 @pytest.mark.parametrize("profile", [OLD, NEW], ids=lambda profile: profile.name)
 async def test_event_travels_as_this_runtime_sends_it(profile: Profile, event: Event) -> None:
     plugin = SmallPlugin()
-    # An emulated runtime may be told to send what its profile does not know.
+    # An emulated runtime can send events that its profile lacks.
     async with Runtime(replace(profile, mask=NEW.mask)) as runtime:
         await plugin.join(runtime)
         await runtime.dispatch(event, request_of(event))
@@ -368,7 +368,7 @@ async def test_stored_request_is_sent_byte_for_byte_to_whom_it_is_meant() -> Non
     async with Runtime(OLD) as runtime:
         first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
         await joined(runtime, first, second)
-        # Not in field order: no serialiser would write it like this.
+        # The fields are not in the order in which serializers write them.
         container = api.StartContainerRequest(container=CONTAINER).SerializeToString()
         odd = container + api.StartContainerRequest(pod=POD).SerializeToString()
         (answer,) = await runtime.send("StartContainer", odd, timeout_ns=123_456_789, plugin="20-b")
@@ -457,7 +457,7 @@ async def test_update_containers_is_answered_by_the_hook() -> None:
 
 
 async def test_update_containers_from_inside_a_handler_waits_for_ever() -> None:
-    """As with real runtimes, which hold the same lock for both."""
+    """Check the deadlock of real runtimes, which use one lock for both."""
     async with Runtime(HURRIED) as runtime:
         plugin = SmallPlugin()
         updates: list[asyncio.Task[api.UpdateContainersResponse]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What real runtimes do to plugins now and then: restart, hang up, come with something new."""
+"""Disturbances of plugins: restarts, closed connections, unknown events."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_restart_takes_the_socket_away_and_brings_it_back(tmp_path: Path) 
 async def test_nobody_is_taken_in_while_the_runtime_is_away() -> None:
     async with Runtime(NEW) as runtime:
         await runtime.shut_down()
-        # Its end of the connection is gone before it can register.
+        # The runtime closes the connection before the plugin can register.
         with pytest.raises(ConnectionClosed):
             await SmallPlugin().join(runtime)
         await runtime.start_again()
@@ -114,7 +114,7 @@ async def test_launched_plugins_are_launched_again_before_external_ones_may_come
 
 
 async def test_launched_plugin_that_does_not_come_again_is_told_of(tmp_path: Path) -> None:
-    """The others come all the same."""
+    """Check that the other plugins are launched nevertheless."""
     path = executable(tmp_path / "10-gone", f"#!{sys.executable}\n{plugin_program()[-1]}")
     async with Runtime(NEW) as runtime:
         await runtime.launch(path)
@@ -238,7 +238,7 @@ async def test_unknown_event_comes_as_its_own_rpc_and_then_as_state_change() -> 
         assert change.event == 99  # type: ignore[attr-defined]
         assert not falls_back.events[0].payload.strip(b"\x08\x63")
         assert len(runtime.plugins) == 3
-        # The events that it knows still come as RPCs of their own.
+        # Known events still have their own RPCs.
         await runtime.operate(Event.StartContainer, START)
         assert falls_back.events[-1].method == "StartContainer"
 

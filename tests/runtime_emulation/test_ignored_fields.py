@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a runtime has no use for is taken out of replies, and told."""
+"""Removal of fields that a runtime ignores from replies."""
 
 from __future__ import annotations
 

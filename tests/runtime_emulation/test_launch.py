@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that the runtime starts itself."""
+"""Launched plugins."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ async def test_launched_plugin_gets_descriptor_3_and_nothing_else(tmp_path: Path
     report = tmp_path / "report"
     async with Runtime(OLD) as runtime:
         plugin = await runtime.launch(path, config=str(report))
-        # What it registers as does not count, only its file's name does.
+        # The file's name counts, not the registered name.
         assert plugin.id == "10-launched"
         found = json.loads(report.read_text())
-        # LC_CTYPE is set by Python itself when it finds no locale.
+        # Python sets LC_CTYPE itself if no locale is set.
         found["environment"].pop("LC_CTYPE", None)
         assert found["environment"] == {
             "NRI_PLUGIN_NAME": "launched",
@@ -144,7 +144,7 @@ async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> Non
         ),
         ("exit 0", "closed by the peer: the plugin ended, exit status 0"),
         ("kill -SEGV $$", "closed by the peer: the plugin ended, killed by SIGSEGV"),
-        # The connection ends first, and the rest takes its time.
+        # The connection ends before the process.
         (
             "exec 3>&-; sleep 0.1; echo late words >&2; exit 1",
             "closed by the peer: the plugin ended, exit status 1; its last output: late words",
@@ -173,7 +173,7 @@ async def test_plugin_that_fails_during_an_event_says_why() -> None:
         assert answer.dropped
         await runtime.wait_for(lambda: bool(runtime.former))
         assert "closed by the peer: the plugin ended, exit status 1; " in plugin.end_reason
-        # From Python 3.13 on a traceback shows the line of a program given as -c, too.
+        # In Python 3.13 and later a traceback contains the source line of -c, too.
         assert "in main | " in plugin.end_reason
         assert plugin.end_reason.endswith(" | RuntimeError: no more")
 
@@ -232,7 +232,7 @@ async def test_restarted_runtime_launches_the_same_command_again() -> None:
     counts: list[tuple[int, set[int]]] = []
     told: list[str] = []
     for _ in range(3):
-        # One that synchronizes them: it has printed when it answers that.
+        # The profile sends Synchronize, and the plugin prints before it replies to that.
         async with Runtime(NEW) as runtime:
             for index in ("10", "20"):
                 await runtime.launch_command(

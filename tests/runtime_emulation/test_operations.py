@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event with all that follows from the answers: merged, refused, validated, failed or logged."""
+"""Operations: merging, conflicts, validation and errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UPDATE.linux_resources.cpu.shares.value = 100
 
 
 def answering(plugin: str, mask: int = 0, /, **replies: Reply | Handler) -> SmallPlugin:
-    """A plugin that gives these replies to these methods."""
+    """Return a plugin with these replies by method."""
     small = SmallPlugin(plugin, mask)
     for method, reply in replies.items():
         small.on[method] = reply if callable(reply) else _always(reply)
@@ -271,7 +271,7 @@ async def test_all_validators_are_asked_at_once() -> None:
         waiting: list[RequestReceived] = []
 
         def second_answers_both(request: RequestReceived) -> Reply:
-            # The first one answers only now that the second one is asked.
+            # The first validator answers only after the second one was asked.
             first.answer(waiting[0], b"")
             return b""
 
@@ -299,7 +299,7 @@ async def test_rejection_fails_the_creation() -> None:
 
 
 async def test_validator_fails_closed() -> None:
-    """Whether it errs, is late or vanishes, the container is not created."""
+    """Check that no container is created if a validator errs, is late or disconnects."""
     hurried = replace(NEW, request_timeout_ms=200)
 
     def vanish(plugin: SmallPlugin) -> Handler:
@@ -455,7 +455,7 @@ async def test_operations_are_serial() -> None:
 
 
 async def test_answer_tells_what_its_plugin_was_really_sent() -> None:
-    """An older plugin gets a StateChange, and that is what its answer has."""
+    """Check that the answer of an older plugin contains the StateChange that it got."""
     async with Runtime(NEW) as runtime:
         older = answering("10-older", StartContainer=RpcError(12, "unknown method"))
         await joined(runtime, older, SmallPlugin("20-newer"))
@@ -474,7 +474,7 @@ async def test_answer_tells_what_its_plugin_was_really_sent() -> None:
 
 
 async def test_plugin_that_ends_while_others_have_their_turn_never_becomes_ready() -> None:
-    """A launched one, on NRI 0.6: it is told nothing more before it would get events."""
+    """Check a launched plugin on NRI 0.6, which gets no Synchronize."""
     ready: list[str] = []
     command = plugin_program(registered="await plugin.arrived.wait(); os._exit(3)")
     async with Runtime(OLD, on_ready=lambda plugin: ready.append(plugin.id)) as runtime:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launched plugin prints, cut into lines and kept within bounds."""
+"""Output of launched plugins, as lines within bounds."""
 
 from __future__ import annotations
 

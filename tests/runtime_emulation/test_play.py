@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Playing what was stored: every byte as it was, in its order, at a pace of our choice."""
+"""Playback of stored requests: byte for byte, in order, at a given pace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETUP = ("Configure", "Synchronize")
 
 
 def answering_as_captured(name: str, plugin_id: str) -> SmallPlugin:
-    """A plugin that gives the replies of the capture, in their order."""
+    """Plugin that sends the replies of the capture, in order."""
     replies: dict[str, deque[bytes]] = {}
     for exchange in exchanges(name):
         if exchange.stored.plugin == plugin_id:
@@ -146,7 +146,7 @@ async def test_parts_of_synchronize_are_played_as_parts() -> None:
 
 
 async def test_set_up_in_the_middle_is_no_event() -> None:
-    """A plugin that came later in the recording; here all come first."""
+    """Check a plugin that registered later in the recording; here all register first."""
     setup, events = split_setup(
         [
             Stored(1, "Configure", CONFIGURE),

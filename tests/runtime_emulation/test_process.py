@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of launched plugins: real ones, from their start until nothing is left of them."""
+"""Processes of launched plugins, from their start until no process is left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def launched(
     cwd: str | Path | None = None,
     on_output: OnOutput | None = None,
 ) -> AsyncIterator[tuple[Process, socket.socket]]:
-    """A running process, and its connection; nothing of it is left afterwards."""
+    """Start a process, yield it with its connection, and check that nothing is left of it."""
     command = command_of(argv, "10", "name", environment, cwd)
     process, connection = await launch(command, on_output)
     with connection:
@@ -47,7 +47,7 @@ async def launched(
 
 
 async def ended(argv: Sequence[str], *, cwd: str | Path | None = None) -> Process:
-    """A process that ended by itself."""
+    """Return a process that has ended by itself."""
     async with launched(argv, cwd=cwd) as (process, _):
         await process.wait_exit()
     return process
@@ -115,7 +115,7 @@ async def test_it_handles_signals_as_if_nobody_had_changed_that() -> None:
         signal.signal(signal.SIGUSR1, former)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     status = dict(line.split(":\t", 1) for line in stdout(process.output) if ":\t" in line)
-    # Signals 32 and 33 are glibc's own: it has what posix_spawn starts ignore them.
+    # Signals 32 and 33 are internal to glibc, whose posix_spawn makes children ignore them.
     found = {name: int(status[name], 16) & ~(0b11 << 31) for name in ("SigBlk", "SigIgn", "SigCgt")}
     assert found == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
 
@@ -281,7 +281,7 @@ async def test_it_is_ended_with_sigkill() -> None:
 LEAVING = """
 import os, socket, subprocess, sys, time
 plain = subprocess.Popen(["sleep", "1000"])
-# It has the connection too, and ends with it.
+# This process inherits the connection, and ends when it closes.
 heir = subprocess.Popen(["cat"], stdin=3)
 reading, writing = os.pipe()
 if not os.fork():
@@ -306,7 +306,7 @@ async def test_what_it_leaves_behind_is_found_told_and_killed(last: str) -> None
     ) as (process, _):
         plain, heir, daemon = map(int, (await came.get()).split())
         assert is_running(plain)
-    # The daemon's name may not be its own yet when it is found.
+    # The daemon may be found before its execve.
     left = {(one.pid, one.detached) for one in process.left_behind}
     assert left == {(plain, False), (daemon, True)}
     assert "sleep 1000" in [one.command for one in process.left_behind]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profiles: which there are, and what each runtime is known to do."""
+"""Profiles of runtimes, compared with captures of real ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_real_runtimes_sent_is_not_skipped() -> None:
 
 
 def test_states_are_told_as_real_runtimes_told_them() -> None:
-    """What a capture has is what its profile makes of it, wherever the code leaves no choice."""
+    """Check the states of captures against those of the profile."""
     for capture, name in (
         ("containerd-1.7.24", "containerd-1.7"),
         ("containerd-2.1.9", "containerd-2.1"),
@@ -97,7 +97,7 @@ def test_states_are_told_as_real_runtimes_told_them() -> None:
         for stored, _ in exchanges(capture):
             decoded = decode_request(stored.method, stored.request)
             if decoded.container is None or decoded.container.name == "broken":
-                # One that never ran stops in the state in which it was.
+                # A container that never ran keeps its state.
                 continue
             expected = profile.lifecycle_rules.states.get(
                 Event[decoded.event], decoded.container.state

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a connection to a plugin that gets events, and the ways in which that ends early."""
+"""Admission of plugins, and its failures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_configure_tells_what_this_runtime_tells(name: str) -> None:
 
 
 async def wire_events(sock: socket.socket, connection: Connection, count: int) -> list[WireEvent]:
-    """The next events in the order of their bytes, which tasks would not tell."""
+    """Return the next events of a socket in the order of their bytes."""
     events: list[WireEvent] = []
     while len(events) < count:
         connection.receive_data(await asyncio.get_running_loop().sock_recv(sock, 65536))
@@ -131,7 +131,7 @@ async def test_mute_client_blocks_the_others_until_its_time_is_up(tmp_path: Path
 
 
 async def test_registration_waits_for_the_one_before_it(tmp_path: Path) -> None:
-    """Its reply included: the runtime does not look at the second connection before its turn."""
+    """Check that the runtime does not read from a connection before its turn."""
     path = tmp_path / "s"
     async with Runtime(OLD) as runtime:
         await runtime.listen(path)
@@ -228,7 +228,7 @@ async def refuses(profile: Profile, plugin: SmallPlugin, words: str) -> None:
         assert rejection.reason.startswith("registration refused: ")
         assert not runtime.plugins and not plugin.requests
         assert not plugin.connected.closed
-        # The next one is not kept waiting by the connection that is left open.
+        # The connection that stays open does not delay the next plugin.
         await SmallPlugin("10-good").join(runtime)
 
 
@@ -325,7 +325,7 @@ async def test_failed_synchronize_up_to_nri_0_6_leaves_a_connection_without_even
             await plugin.join(runtime)
         assert not runtime.plugins and not plugin.connected.closed
         assert [rejection.stage for rejection in runtime.rejections] == [Stage.SYNCHRONIZATION]
-        # The next one is not kept waiting.
+        # The next plugin is not delayed.
         await SmallPlugin("20-good").join(runtime)
 
 

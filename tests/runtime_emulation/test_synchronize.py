@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling a plugin what exists already, in one message or in several."""
+"""Synchronize, in one message or in parts."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_runtime_that_cannot_split_drops_the_plugin() -> None:
 
 
 async def test_single_object_over_the_limit_drops_the_plugin() -> None:
-    """Upstream retries such a state for ever."""
+    """Check a state that upstream retries forever."""
     plugin = SmallPlugin()
     async with Runtime(ProfileSetUp(SPLITTING, pods(3), containers(1, 5_000_000))) as runtime:
         with pytest.raises(ConnectionClosed, match="exceeds the limit of 4194304"):
