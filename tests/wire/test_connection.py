@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ends of a connection, and what the rules make of a peer that breaks them."""
+"""Both ends of a connection, and the handling of a peer that violates the rules."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_payload_beside_an_error_status_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4000, 4085, 4086, 4087, 4096, 100_000, 3_000_000])
-def test_no_frame_that_a_go_peer_chokes_on(size: int) -> None:
+def test_no_frame_makes_a_go_peer_fail(size: int) -> None:
     """Header and data share a frame only up to 4,096 bytes; else each has one of its own."""
     runtime, _ = pair()
     runtime.send_request("s", "m", b"x" * size)
@@ -198,7 +198,7 @@ def test_unknown_connection_and_message_types_are_reported_and_ignored() -> None
     ]
 
 
-def test_response_that_nobody_awaits_any_more_is_ignored() -> None:
+def test_response_without_a_pending_call_is_ignored() -> None:
     runtime, plugin = pair()
     stream = runtime.send_request("s", "m", b"")
     plugin.receive_data(output(runtime))
@@ -249,7 +249,7 @@ def test_frame_over_the_limit_ends_the_connection_before_any_allocation() -> Non
     ],
     ids=["nothing", "whole", "frame-header", "frame", "message", "message-header"],
 )
-def test_end_of_stream_knows_whether_something_was_cut(before: bytes, mid: bool) -> None:
+def test_end_of_stream_reports_an_incomplete_message(before: bytes, mid: bool) -> None:
     plugin = pair()[1]
     plugin.receive_data(before)
     plugin.receive_eof()
@@ -267,7 +267,7 @@ def test_requests_in_flight_are_bounded() -> None:
     assert isinstance(plugin.events_received()[0], RequestReceived)
 
 
-def test_our_own_mistakes_raise_and_send_nothing() -> None:
+def test_local_errors_raise_and_send_nothing() -> None:
     runtime, plugin = pair(SMALL)
     with pytest.raises(LocalProtocolError, match="exceeds the limit"):
         runtime.send_request("s", "m", b"x" * 400)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages cut out of a stream that somebody else framed."""
+"""Messages split out of a stream framed by another process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def message(stream_id: int, data: bytes) -> bytes:
 
 
 def streams(data: bytes) -> dict[int, bytes]:
-    """The bytes of each mux id."""
+    """Return the bytes of each mux id."""
     pieces, error = MuxReader(SMALL).feed(data)
     assert error is None
     found: dict[int, bytes] = {}
@@ -39,7 +39,7 @@ _CUTS = st.lists(st.integers(1, 60), max_size=20)
 
 
 @given(_DATA, _CUTS, st.lists(st.integers(0, 30), min_size=1, max_size=4))
-def test_however_messages_are_framed_each_is_found_and_nothing_is_lost(
+def test_all_messages_are_found_in_any_framing_and_no_byte_is_lost(
     contents: list[bytes], cuts: list[int], others: list[int]
 ) -> None:
     stream = b"".join(message(number, data) for number, data in enumerate(contents, 1))
@@ -59,8 +59,8 @@ def test_however_messages_are_framed_each_is_found_and_nothing_is_lost(
     assert streams(b"".join(piece.raw for piece in pieces)) == streams(framed)
 
 
-def test_frames_that_hold_a_message_each_are_not_made_anew() -> None:
-    # A header and its data in two frames, as Go reads them best.
+def test_frames_that_contain_one_message_are_not_rebuilt() -> None:
+    # A header and its data in two frames, as Go writes them.
     whole = message(1, bytes(100))
     first = frame(1, whole[:10]) + frame(1, whole[10:])
     second = frame(1, message(3, b""))
@@ -69,26 +69,24 @@ def test_frames_that_hold_a_message_each_are_not_made_anew() -> None:
 
 
 @given(st.binary(max_size=900), st.integers(1, 100))
-def test_whatever_comes_is_passed_on_to_the_last_byte_where_it_cannot_be_cut(
-    data: bytes, size: int
-) -> None:
-    said = frame(1, struct.pack(">IIBB", 301, 1, 1, 0) + data[:50]) + data
+def test_a_stream_that_cannot_be_split_passes_unchanged(data: bytes, size: int) -> None:
+    stream = frame(1, struct.pack(">IIBB", 301, 1, 1, 0) + data[:50]) + data
     frames = MessageSplitter(1, SMALL)
     passed = b""
-    for start in range(0, len(said), size):
-        passed += b"".join(piece.raw for piece in frames.feed(said[start : start + size]))
-    assert passed + frames.flush() == said
+    for start in range(0, len(stream), size):
+        passed += b"".join(piece.raw for piece in frames.feed(stream[start : start + size]))
+    assert passed + frames.flush() == stream
     assert frames.is_passthrough
 
 
-def test_what_is_held_at_the_end_is_not_lost() -> None:
+def test_flush_returns_an_incomplete_message() -> None:
     frames = MessageSplitter(1, SMALL)
-    said = frame(1, message(1, b"12345"))
-    assert frames.feed(said[:-2]) == []
-    assert frames.flush() == said[:-2]
+    stream = frame(1, message(1, b"12345"))
+    assert frames.feed(stream[:-2]) == []
+    assert frames.flush() == stream[:-2]
 
 
-def test_an_error_in_somebodys_place_is_one_to_the_caller() -> None:
+def test_a_caller_receives_an_error_response() -> None:
     caller = Connection(serves=2, calls=1)
     stream = caller.send_request("s", "m", b"payload")
     request = b"".join(caller.data_to_send())
