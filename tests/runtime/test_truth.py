@@ -20,7 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import blame, recorded
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.document import JsonRenderer
-from nri_scope.recorder.inbox import Missed
+from nri_scope.recorder.inbox import GapEntry
 from nri_scope.recording.reader import Recording
 from tests.differ.live.delayed import OFFSET_NS, Delayed
 from tests.differ.live.playing import Playing
@@ -77,7 +77,7 @@ def test_whoever_leaves_when_the_truth_is_what_is_told_live_and_afterwards(
     node.hidden = [replace(one, sets=False) for one in node.hidden]
     node.live()
     # Around a gap less is told than a connection saw.
-    assume(not any(isinstance(entry, Missed) for _, entry in node.entries))
+    assume(not any(isinstance(entry, GapEntry) for _, entry in node.entries))
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
         Playing(Path(folder) / "a.nriscope.db", node.entries, wall_minus_mono_ns=OFFSET_NS) as one,
