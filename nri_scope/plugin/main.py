@@ -124,7 +124,7 @@ class _PluginRun:
                 raise
         except RpcError as error:
             raise UsageError(
-                f"the runtime rejected the registration: {error.message}",
+                f"the runtime refused the registration: {error.message}",
                 "try another --index or --name",
             ) from error
         return 0
