@@ -81,7 +81,7 @@ def test_of_what_was_redacted_before_it_does_not_say_that_secrets_are_in_it(say:
         status, _, err = say("export", "x.nriscope.zip", *more)
         assert status == 0 and "--redact removes" in err and "secrets included" not in err
     with zipfile.ZipFile("y.nriscope.zip") as bundle:
-        assert "Unless it was redacted before" in bundle.read("README.md").decode()
+        assert "Unless the recording was already redacted" in bundle.read("README.md").decode()
 
 
 def test_a_part_can_be_replayed_and_read_by_every_command(say: Say) -> None:

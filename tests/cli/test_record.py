@@ -443,7 +443,7 @@ HOSTILE = "\x1b[31mred"
         (["-o", "folder/"], "no name for a file"),
         (["--socket", ""], "empty"),
         (["--wait", "--socket", "file"], "not a socket"),
-        (["--events", "ValidateContainerAdjustment"], "needs --validate"),
+        (["--events", "ValidateContainerAdjustment"], "requires --validate"),
         (["--socket", HOSTILE], r"\x1b[31mred"),
         (["extra"], "extra"),
         (["--frobnicate"], "--frobnicate"),

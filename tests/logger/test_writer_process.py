@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits for the process that writes: in order, bounded, and counted where it does not fit."""
+"""The queue to the writer process: ordered, bounded, with counted losses."""
 
 from __future__ import annotations
 

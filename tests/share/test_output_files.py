@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs come whole to their places, and drafts are where no other user reaches them."""
+"""Outputs are complete or absent, and drafts are inaccessible to other users."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from nri_scope.tap.relay_process import Relays
 
 @pytest.fixture
 async def relays() -> AsyncIterator[Relays]:
-    """A process that relays, for the test's event loop."""
+    """Relay process for the event loop of the test."""
     started = Relays()
     await started.start()
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def relayer_of(pid: int) -> int:
-    """The process that relays for ``pid``."""
+    """Return the relay process of ``pid``."""
     (found,) = (
         int(child)
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a connection while it lasts."""
+"""Messages to the user about an open connection."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin that the tap launches: how it ends, and what is told of that."""
+"""Plugins launched by the tap: exit status, messages and cleanup."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that relays: what comes of it when one of the two processes dies, stops or lags."""
+"""The relay process: death, stop or delay of either process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that a format writes itself are no leak; every other word of a secret is one, anywhere."""
+"""Leak scans ignore words that a format writes itself, and report every other replaced value."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ALWAYS = "\n".join([*NRI_NAMES, *_REASONS, *Role]).encode()
 
 
 def own_words() -> dict[str, Callable[[], bytes]]:
-    """What each output may say itself."""
+    """Return the fixed text of each output, by format."""
     formats: dict[str, Callable[[], bytes]] = {
         name: each.own_words for name, each in FORMATS.items()
     }
@@ -103,7 +103,7 @@ def test_words_of_our_comments_are_leaks(name: str, word: str) -> None:
 
 
 def test_few_words_are_exempt() -> None:
-    """They were 377 kB."""
+    """An earlier version exempted 377 kB."""
     sizes = {name: len(words()) for name, words in own_words().items()}
     assert max(sizes.values()) < 30_000, sizes
 
@@ -170,7 +170,7 @@ def _planted(path: Path, place: str, secret: str) -> None:
 
 @pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name.split(".n")[0])
 def test_each_word_of_an_output_is_listed_or_of_the_recording(path: Path, tmp_path: Path) -> None:
-    """A secret that is such a word would keep the output from being written."""
+    """An unlisted word that is also a secret would keep the output from being written."""
     copy = tmp_path / "r.db"
     with Recording.open(path) as recording:
         extract(recording, copy)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Originals that are damaged, or made by somebody who means no good."""
+"""Extracts of damaged and hostile recordings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
 
 
 def _spoil_a_leaf_of_events(path: Path) -> int:
-    """Makes a page in the middle unreadable; returns the last event before it."""
+    """Make a page in the middle unreadable; return the last event before it."""
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
@@ -161,7 +161,7 @@ def test_a_column_may_hold_anything(statement: str, path: Path, tmp_path: Path) 
 
 
 def attempt(path: Path, output: Path, selection: Selection) -> None:
-    """A sound recording, or one of our errors and nothing."""
+    """Check that the output is a valid recording, or that an expected error left no file."""
     try:
         with Recording.open(path) as whole:
             extract(whole, output, selection)
@@ -230,7 +230,7 @@ def test_damage_anywhere_gives_a_sound_recording_or_none(
 
 
 def _makes_endless(path: Path) -> None:
-    """Pages of the events that contain each other."""
+    """Make pages of the event table refer to each other."""
     spoil(path, "CREATE TABLE filler (x)")
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gets into a new recording, and what does not."""
+"""Content of extracted recordings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def started(plugin: str = "00-nri-scope", role: Role = Role.LOGGER) -> SessionSt
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Three pods that live and go, one that was there before; all that is special beside them."""
+    """Record three complete pod lifetimes, an older pod, and one example of each special case."""
     path = tmp_path / "whole.db"
     recorder = Recorder.open(path)
     session = recorder.begin_session(started())
@@ -112,7 +112,7 @@ def whole(path: Path) -> Iterator[Recording]:
 def rebuilt(
     whole: Recording, selection: Selection | None = None, name: str = "part.db"
 ) -> tuple[Extracted, Recording]:
-    """The part, and it opened."""
+    """Extract a part; return the result and the opened copy."""
     output = whole.path.with_name(name)
     result = extract(whole, output, selection or Selection())
     part = Recording.open(output)
@@ -127,7 +127,7 @@ def dump(recording: Recording, table: str) -> list[tuple[object, ...]]:
 
 
 def told_in(recording: Recording) -> list[tuple[object, ...]]:
-    """The table ``state`` without the numbers of objects, which are the file's own."""
+    """Return the table ``state`` without object numbers, which differ between files."""
     return [(*row[:-1], recording.object(row[-1])) for row in recording.rows("SELECT * FROM state")]
 
 
@@ -415,7 +415,7 @@ class TestOneThatIsWritten:
 
 
 def _wait(path: Path, events: int, gone: int = 0) -> None:
-    """Until at least so many events are there, and none of the first ``gone``."""
+    """Wait until there are ``events`` events, and none of the first ``gone``."""
     found = 0
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         for _ in range(3000):

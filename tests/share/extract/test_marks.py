@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks go along with their events, comments redacted."""
+"""Marks are extracted with their events, and comments are redacted."""
 
 from __future__ import annotations
 

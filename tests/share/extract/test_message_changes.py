@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is written goes through the change, and the change sees everything before."""
+"""A `Change` learns from all data first, and is then applied to all data written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MASK = b"******"
 
 
 class Masking(Unchanged):
-    """Masks one word everywhere, and remembers what it was shown in which order."""
+    """Change that masks one word, and records the order of calls."""
 
     def __init__(self) -> None:
         self.learned: list[tuple[str, bytes, bytes, str]] = []
@@ -121,7 +121,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def everything(recording: Recording) -> bytes:
-    """All that a recording says."""
+    """Return all texts and messages of a recording."""
     messages = [message for _, *both in recording.exchanges() for message in both]
     state = recording.state(1)
     objects = [recording.object(number)[1] for (number,) in recording.rows("SELECT id FROM object")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a new recording is written to, and that nothing half-written stays there."""
+"""Output files of new recordings: private, never overwritten, never incomplete."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_nothing_is_written_over(kind: str, whole: Recording, tmp_path: Path) ->
 def test_nor_over_what_comes_meanwhile(whole: Recording, tmp_path: Path) -> None:
     output = tmp_path / "new.db"
 
-    def somebody_else(_: float) -> None:
+    def another_program(_: float) -> None:
         output.write_bytes(b"theirs")
 
     with pytest.raises(RecordingError, match="the file exists"):
-        extract(whole, output, on_progress=somebody_else)
+        extract(whole, output, on_progress=another_program)
     assert output.read_bytes() == b"theirs"
     assert _files(tmp_path) == ["new.db", "whole.db"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part tells of what is in it what the whole recording tells: whoever reads it is not misled."""
+"""Extracts give the same attribution, rounds and replays as the whole recording."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody calls lost what a part of a recording leaves out."""
+"""Events that a part of a recording omits are never reported as lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gap(part: Recording) -> Gap:
     ("command", "words"),
     [
         ("log", "events not in this part: 7\n"),
-        ("stats", "13 events are not in this part of a recording\n"),
+        ("stats", "13 events were left out of this part of a recording\n"),
         ("diff", "part of a recording: 13 events were left out\n"),
     ],
 )
@@ -63,7 +63,7 @@ def test_numbers_keep_it_apart(part: Recording) -> None:
 
 def test_screens_and_reports_tell_it(part: Recording, gap: Gap) -> None:
     row = marker_text(GapMarker(Key(1, 0), gap))
-    assert row.endswith("events that are not in this part of a recording: 7")
+    assert row.endswith("events left out of this part of the recording: 7")
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     assert wording.lost(gap) == "none; 7 left out"
     told = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)

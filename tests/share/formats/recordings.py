@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings to be written in other formats: one with everything in it, one by a stranger."""
+"""Recordings for tests of formats: one with every kind of data, one hostile."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, l
 SAMPLES = sorted((Path(__file__).parents[3] / "recordings").glob("*.nriscope.db"))
 SECOND = 10**9
 BEGIN = next(lifecycle(1)).wall_ns
-"""When the first event of `varied` comes."""
+"""Wall clock time of the first event of `varied`, in ns."""
 END = BEGIN + SECOND
-"""When the last one does."""
+"""Wall clock time of the last event of `varied`, in ns."""
 CONTAINER = a_container(a_pod(1), "app-0").id
 POD = a_pod(1).id
 SPEC = json.dumps({"runtimeSpec": {"ociVersion": "1.1.0"}}).encode()
 
 
 def exported(path: Path, name: str, numbers: Iterable[int] | None = None) -> bytes:
-    """What a format makes of a recording."""
+    """Return a recording in a format."""
     stream = io.BytesIO()
     with Recording.open(path) as recording:
         FORMATS[name].write(recording, numbers, stream)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As Datasette calls it: by its entry point, through pluggy, with connections like its own."""
+"""The Datasette plugin, called through its entry point and pluggy as Datasette does."""
 
 from __future__ import annotations
 

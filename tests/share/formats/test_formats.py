@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every format."""
+"""Properties of every format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.share.formats.recordings import SAMPLES, exported, hostile, varied
 
 
 class _Pipe:
-    """Takes bytes in their order, as a pipe does, and after so many nobody reads any more."""
+    """Sequential stream that fails after a number of bytes, like a pipe without a reader."""
 
     def __init__(self, room: int = 1 << 40) -> None:
         self.room = room

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read with the official definitions, by the rules that OTLP/JSON adds to protobuf's JSON."""
+"""OTLP/JSON output, parsed with the official definitions and the rules of OTLP/JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read with Perfetto's own definitions, by the rules for slices on tracks."""
+"""Perfetto output, parsed with Perfetto's own definitions and its rules for slices."""
 
 from __future__ import annotations
 
